@@ -1,0 +1,46 @@
+# Everything one does with this repository, by name. The scripts do the work; this file knows what must be
+# installed first. A stamp in .venv remembers what is installed, so a second run starts at once.
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-test install-bench demo test check bench lock clean
+
+VENV := .venv
+INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+install: $(VENV)/.installed ## make .venv with what phalanx needs to run
+install-test: $(VENV)/.installed-test ## the same, with what the tests and checks need
+install-bench: $(VENV)/.installed-bench ## the same, with the schedulers we compare with
+
+$(VENV)/.installed: requirements.lock $(INSTALL_INPUTS)
+	bash scripts/install requirements.lock
+	@touch $@
+
+$(VENV)/.installed-test: requirements-test.lock $(INSTALL_INPUTS)
+	bash scripts/install requirements-test.lock
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: requirements-bench.lock $(INSTALL_INPUTS)
+	bash scripts/install requirements-bench.lock
+	@touch $@ $(VENV)/.installed
+
+demo: install ## a working cluster on this machine, shown step by step
+	bash scripts/demo
+
+test: install-test ## every test
+	bash scripts/test
+
+check: install-test ## format, lint, types, tidy, unit, property: under two minutes
+	bash scripts/check
+
+bench: install-bench ## measure, and compare
+	bash scripts/bench
+
+lock: ## resolve the lock files again from pyproject.toml (needs uv)
+	bash scripts/lock
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

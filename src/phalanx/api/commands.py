@@ -1,0 +1,104 @@
+"""What the REST app may ask of a coordinator. The coordinator implements it; `api` never imports it.
+
+Every method raises an error of `phalanx.errors` when the answer is no. An id may be a unique prefix. A method
+that changes something returns only when the change is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+from phalanx.api.schema import (
+    CancelReply,
+    ClusterView,
+    JobView,
+    LogChunk,
+    NodeView,
+    Page,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+
+Stream = Literal["stdout", "stderr"]
+
+
+class Commands(Protocol):
+    async def submit(self, request: SubmitRequest, user: str) -> SubmitReply: ...
+
+    async def cancel(self, id: str) -> CancelReply:
+        """Cancel a job (all its tasks) or one task. Conflict if it has ended."""
+        ...
+
+    async def pause(self, id: str) -> TaskView: ...
+
+    async def resume(self, id: str) -> TaskView: ...
+
+    async def jobs(
+        self,
+        *,
+        status: StatusWord | None,
+        queue: str | None,
+        name: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[JobView]:
+        """Newest first."""
+        ...
+
+    async def job(self, id: str) -> JobView: ...
+
+    async def task(self, id: str) -> TaskView: ...
+
+    async def tasks(
+        self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
+    ) -> Page[TaskView]: ...
+
+    async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
+        """Return when it has ended or when the time is over, whichever is first, as it then stands."""
+        ...
+
+    async def why(self, id: str) -> WhyReply: ...
+
+    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+        """Of a job, a task or a node."""
+        ...
+
+    async def nodes(self) -> list[NodeView]: ...
+
+    async def node(self, name: str) -> NodeView: ...
+
+    async def drain(self, name: str, reason: str) -> NodeView: ...
+
+    async def undrain(self, name: str) -> NodeView: ...
+
+    async def cluster(self) -> ClusterView: ...
+
+    def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
+        """Everything after revision `after` (None: from now on). Gone if that is no longer kept."""
+        ...
+
+    def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        follow: bool,
+    ) -> AsyncIterator[LogChunk]:
+        """From `offset`, or the last `lines` lines, or all; with `follow` until the attempt's end.
+
+        The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
+        """
+        ...
+
+    async def ready(self) -> None:
+        """Exercise the real path (mailbox and store); raise Unavailable if it does not answer."""
+        ...

@@ -1,0 +1,91 @@
+"""JSON documents: bytes from a stranger into a struct, or a refusal that says where and why.
+
+The types are the guard. A struct has a fixed depth and refuses unknown fields, so a document nested deeper
+than its type is refused at the first bracket too many, before anything is built; NaN, Infinity and numbers
+beyond reason are no JSON to msgspec. What is left to do here is to explain, and to refuse repeated keys, of
+which msgspec would silently take the last.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from functools import cache
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from phalanx.api.fields import shown
+from phalanx.errors import BadRequest
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+BODY_BYTES_MAX = 1024 * 1024
+
+# Possessive throughout (`*+`), so that no text can make it backtrack.
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request that needs none: empty, or `{}`."""
+
+
+def read_document(body: bytes, form: type[T]) -> T:
+    """Decode JSON into a struct, or raise BadRequest naming the field and what would be right."""
+    try:
+        value: T = _decoder(form).decode(body)
+    except msgspec.ValidationError as error:
+        raise explained(error, form, "field") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not valid JSON: {error}", reason="MalformedJson") from None
+    _refuse_repeated_keys(body)
+    return value
+
+
+def explained(error: msgspec.ValidationError, form: type, noun: str) -> BadRequest:
+    """msgspec's words in ours: the field first, then what is wrong, then what it may have meant."""
+    what, _, where = str(error).partition(" - at `$")
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown:
+        return _unknown_field(unknown.group(1), form, noun)
+    field = where.rstrip("`").lstrip(".") or "the document"
+    what = what[:1].lower() + what[1:].replace("`", "")
+    return BadRequest(f"{field}: {what}", reason="InvalidField")
+
+
+def _unknown_field(name: str, form: type, noun: str) -> BadRequest:
+    fields = getattr(form, "__struct_fields__", ())
+    near = difflib.get_close_matches(name[:80], fields, n=1)
+    meant = f", did you mean {near[0]!r}?" if near else ""
+    known = f"known are: {', '.join(sorted(fields))}" if fields else f"no {noun} is known here"
+    return BadRequest(f"unknown {noun} {shown(name)}{meant}", reason="UnknownField", hint=known)
+
+
+@cache
+def _decoder(form: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(form)
+
+
+def _refuse_repeated_keys(body: bytes) -> None:
+    """Keys that all differ as written cannot repeat; only other documents are looked at closely.
+
+    One pass of a regular expression settles almost every request. A key with an escape may spell another one,
+    and the same key may stand in two objects, so those documents are read again by a parser that can tell.
+    """
+    keys = [key for key, colon in _STRING.findall(body) if colon]
+    if len(set(keys)) < len(keys) or b"\\" in b"".join(keys):
+        json.loads(body, object_pairs_hook=_each_key_once)
+
+
+def _each_key_once(pairs: list[tuple[str, object]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            _refuse_key(key)
+        seen.add(key)
+
+
+def _refuse_key(key: str) -> NoReturn:
+    raise BadRequest(f"the key {shown(key)} stands twice in one object", reason="RepeatedKey")

@@ -1,0 +1,134 @@
+"""The OpenAPI 3.1 document, made from the structs and the route table. `docs/reference` keeps a copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from phalanx.api.documents import Nothing
+from phalanx.api.problems import MEDIA_TYPE
+from phalanx.api.route import Route
+from phalanx.api.routes import ROUTES
+from phalanx.api.schema import Problem
+
+VERSION = "1"
+_REF = "#/components/schemas/{name}"
+_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node"}
+_LOG_HEADERS = {
+    "X-Phalanx-Offset": "Where the first byte of this answer stands in the output.",
+    "X-Phalanx-Size": "How long the output was when the answer began.",
+    "X-Phalanx-Attempt": "Which attempt wrote it.",
+}
+
+
+def openapi_document() -> bytes:
+    """The document, as the app serves it and as the repository keeps it."""
+    return (json.dumps(_document(), indent=2, sort_keys=True) + "\n").encode()
+
+
+def write_openapi(path: Path) -> None:
+    """Write the copy that the repository keeps."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(openapi_document())
+
+
+def _document() -> dict[str, Any]:
+    types = [route.answer for route in ROUTES if route.answer is not None]
+    types += [route.body for route in ROUTES if route.body is not Nothing]
+    _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Phalanx",
+            "version": VERSION,
+            "description": "A scheduler for AI work. Unknown fields and parameters are refused.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "tags": [_tag(route)],
+        "parameters": [*_path_parameters(route), *_query_parameters(route.query), *_header_parameters(route)],
+        "responses": {str(route.status): _answer(route), "default": _problem()},
+        "x-permission": route.permission,
+    }
+    if route.body is not Nothing:
+        operation["requestBody"] = {"required": True, "content": {"application/json": _schema(route.body)}}
+    if route.permission == "open":
+        operation["security"] = []
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    return f"{route.handler.__name__}_{_tag(route)}"
+
+
+def _tag(route: Route) -> str:
+    noun = route.path.removeprefix("/v1/").strip("/").partition("/")[0]
+    return _PLURALS.get(noun, "cluster")
+
+
+def _answer(route: Route) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": route.summary}
+    if route.answer is not None:
+        return answer | {"content": {route.media: _schema(route.answer)}}
+    answer["content"] = {route.media: {"schema": {"type": "string"}}}
+    if route.media == "application/octet-stream":
+        answer["content"] = {route.media: {}}
+        answer["headers"] = {
+            name: {"description": text, "schema": {"type": "integer"}} for name, text in _LOG_HEADERS.items()
+        }
+    return answer
+
+
+def _problem() -> dict[str, Any]:
+    return {"description": "What is wrong and what to do next.", "content": {MEDIA_TYPE: _schema(Problem)}}
+
+
+def _schema(form: Any) -> dict[str, Any]:
+    (schema,), _ = msgspec.json.schema_components([form], ref_template=_REF)
+    return {"schema": schema}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    if "{id}" not in route.path:
+        return []
+    noun = _tag(route)
+    text = "The name of a node." if noun == "node" else f"The id of a {noun}, or a prefix that only it has."
+    return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
+
+
+def _query_parameters(query: type[Struct]) -> list[dict[str, Any]]:
+    _, components = msgspec.json.schema_components([query], ref_template=_REF)
+    properties = components[query.__name__].get("properties", {})
+    return [_parameter("query", name, "", schema) for name, schema in properties.items()]
+
+
+def _header_parameters(route: Route) -> list[dict[str, Any]]:
+    if not route.header:
+        return []
+    pattern = "^[0-9]{1,18}$" if route.header == "Last-Event-ID" else "^[!-~]{1,255}$"
+    return [_parameter("header", route.header, "", {"type": "string", "pattern": pattern})]
+
+
+def _parameter(
+    place: str, name: str, text: str, schema: dict[str, Any], *, required: bool = False
+) -> dict[str, Any]:
+    parameter = {"in": place, "name": name, "schema": schema, "required": required}
+    return parameter | {"description": text} if text else parameter

@@ -1,0 +1,94 @@
+"""Query parameters: one struct for each kind of question, decoded strictly.
+
+An unknown parameter, a parameter given twice, or a value that is not of its type is refused by name. The
+OpenAPI document lists the same fields.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Meta, Struct
+
+from phalanx.api.commands import Stream
+from phalanx.api.documents import explained
+from phalanx.api.fields import shown
+from phalanx.api.schema import StatusWord
+from phalanx.errors import BadRequest
+
+Q = TypeVar("Q", bound=Struct)
+
+WAIT_S_MAX = 60
+REVISION_MAX = 2**63 - 1
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Word = Annotated[str, Meta(min_length=1, max_length=128)]
+Position = Annotated[int, Meta(ge=0, le=REVISION_MAX)]
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """For routes that take no parameter."""
+
+
+class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    status: StatusWord | None = None
+    queue: Word | None = None
+    name: Word | None = None
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
+class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    status: StatusWord | None = None
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
+class StoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
+class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    timeout_s: Annotated[float, Meta(ge=0, le=WAIT_S_MAX)] = 30.0
+
+
+class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both."""
+
+    stream: Stream = "stdout"
+    attempt: Annotated[int, Meta(ge=1, le=REVISION_MAX)] | None = None
+    offset: Position | None = None
+    lines: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    follow: bool = False
+
+
+class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    after: Position | None = None
+    job: Word | None = None
+
+
+def read_query(query_string: bytes, form: type[Q]) -> Q:
+    """Decode a query string, or raise BadRequest naming the parameter."""
+    if not query_string:
+        return form()
+    words = _words(query_string)
+    try:
+        return msgspec.convert(words, form, strict=False)
+    except msgspec.ValidationError as error:
+        raise explained(error, form, "query parameter") from None
+
+
+def _words(query_string: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=32)
+    except ValueError as error:
+        raise BadRequest(f"the query cannot be read: {error}") from None
+    words = dict(pairs)
+    if len(words) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequest(f"query parameter {shown(twice)} is given twice")
+    return words

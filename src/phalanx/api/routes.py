@@ -1,0 +1,62 @@
+"""The route table: every path, its method, who may ask, and who answers. What has no row here does not exist.
+
+Paths have one shape, `/v1/NOUN/ID/VERB`, so finding a row is one look in a dictionary.
+"""
+
+from __future__ import annotations
+
+import re
+
+from phalanx.api import routes_cluster, routes_jobs, routes_logs, routes_nodes, routes_tasks
+from phalanx.api.fields import shown
+from phalanx.api.route import Route
+from phalanx.errors import NotFound, WrongMethod
+
+ROUTES: tuple[Route, ...] = (
+    *routes_jobs.ROUTES,
+    *routes_tasks.ROUTES,
+    *routes_logs.ROUTES,
+    *routes_nodes.ROUTES,
+    *routes_cluster.ROUTES,
+)
+
+# Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
+_ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}")
+
+Row = dict[str, Route]  # by method
+
+
+def _by_path(routes: tuple[Route, ...]) -> dict[str, Row]:
+    table: dict[str, Row] = {}
+    for route in routes:
+        table.setdefault(route.path, {})[route.method] = route
+    return table
+
+
+_TABLE = _by_path(ROUTES)
+
+
+def find_row(path: str) -> tuple[Row | None, str]:
+    """The routes of a path by method, and the id in it; no row for a path that does not exist."""
+    row = _TABLE.get(path)
+    if row is not None:
+        return row, ""
+    parts = path.split("/", 4)  # "", v1, noun, id, verb
+    if len(parts) < 4:
+        return None, ""
+    id, parts[3] = parts[3], "{id}"
+    return _TABLE.get("/".join(parts)), id
+
+
+def choose(row: Row | None, method: str, path: str, id: str) -> Route:
+    """The route for a method, or the error that says why there is none."""
+    if row is None:
+        raise NotFound(f"there is nothing at {shown(path)}", reason="RouteNotFound")
+    route = row.get(method)
+    if route is None:
+        allow = ", ".join(sorted(row))
+        raise WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
+    if id and not _ID.fullmatch(id):
+        noun = route.path.split("/")[2].removesuffix("s")
+        raise NotFound(f"no {noun} {shown(id)}: that cannot be an id or a name of ours")
+    return route

@@ -1,0 +1,148 @@
+"""The routes of jobs: submit, list, show, cancel, wait, why, story."""
+
+from __future__ import annotations
+
+from phalanx.api.queries import JobsQuery, StoryQuery, TasksQuery, WaitQuery
+from phalanx.api.reply import Reply, json_reply
+from phalanx.api.route import Route, Service
+from phalanx.api.schema import (
+    CancelReply,
+    JobView,
+    Page,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WhyReply,
+)
+from phalanx.api.visit import Visit
+from phalanx.errors import BadRequest
+
+
+async def submit(service: Service, visit: Visit) -> Reply:
+    request: SubmitRequest = visit.document
+    key = visit.headers.get(b"idempotency-key")
+    if key is not None:
+        _join_key(request, key.decode("latin-1"))
+    return json_reply(await service.commands.submit(request, visit.user), 202)
+
+
+async def jobs(service: Service, visit: Visit) -> Reply:
+    query: JobsQuery = visit.query
+    page = await service.commands.jobs(
+        status=query.status, queue=query.queue, name=query.name, cursor=query.cursor, limit=query.limit
+    )
+    return json_reply(page)
+
+
+async def job(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.job(visit.id))
+
+
+async def tasks(service: Service, visit: Visit) -> Reply:
+    query: TasksQuery = visit.query
+    page = await service.commands.tasks(visit.id, status=query.status, cursor=query.cursor, limit=query.limit)
+    return json_reply(page)
+
+
+async def cancel(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.cancel(visit.id))
+
+
+async def why(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.why(visit.id))
+
+
+async def story(service: Service, visit: Visit) -> Reply:
+    query: StoryQuery = visit.query
+    return json_reply(await service.commands.story(visit.id, cursor=query.cursor, limit=query.limit))
+
+
+async def wait(service: Service, visit: Visit) -> Reply:
+    query: WaitQuery = visit.query
+    with service.waits.taken():
+        return json_reply(await service.commands.wait(visit.id, query.timeout_s))
+
+
+def _join_key(request: SubmitRequest, key: str) -> None:
+    if request.request_id not in (None, key):
+        raise BadRequest(
+            "request_id and the header Idempotency-Key differ: they mean the same, so give one of them"
+        )
+    request.request_id = key
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/jobs",
+        permission="submit",
+        handler=submit,
+        summary="Submit work. The answer comes when it is durable.",
+        answer=SubmitReply,
+        status=202,
+        body=SubmitRequest,
+        header="Idempotency-Key",
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs",
+        permission="read",
+        handler=jobs,
+        summary="Jobs, newest first.",
+        answer=Page[JobView],
+        query=JobsQuery,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}",
+        permission="read",
+        handler=job,
+        summary="One job.",
+        answer=JobView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/tasks",
+        permission="read",
+        handler=tasks,
+        summary="The tasks of a job.",
+        answer=Page[TaskView],
+        query=TasksQuery,
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/cancel",
+        permission="control",
+        handler=cancel,
+        summary="Cancel all tasks of a job.",
+        answer=CancelReply,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/why",
+        permission="read",
+        handler=why,
+        summary="Why a job is where it is, and the nearest fix.",
+        answer=WhyReply,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/story",
+        permission="read",
+        handler=story,
+        summary="All that happened to a job, in order.",
+        answer=Page[StoryLine],
+        query=StoryQuery,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/wait",
+        permission="read",
+        handler=wait,
+        summary="The job as it stands when it has ended, or when the time is over.",
+        answer=JobView,
+        query=WaitQuery,
+        lasting=True,
+    ),
+)

@@ -1,0 +1,69 @@
+"""The route of a task's output: bytes as the task wrote them, with their place in three headers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from phalanx.api.queries import LogsQuery
+from phalanx.api.reply import Header, Streamed
+from phalanx.api.route import Route, Service
+from phalanx.api.schema import LogChunk
+from phalanx.api.streams import held
+from phalanx.api.visit import Visit
+from phalanx.errors import BadRequest
+
+MEDIA_TYPE = "application/octet-stream"
+
+
+async def logs(service: Service, visit: Visit) -> Streamed[LogChunk | None]:
+    query: LogsQuery = visit.query
+    if query.offset is not None and query.lines is not None:
+        raise BadRequest("offset and lines: give one of them, not both")
+    source = service.commands.logs(
+        visit.id,
+        stream=query.stream,
+        attempt=query.attempt,
+        offset=query.offset,
+        lines=query.lines,
+        follow=query.follow,
+    )
+    chunks = held(service, visit, source)
+    first = await _first(chunks)
+    return Streamed(_headers(first), first.data, chunks, _spell)
+
+
+async def _first(chunks: AsyncGenerator[LogChunk | None, None]) -> LogChunk:
+    async for chunk in chunks:
+        if chunk is not None:
+            return chunk
+    return LogChunk(
+        offset=0, data=b"", size=0, attempt=0, end=True
+    )  # no output is an empty answer, not an error
+
+
+def _headers(chunk: LogChunk) -> tuple[Header, ...]:
+    return (
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"x-phalanx-offset", b"%d" % chunk.offset),
+        (b"x-phalanx-size", b"%d" % chunk.size),
+        (b"x-phalanx-attempt", b"%d" % chunk.attempt),
+    )
+
+
+def _spell(chunk: LogChunk | None) -> bytes:
+    return b"" if chunk is None else chunk.data
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/logs",
+        permission="read",
+        handler=logs,
+        summary="What a task wrote: all of it, from an offset, or its last lines; with follow until it ends.",
+        answer=None,
+        query=LogsQuery,
+        media=MEDIA_TYPE,
+        lasting=True,
+    ),
+)

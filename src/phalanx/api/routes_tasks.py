@@ -1,0 +1,85 @@
+"""The routes of tasks: show, cancel, pause, resume, wait, why, story. Their output is in `routes_logs.py`."""
+
+from __future__ import annotations
+
+from phalanx.api.queries import StoryQuery, WaitQuery
+from phalanx.api.reply import Reply, json_reply
+from phalanx.api.route import Route, Service
+from phalanx.api.routes_jobs import cancel, story, wait, why
+from phalanx.api.schema import CancelReply, Page, StoryLine, TaskView, WhyReply
+from phalanx.api.visit import Visit
+
+
+async def task(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.task(visit.id))
+
+
+async def pause(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.pause(visit.id))
+
+
+async def resume(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.resume(visit.id))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}",
+        permission="read",
+        handler=task,
+        summary="One task and its newest attempt.",
+        answer=TaskView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/cancel",
+        permission="control",
+        handler=cancel,
+        summary="Cancel one task.",
+        answer=CancelReply,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/pause",
+        permission="control",
+        handler=pause,
+        summary="Freeze a running task; it keeps what it was given.",
+        answer=TaskView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/resume",
+        permission="control",
+        handler=resume,
+        summary="Let a paused task go on.",
+        answer=TaskView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/why",
+        permission="read",
+        handler=why,
+        summary="Why a task is where it is, and the nearest fix.",
+        answer=WhyReply,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/story",
+        permission="read",
+        handler=story,
+        summary="All that happened to a task, in order.",
+        answer=Page[StoryLine],
+        query=StoryQuery,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/wait",
+        permission="read",
+        handler=wait,
+        summary="The task as it stands when it has ended, or when the time is over.",
+        answer=TaskView,
+        query=WaitQuery,
+        lasting=True,
+    ),
+)

@@ -1,0 +1,95 @@
+"""One HTTP request as the routes see it. The ASGI messages behind it are read here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from phalanx.errors import BadRequest, TooLarge, WrongType
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class HungUp(Exception):
+    """The client went away before it had said all it had to say. Nobody is left to answer."""
+
+
+class Visit:
+    """A request: who asks, for what, with which words. Its `query` and `document` come decoded to a route."""
+
+    __slots__ = (
+        "document",
+        "headers",
+        "id",
+        "method",
+        "path",
+        "query",
+        "query_string",
+        "receive",
+        "token",
+        "user",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query_string: bytes = scope["query_string"]
+        self.headers: dict[bytes, bytes] = headers_once(scope["headers"])
+        self.receive = receive
+        self.user = ""
+        self.token = ""
+        self.id = ""  # the job, task or node named in the path
+        self.query: Any = None
+        self.document: Any = None
+
+    async def body(self, bytes_max: int) -> bytes:
+        """The whole body, refused as soon as it grows over its limit, whatever Content-Length claims."""
+        declared = self.headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared[:20]) > bytes_max:
+            raise _too_large(bytes_max)
+        message = await self.receive()
+        pieces = [message.get("body", b"")]
+        size = len(pieces[0])
+        while message.get("more_body", False) and size <= bytes_max:
+            message = await self.receive()
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+        if message["type"] == "http.disconnect":
+            raise HungUp
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        return b"".join(pieces)
+
+    def require_json(self) -> None:
+        """A body must say that it is JSON: a form of a web page can be sent by any page, JSON cannot."""
+        declared = self.headers.get(b"content-type", b"")
+        if declared.partition(b";")[0].strip().lower() != b"application/json":
+            raise WrongType(
+                f"content type {declared[:80].decode('latin-1')!r} is not taken here, send application/json"
+            )
+
+
+def headers_once(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The headers by name. One that decides who may enter must not come twice, with two answers."""
+    headers = dict(raw)
+    if len(headers) != len(raw):
+        names = [name for name, _ in raw]
+        for name in (
+            b"host",
+            b"origin",
+            b"authorization",
+            b"content-type",
+            b"idempotency-key",
+            b"last-event-id",
+        ):
+            if names.count(name) > 1:
+                raise BadRequest(f"the header {name.decode()} stands twice in the request")
+    return headers
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"the body is over the limit of {bytes_max} bytes")

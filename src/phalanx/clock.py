@@ -1,0 +1,37 @@
+"""Clock: what time it is, and how much of it has passed.
+
+This is the only module that asks the machine for the time. Everything else is handed a `Clock`, and `core/`
+is handed `now` itself, so that the simulator can let an hour pass at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Protocol
+
+# CLOCK_BOOTTIME goes on while the machine is suspended, so a lease that ran out meanwhile is seen to be over.
+# Elsewhere than on Linux, CLOCK_MONOTONIC is the nearest there is; on macOS it counts sleep as well.
+_SINCE_BOOT = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+
+
+class Clock(Protocol):
+    """Two readings: one to show and to store, one to measure with."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch. It may jump when somebody sets the machine's time."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed instant. It never goes back, and it counts time spent suspended."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(_SINCE_BOOT)

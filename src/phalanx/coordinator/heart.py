@@ -1,0 +1,114 @@
+"""One turn of a coordinator: inputs in; events, effects and answers out. No I/O and no waiting.
+
+Both shells beat this heart: asyncio in `loop.py`, virtual time in `sim/`. Inputs of a turn are decided and
+applied one after another in memory; the shell holds every effect and answer until the events are durable.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, structs
+
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.decide import decide
+from phalanx.core.cluster.decision import Accepted, Answer, Refused
+from phalanx.core.cluster.effects import Effect
+from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, decode, encode, job_of, node_of
+from phalanx.core.cluster.image import decode_state, encode_job
+from phalanx.core.cluster.inputs import Input, Propose, Submit
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.view import reconsider, snapshot, wake
+from phalanx.core.model.plan import Policy
+from phalanx.core.placement.engine import place_one, plan
+from phalanx.store.protocol import Batch, History, Loaded
+
+
+class Turn(Struct):
+    """What came of one turn. `answers` stand in the order of the inputs; `more` asks for another turn at once."""
+
+    events: list[Event]
+    effects: list[Effect]
+    answers: list[Answer | None]
+    history: list[History]
+    revision: int
+    more: bool = False
+
+    def batch(self) -> Batch | None:
+        """The durable events as one record for the store, or None if there are none."""
+        lasting = [event for event in self.events if type(event) not in VOLATILE]
+        if not lasting:
+            return None
+        subjects = {name for event in lasting for name in (job_of(event), node_of(event)) if name}
+        return Batch(self.revision, encode(lasting), tuple(sorted(subjects)))
+
+
+class Heart:
+    """The state of one term and the way to move it on."""
+
+    def __init__(self, state: ClusterState, policy: Policy | None = None) -> None:
+        self.state = state
+        self.policy = policy or Policy()
+        self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
+
+    def turn(self, inputs: list[Input], now: float) -> Turn:
+        """Decide and apply all inputs, then place what can be placed."""
+        wake(self.state, now)
+        turn = Turn([], [], [], [], 0)
+        leaders: dict[str, str] = {}
+        for given in inputs:
+            if type(given) is Submit:
+                given = self._prepared(given, leaders, now)
+            self._decide(given, now, turn)
+            if type(given) is Submit and isinstance(turn.answers[-1], Accepted):
+                leaders.setdefault(given.job.batch, given.job.id)
+        self._place(now, turn)
+        turn.revision = self.state.revision
+        return turn
+
+    def _decide(self, given: Input, now: float, turn: Turn) -> None:
+        decision = decide(self.state, given, now)
+        for event in decision.events:
+            if type(event) is JobForgotten:
+                turn.history.append(History(event.job, encode_job(self.state.jobs[event.job])))
+            turn.events.append(event)
+            turn.effects += apply(self.state, event)
+        turn.effects += decision.effects
+        turn.answers.append(decision.answer)
+
+    def _prepared(self, given: Submit, leaders: dict[str, str], now: float) -> Submit:
+        """Name the batch after the first job of it that was accepted; find the place a no_queue job asks for."""
+        leader = leaders.get(given.job.batch, given.job.id)
+        job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
+        placement = None
+        if given.no_queue and job.tasks == 1:
+            placement = place_one(snapshot(self.state), JobState(job, 0, [0] * 6), now)
+        return structs.replace(given, job=job, placement=placement)
+
+    def _place(self, now: float, turn: Turn) -> None:
+        """Plan on what is true now; every placement is an input like any other and is checked again."""
+        state = self.state
+        if not len(state.waiting) or self._planned == (state.revision, state.gain):
+            return
+        proposal = plan(snapshot(state), self.policy, now)
+        for placement in proposal.placements:
+            self._decide(Propose(placement), now, turn)
+            if isinstance(turn.answers.pop(), Refused):
+                reconsider(state)
+                turn.more = True
+        turn.more = turn.more or proposal.more
+        self._planned = (-1, -1) if turn.more else (state.revision, state.gain)
+
+
+def restore(loaded: Loaded, rules: Rules) -> ClusterState:
+    """The state that the store remembers. A record that cannot be read is passed over, as the store does."""
+    state = ClusterState(rules) if loaded.image is None else decode_state(loaded.image, rules)
+    for batch in loaded.batches:
+        try:
+            events = decode(batch.body)
+        except ValueError:
+            state.skipped += 1
+            continue
+        for event in events:
+            apply(state, event)
+        state.revision = batch.revision
+    return state

@@ -1,0 +1,163 @@
+"""Talking to runners: which connection speaks for which node, and what their messages mean. No I/O.
+
+A connection says hello, is welcomed once that is durable, and from then on speaks for its node in this life.
+Orders for a node that is away wait in the state; they are told again when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from phalanx.api import wire
+from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
+from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell
+from phalanx.core.cluster.starting import brief
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import is_name
+from phalanx.core.model.orders import Disposition, Order, Start
+
+Reply = Callable[[list[Answer | None]], None]
+Letter = tuple[list[Input], Reply]
+
+
+class Connection(Protocol):
+    """The way back to a runner."""
+
+    def send(self, messages: list[wire.Message]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Session:
+    """One connection of a runner, from its hello on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.node = ""
+        self.incarnation = ""
+        self.briefed: set[str] = set()  # jobs whose brief this connection has carried
+
+
+class Links:
+    """All sessions of one term."""
+
+    def __init__(self, state: Callable[[], ClusterState], accepts: Callable[[str], bool]) -> None:
+        self._state = state
+        self._accepts = accepts  # whether a token is one of a runner
+        self.sessions: dict[str, Session] = {}
+        self.stale_reports = 0
+
+    def receive(self, session: Session, message: wire.Message) -> Letter | None:
+        """The inputs a message amounts to, and how to answer once they are durable."""
+        match message:
+            case wire.Reports():
+                return self._reports(session, message)
+            case wire.Beat():
+                return self._beat(session, message)
+            case wire.HelloMessage():
+                return self._hello(session, message)
+        raise wire.WireError(f"a runner does not send {type(message).__name__}")
+
+    def closed(self, session: Session) -> Letter | None:
+        """The connection is gone. If it spoke for a node, that is an input."""
+        if self.sessions.get(session.node) is not session:
+            return None
+        del self.sessions[session.node]
+        return [Disconnect(session.node, session.incarnation)], _no_reply
+
+    def dispatch(self, effects: Iterable[Effect]) -> None:
+        """Send the orders among the effects, one message per node, each job's brief before its first start."""
+        by_node: dict[str, list[Order]] = {}
+        for effect in effects:
+            if type(effect) is Send:
+                by_node.setdefault(effect.node, []).append(effect.order)
+        for node, orders in by_node.items():
+            session = self.sessions.get(node)
+            if session is not None:
+                message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
+                session.connection.send([message])
+
+    def _with_briefs(self, session: Session, orders: list[Order]) -> list[Order]:
+        told: list[Order] = []
+        jobs = self._state().jobs
+        for order in orders:
+            if type(order) is Start and order.key[0] not in session.briefed and order.key[0] in jobs:
+                session.briefed.add(order.key[0])
+                told.append(brief(jobs[order.key[0]].job))
+            told.append(order)
+        return told
+
+    def forget(self, job: str) -> None:
+        """A job is over: nobody needs its brief any more."""
+        for session in self.sessions.values():
+            session.briefed.discard(job)
+
+    def _hello(self, session: Session, message: wire.HelloMessage) -> Letter | None:
+        if (no := self._why_not(message)) is not None:
+            session.connection.send([no])
+            session.connection.close()
+            return None
+        hello = Hello(message.node, message.incarnation, message.origin, message.capacity, message.held)
+
+        def welcome(answers: list[Answer | None]) -> None:
+            if not answers:
+                session.connection.send([wire.Rejected("StoreUnavailable", "the coordinator cannot write", True)])
+                session.connection.close()
+                return
+            if isinstance(answers[0], Refused):
+                session.connection.send([wire.Rejected(answers[0].reason.code, answers[0].reason.text, True)])
+                session.connection.close()
+                return
+            former = self.sessions.get(message.node)
+            session.node, session.incarnation = message.node, message.incarnation
+            self.sessions[message.node] = session
+            if former is not None and former is not session:
+                former.connection.close()
+            state = self._state()
+            rules = state.rules
+            session.connection.send(
+                [wire.Welcome(wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s)]
+            )
+
+        return [hello], welcome
+
+    def _why_not(self, message: wire.HelloMessage) -> wire.Rejected | None:
+        if message.version != wire.VERSION:
+            text = f"this coordinator speaks version {wire.VERSION}, the runner {message.version}: upgrade the older one"
+            return wire.Rejected("VersionMismatch", text, False)
+        if not self._accepts(message.token):
+            return wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)
+        if not is_name(message.node):
+            return wire.Rejected("BadName", f"{message.node[:80]!r} cannot name a node", False)
+        if message.epoch > self._state().epoch:
+            return wire.Rejected("StaleEpoch", "the runner has served a newer coordinator than this one", True)
+        return None
+
+    def _reports(self, session: Session, message: wire.Reports) -> Letter:
+        tells: list[Input] = [
+            Tell(session.node, session.incarnation, message.epoch, report) for report in message.reports
+        ]
+
+        def dispositions(answers: list[Answer | None]) -> None:
+            items = [(each.key, each.disposition) for each in answers if isinstance(each, Disposed)]
+            self.stale_reports += sum(disposition > Disposition.DUPLICATE for _, disposition in items)
+            session.connection.send([wire.Dispositions(self._state().epoch, items)])
+
+        return tells, dispositions
+
+    def _beat(self, session: Session, message: wire.Beat) -> Letter:
+        def acknowledge(answers: list[Answer | None]) -> None:
+            if not answers:
+                return
+            if isinstance(answers[0], Accepted):
+                session.connection.send([wire.BeatAck(self._state().epoch, message.sent_at)])
+            else:  # its lease is over: only a new hello helps
+                session.connection.close()
+
+        return [Heartbeat(session.node, session.incarnation, message.held)], acknowledge
+
+
+def _no_reply(answers: list[Answer | None]) -> None:
+    """Nobody waits for an answer."""

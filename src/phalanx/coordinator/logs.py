@@ -1,0 +1,101 @@
+"""The road logs travel on: a connection of its own per node, asked piece by piece.
+
+Nothing here touches the mailbox or the store, so a flood of output cannot hold up control. A reader asks for
+the next piece only when it has taken the last one, which is all the flow control there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+from phalanx.api import wire
+from phalanx.api.schema import LogChunk
+from phalanx.core.model.orders import AttemptKey
+from phalanx.errors import Unavailable
+
+PIECE_BYTES = 256 * 1024
+ANSWER_WITHIN_S = 15.0
+
+
+class Road(Protocol):
+    def send(self, messages: list[wire.Message]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class LogRoads:
+    """Which connection leads to which node's logs."""
+
+    def __init__(self, accepts: Callable[[str], bool]) -> None:
+        self._accepts = accepts
+        self._roads: dict[str, Road] = {}
+        self._waiting: dict[int, tuple[Road, asyncio.Future[wire.LogData]]] = {}
+        self._next_id = 0
+
+    def opened(self, road: Road, hello: wire.LogHello) -> bool:
+        if hello.version != wire.VERSION or not self._accepts(hello.token):
+            road.send([wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)])
+            road.close()
+            return False
+        self._roads[hello.node] = road
+        return True
+
+    def closed(self, road: Road) -> None:
+        self._roads = {node: each for node, each in self._roads.items() if each is not road}
+        for way, answer in list(self._waiting.values()):
+            if way is road and not answer.done():
+                answer.set_exception(_no_road("its runner went away"))
+
+    def arrived(self, data: wire.LogData) -> None:
+        waiting = self._waiting.get(data.id)
+        if waiting is not None and not waiting[1].done():
+            waiting[1].set_result(data)
+
+    async def read(
+        self, node: str, key: AttemptKey, *, stream: str, offset: int | None, lines: int | None, follow: bool
+    ) -> AsyncIterator[LogChunk]:
+        """Pieces of a log; with `follow`, until the attempt has ended and all of it was read."""
+        at, number = offset, key[2]
+        if at is None and lines is None:
+            at = 0
+        while True:
+            data = await self._ask(node, key, stream, at, lines if at is None else None, follow)
+            at = data.offset + len(data.data)
+            over = at >= data.size and (data.ended or not follow)
+            yield LogChunk(data.offset, data.data, data.size, number, over)
+            if over:
+                return
+
+    async def _ask(
+        self, node: str, key: AttemptKey, stream: str, offset: int | None, lines: int | None, wait: bool
+    ) -> wire.LogData:
+        road = self._roads.get(node)
+        if road is None:
+            raise _no_road(f"node {node} is not connected")
+        self._next_id += 1
+        id = self._next_id
+        answer: asyncio.Future[wire.LogData] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = (road, answer)
+        road.send([wire.ReadLog(id, key, stream, offset, lines, PIECE_BYTES, wait)])
+        try:
+            if wait:
+                return await answer
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await answer
+        except TimeoutError:
+            raise _no_road(f"node {node} did not answer within {ANSWER_WITHIN_S:.0f} s") from None
+        finally:
+            del self._waiting[id]
+            if not answer.done() or answer.cancelled():
+                road.send([wire.CancelRead(id)])
+
+
+def _no_road(what: str) -> Unavailable:
+    return Unavailable(
+        f"the log cannot be read: {what}",
+        reason="LogUnavailable",
+        hint="logs are kept on the node that ran the task; they can be read when its runner is back",
+        retry_after_s=5.0,
+    )

@@ -1,0 +1,167 @@
+"""Choices about what users want: which jobs are accepted, which placements stand, what a cancel does."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.decision import Accepted, Decision, Refused
+from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.events import Event, JobSubmitted, TaskPaused, TaskPlaced, TaskResumed, TasksCancelled
+from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model import reason
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Stop
+from phalanx.core.model.plan import Placement
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.status import Status, Why
+
+
+def submit(state: ClusterState, given: Submit, now: float) -> Decision:
+    """Accept a job, or say why it can never run here (or, with `no_queue`, not now)."""
+    job = given.job
+    if state.counts[Status.PENDING] + job.tasks > state.rules.pending_max:
+        return _refuse(_queue_full(state), "too_many")
+    no = None if given.allow_infeasible else why_never(state, job)
+    if no is not None:
+        return _refuse(no, "target" if no.code != "ExceedsLargestNode" else "never")
+    accepted: list[Event] = [JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)]
+    if given.no_queue:
+        if job.tasks != 1 or given.placement is None:
+            return _refuse(why_not_now(state, job), "busy" if job.request.target else "no_room")
+        accepted.append(_placed(state, given.placement, 1, now, "no_queue"))
+    return Decision(accepted, [], Accepted(job.tasks))
+
+
+def propose(state: ClusterState, given: Propose, now: float) -> Decision:
+    """A plan may be stale by the time it arrives, so everything is checked again here."""
+    placement = given.placement
+    job, node = state.jobs.get(placement.job), state.nodes.get(placement.node)
+    if job is None or node is None or not node.takes_work or not job.is_ready(placement.position):
+        return _refuse(reason.evaluating(), "stale")
+    if placement.lane is None:
+        if not state.table.ledgers[node.row].has_room(placement.grant):
+            return _refuse(reason.evaluating(), "stale")
+    elif (job.job.id, placement.lane) != _owner(node, placement.lane):
+        return _refuse(reason.evaluating(), "stale")
+    number = job.attempts[placement.position] + 1
+    return Decision([_placed(state, placement, number, now, "plan")], [], Accepted())
+
+
+def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
+    """Cancel what has not ended. Whatever is on a node is told to stop, again if it was told before."""
+    job = state.jobs.get(given.job)
+    if job is None:
+        return _refuse(Reason("NotFound", Tier.NEVER, f"no job {given.job}"), "not_found")
+    if job.is_over or (given.position is not None and Status(job.status[given.position]).is_final):
+        return _refuse(_already_ended(job, given.position), "conflict")
+    if given.position is None:
+        count, live = sum(job.counts[:3]), len(job.live)
+    else:
+        count, live = 1, int(given.position in job.live)
+    positions = None if given.position is None else (given.position,)
+    event = TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions)
+    return Decision([event], [], Accepted(count, live))
+
+
+def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
+    """Pause or resume a running task; it keeps all that it holds."""
+    job = state.jobs.get(given.job)
+    attempt = job.live.get(given.position) if job else None
+    if job is None or attempt is None or job.status[given.position] != Status.RUNNING:
+        return _refuse(Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict")
+    if attempt.paused == given.paused:
+        word = "already paused" if given.paused else "not paused"
+        return _refuse(Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad")
+    kind = TaskPaused if given.paused else TaskResumed
+    return Decision([kind(at=now, cause="user", key=attempt.key)], [], Accepted())
+
+
+def why_never(state: ClusterState, job: Job) -> Reason | None:
+    """Why no node of this cluster could hold one task of this job, or None if one could."""
+    request = job.request
+    if request.target is not None:
+        row = state.table.rows.get(request.target.host)
+        if row is None:
+            return reason.target_not_found(request.target.host, sorted(state.table.names))
+        return state.table.ledgers[row].never(request)
+    if not len(state.table) or state.table.could_ever(request):
+        return None
+    reasons = [no for ledger in state.table if (no := ledger.never(request))]
+    return _nearest(reasons)
+
+
+def why_not_now(state: ClusterState, job: Job) -> Reason:
+    """The first reason, in seed 000's order, why one task of this job cannot start at once."""
+    if job.request.target is None:
+        return Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
+    node = state.nodes[job.request.target.host]
+    if (no := why_closed(node)) is not None:
+        return no
+    answer = state.table.ledgers[node.row].fit(job.request)
+    return answer if isinstance(answer, Reason) else reason.evaluating()
+
+
+def why_closed(node: NodeState) -> Reason | None:
+    """Why a node takes no work at all, or None if it does."""
+    if node.lost:
+        return reason.offline(node.name)
+    if node.drain_reason is not None:
+        return reason.drained(node.name, node.drain_reason)
+    if not node.connected:
+        return reason.unreachable(node.name)
+    if node.leftovers:
+        return reason.quarantined(node.name, len(node.leftovers))
+    return None
+
+
+def stops(job: JobState, why: Why) -> list[Send]:
+    """The orders that end every live attempt of a job."""
+    grace = job.job.grace_s
+    return [Send(attempt.node, Stop(attempt.key, why, grace)) for attempt in job.live.values()]
+
+
+def _placed(state: ClusterState, placement: Placement, number: int, now: float, cause: str) -> TaskPlaced:
+    node = state.nodes[placement.node]
+    opens = placement.lane is None
+    return TaskPlaced(
+        at=now,
+        cause=cause,
+        key=(placement.job, placement.position, number),
+        node=placement.node,
+        lane=node.next_lane if placement.lane is None else placement.lane,
+        grant=placement.grant,
+        opens=opens,
+    )
+
+
+def _owner(node: NodeState, lane_id: int) -> tuple[str, int] | None:
+    lane = node.lanes.get(lane_id)
+    if lane is None or not lane.attempts:
+        return None
+    return next(iter(lane.attempts))[0], lane_id
+
+
+def _nearest(reasons: list[Reason]) -> Reason:
+    """Of several nodes' no, the one that asks for the smallest change: most available against what is wanted."""
+
+    def gap(no: Reason) -> float:
+        wanted, total = no.numbers.get("wanted", 1), no.numbers.get("total", 0)
+        return float(wanted) / max(float(total), 0.5)
+
+    best = min(reasons, key=gap)
+    text = f"No node could ever hold this; the nearest says: {best.text}"
+    return Reason("ExceedsLargestNode", Tier.NEVER, text, best.numbers)
+
+
+def _queue_full(state: ClusterState) -> Reason:
+    text = f"{state.counts[Status.PENDING]} tasks wait already, at most {state.rules.pending_max} may"
+    return Reason("QueueFull", Tier.POLICY, text, {"limit": state.rules.pending_max})
+
+
+def _already_ended(job: JobState, position: int | None) -> Reason:
+    what = f"job {job.job.id}" if position is None else f"task {job.job.task_id(position)}"
+    return Reason("AlreadyEnded", Tier.NEVER, f"{what} has already ended")
+
+
+def _refuse(no: Reason, kind: str) -> Decision:
+    return Decision([], [], Refused(no, kind))

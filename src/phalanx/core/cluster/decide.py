@@ -1,0 +1,52 @@
+"""What follows from an input: the only place that chooses. It changes nothing.
+
+`decide` answers with events (facts to be written), effects that need no fact (telling a runner again), and an
+answer for whoever asked. One file per noun holds the choices: `admission`, `reports`, `liveness`.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.cluster import admission, liveness, reports
+from phalanx.core.cluster.decision import Decision
+from phalanx.core.cluster.inputs import (
+    Cancel,
+    Disconnect,
+    Drain,
+    Heartbeat,
+    Hello,
+    Input,
+    Propose,
+    SetPaused,
+    Submit,
+    Tell,
+    Tick,
+    Undrain,
+)
+from phalanx.core.cluster.state import ClusterState
+
+
+def decide(state: ClusterState, given: Input, now: float) -> Decision:
+    """The events, effects and answer that an input leads to."""
+    match given:
+        case Tell():
+            return reports.tell(state, given, now)
+        case Propose():
+            return admission.propose(state, given, now)
+        case Submit():
+            return admission.submit(state, given, now)
+        case Heartbeat():
+            return liveness.heartbeat(state, given, now)
+        case Tick():
+            return liveness.tick(state, now)
+        case Cancel():
+            return admission.cancel(state, given, now)
+        case SetPaused():
+            return admission.set_paused(state, given, now)
+        case Hello():
+            return liveness.hello(state, given, now)
+        case Disconnect():
+            return liveness.disconnect(state, given, now)
+        case Drain():
+            return liveness.drain(state, given, now)
+        case Undrain():
+            return liveness.undrain(state, given, now)

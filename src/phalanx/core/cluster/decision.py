@@ -1,0 +1,46 @@
+"""What `decide` gives back, and the answers that go to whoever asked."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.core.cluster.effects import Effect
+from phalanx.core.cluster.events import Event
+from phalanx.core.model.orders import AttemptKey, Disposition
+from phalanx.core.model.reason import Reason
+
+
+class Accepted(Struct, frozen=True):
+    """Yes. `count` tasks were concerned, `stopping` of them still have an attempt to be stopped."""
+
+    count: int = 1
+    stopping: int = 0
+
+
+class Refused(Struct, frozen=True):
+    """No, and why. `kind` tells HTTP and the shell what sort of no it is."""
+
+    reason: Reason
+    kind: str = "conflict"  # never | target | busy | no_room | conflict | not_found | too_many | stale
+
+
+class Disposed(Struct, frozen=True):
+    """What became of one report; `epoch` is the one in force."""
+
+    key: AttemptKey
+    disposition: Disposition
+    epoch: int
+
+
+Answer = Accepted | Refused | Disposed
+
+
+class Decision(Struct):
+    """Facts to write, orders that need no fact, and the answer."""
+
+    events: list[Event] = []
+    effects: list[Effect] = []
+    answer: Answer | None = None
+
+
+NOTHING = Decision()

@@ -1,0 +1,195 @@
+"""Decided facts, in the past tense. The log holds these and nothing else; replaying them gives the state.
+
+Each carries when it was decided and its cause. An event says what became true, completely: `apply` makes no
+choices. `NodeHeard` alone is volatile: it moves a lease and is not worth a place in the log.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, msgpack
+
+from phalanx.core.model.ids import JobId, NodeName
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Exit
+from phalanx.core.model.resources import Capacity, Grant
+from phalanx.core.model.status import Status
+
+
+class _Event(Struct, frozen=True, array_like=True, kw_only=True, tag=True):
+    at: float
+    cause: str = ""
+
+
+class TermOpened(_Event, frozen=True):
+    """A coordinator began to decide, under an epoch higher than all before."""
+
+    epoch: int
+
+
+class JobSubmitted(_Event, frozen=True):
+    job: Job
+    request_id: str = ""
+
+
+class TaskPlaced(_Event, frozen=True):
+    """An attempt was given a node and a grant. `opens` is false when it queues in a lane that is already held."""
+
+    key: AttemptKey
+    node: NodeName
+    lane: int
+    grant: Grant
+    opens: bool = True
+
+
+class AttemptStarted(_Event, frozen=True):
+    key: AttemptKey
+    started_at: float
+
+
+class AttemptSuspected(_Event, frozen=True):
+    """Its runner does not list it, though it should."""
+
+    key: AttemptKey
+
+
+class AttemptEnded(_Event, frozen=True):
+    """The runner confirmed the end, or it is provably over. `status` is what the task becomes."""
+
+    key: AttemptKey
+    exit: Exit
+    status: Status
+    retry_at: float | None = None
+    charged: bool = False
+    loss: bool = False
+
+
+class TasksCancelled(_Event, frozen=True):
+    """The user wants these no more; `positions` None means every task that has not ended."""
+
+    job: JobId
+    positions: tuple[int, ...] | None = None
+
+
+class TaskFailed(_Event, frozen=True):
+    """A task ended without an attempt of its own to blame."""
+
+    job: JobId
+    position: int
+    exit: Exit
+
+
+class TaskPaused(_Event, frozen=True):
+    key: AttemptKey
+
+
+class TaskResumed(_Event, frozen=True):
+    key: AttemptKey
+
+
+class JobForgotten(_Event, frozen=True):
+    """An ended job left memory for the history."""
+
+    job: JobId
+
+
+class NodeJoined(_Event, frozen=True):
+    """A runner introduced itself: a new node, or a new life of a known one."""
+
+    node: NodeName
+    incarnation: str
+    origin: str
+    capacity: Capacity
+    leftovers: tuple[AttemptKey, ...] = ()  # attempts it still runs and must stop before it gets new work
+
+
+class NodeConnected(_Event, frozen=True):
+    node: NodeName
+
+
+class NodeDisconnected(_Event, frozen=True):
+    """The connection ended; the lease runs on."""
+
+    node: NodeName
+
+
+class NodeLost(_Event, frozen=True):
+    """The lease is over: whatever ran there has been stopped by its own runner."""
+
+    node: NodeName
+
+
+class NodeCleared(_Event, frozen=True):
+    """A leftover of a former life has ended."""
+
+    node: NodeName
+    key: AttemptKey
+
+
+class NodeDrained(_Event, frozen=True):
+    node: NodeName
+    reason: str
+
+
+class NodeResumed(_Event, frozen=True):
+    node: NodeName
+
+
+class NodeHeard(_Event, frozen=True):
+    """Volatile: a heartbeat renewed the lease."""
+
+    node: NodeName
+
+
+Event = (
+    TermOpened
+    | JobSubmitted
+    | TaskPlaced
+    | AttemptStarted
+    | AttemptSuspected
+    | AttemptEnded
+    | TasksCancelled
+    | TaskFailed
+    | TaskPaused
+    | TaskResumed
+    | JobForgotten
+    | NodeJoined
+    | NodeConnected
+    | NodeDisconnected
+    | NodeLost
+    | NodeCleared
+    | NodeDrained
+    | NodeResumed
+    | NodeHeard
+)
+
+VOLATILE = (NodeHeard,)
+
+_encoder = msgpack.Encoder()
+_decoder = msgpack.Decoder(list[Event])
+
+
+def encode(events: list[Event]) -> bytes:
+    """Events as the log keeps them."""
+    return _encoder.encode(events)
+
+
+def decode(data: bytes) -> list[Event]:
+    """Events out of the log; raises msgspec.DecodeError or ValidationError for a damaged record."""
+    return _decoder.decode(data)
+
+
+def job_of(event: Event) -> JobId | None:
+    """The job an event belongs to, if it belongs to one."""
+    match event:
+        case JobSubmitted():
+            return event.job.id
+        case TasksCancelled() | TaskFailed() | JobForgotten():
+            return event.job
+        case TaskPlaced() | AttemptStarted() | AttemptSuspected() | AttemptEnded() | TaskPaused() | TaskResumed():
+            return event.key[0]
+    return None
+
+
+def node_of(event: Event) -> NodeName | None:
+    """The node an event is about, if it is about one."""
+    return getattr(event, "node", None)

@@ -1,0 +1,90 @@
+"""What arrives at the cluster: a user's command, a runner's report, a plan, the time.
+
+An input is a wish or a claim; it becomes an event only once decided.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.core.model.ids import JobId, NodeName
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Phase, Report
+from phalanx.core.model.plan import Placement
+from phalanx.core.model.resources import Capacity
+
+
+class Submit(Struct, frozen=True):
+    """A job, already valid in itself. With `no_queue` it comes with the placement found for it, or with none."""
+
+    job: Job
+    request_id: str = ""
+    allow_infeasible: bool = False
+    no_queue: bool = False
+    placement: Placement | None = None
+
+
+class Cancel(Struct, frozen=True):
+    job: JobId
+    position: int | None = None
+    cause: str = "user"
+
+
+class SetPaused(Struct, frozen=True):
+    job: JobId
+    position: int
+    paused: bool
+
+
+class Propose(Struct, frozen=True):
+    """One placement of a plan, to be checked again."""
+
+    placement: Placement
+
+
+class Hello(Struct, frozen=True):
+    """A runner introduces itself and lists what it still holds."""
+
+    node: NodeName
+    incarnation: str
+    origin: str
+    capacity: Capacity
+    held: list[tuple[AttemptKey, Phase]]
+
+
+class Heartbeat(Struct, frozen=True):
+    node: NodeName
+    incarnation: str
+    held: list[tuple[AttemptKey, Phase]]
+
+
+class Tell(Struct, frozen=True):
+    """One report of a runner, under the epoch and incarnation it was made in."""
+
+    node: NodeName
+    incarnation: str
+    epoch: int
+    report: Report
+
+
+class Disconnect(Struct, frozen=True):
+    node: NodeName
+    incarnation: str
+
+
+class Drain(Struct, frozen=True):
+    node: NodeName
+    reason: str
+
+
+class Undrain(Struct, frozen=True):
+    node: NodeName
+
+
+class Tick(Struct, frozen=True):
+    """Time has passed."""
+
+
+Input = (
+    Submit | Cancel | SetPaused | Propose | Hello | Heartbeat | Tell | Disconnect | Drain | Undrain | Tick
+)

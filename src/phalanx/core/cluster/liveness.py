@@ -1,0 +1,198 @@
+"""Choices about nodes: who is there, whose lease is over, and whether both sides agree on what runs.
+
+Reconciliation goes both ways at every heartbeat. What the runner lists and we do not know is stopped; what we
+believe and the runner does not list is told again, then suspected, then given up. Timers belong to the shell,
+which tells us with Tick.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.decision import Accepted, Decision, Refused
+from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.events import (
+    AttemptStarted,
+    AttemptSuspected,
+    Event,
+    JobForgotten,
+    NodeConnected,
+    NodeDisconnected,
+    NodeDrained,
+    NodeHeard,
+    NodeJoined,
+    NodeLost,
+    NodeResumed,
+)
+from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Undrain
+from phalanx.core.cluster.jobs import Attempt
+from phalanx.core.cluster.reports import end
+from phalanx.core.cluster.starting import start_order
+from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.orders import AttemptKey, Exit, Phase, Stop
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.status import Why
+
+Held = dict[AttemptKey, Phase]
+
+
+def hello(state: ClusterState, given: Hello, now: float) -> Decision:
+    """A runner introduces itself. A known life reconnects; a new life takes over what it still holds."""
+    node, held = state.nodes.get(given.node), dict(given.held)
+    if node is None:
+        return Decision([_joined(state, given, held, now)], _stop_strangers(state, given.node, held), Accepted())
+    if node.incarnation == given.incarnation and not node.lost:
+        heard: list[Event] = [NodeConnected(at=now, cause="hello", node=node.name)]
+        return Decision(heard, _tell_again(state, node, held) + _stop_strangers(state, node.name, held), Accepted())
+    if not node.lost and node.origin != given.origin:
+        return _refuse_name(node, state)
+    gone = [
+        end(state, attempt, _lost_exit(node, "its runner started anew without it"), now, "hello")
+        for key, attempt in node.attempts.items()
+        if key not in held
+    ]
+    # Attempts end before the join, while their grants still stand in the old ledger.
+    return Decision([*gone, _joined(state, given, held, now)], _stop_strangers(state, node.name, held), Accepted())
+
+
+def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
+    """Renew the lease and compare both lists."""
+    node = state.nodes.get(given.node)
+    if node is None or node.incarnation != given.incarnation or node.lost:
+        return Decision([], [], Refused(Reason("StaleLease", Tier.NEVER, "this lease is over: say hello again"), "stale"))
+    events: list[Event] = [NodeHeard(at=now, node=node.name)]
+    effects: list[Effect] = []
+    held = dict(given.held)
+    for key, attempt in node.attempts.items():
+        phase = held.get(key)
+        if attempt.ending is not None:
+            grace = state.jobs[key[0]].job.grace_s
+            effects.append(Send(node.name, Stop(key, attempt.ending, grace)))
+        elif phase is None:
+            _unlisted(state, node, attempt, now, events, effects)
+        elif phase == Phase.RUNNING and attempt.started_at is None:
+            events.append(AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
+        elif phase == Phase.QUEUED and now - attempt.placed_at > state.rules.stuck_after_s:
+            exit = Exit(Why.STUCK, -1, message=f"Task stuck in pending state on {node.name}")
+            events.append(end(state, attempt, exit, now, "heartbeat"))
+            effects.append(Send(node.name, Stop(key, Why.STUCK, 0.0)))
+    effects += _stop_strangers(state, node.name, held)
+    return Decision(events, effects, Accepted())
+
+
+def disconnect(state: ClusterState, given: Disconnect, now: float) -> Decision:
+    """The connection ended. The tasks run on under the lease; only new work stays away."""
+    node = state.nodes.get(given.node)
+    if node is None or node.incarnation != given.incarnation or not node.connected:
+        return Decision()
+    return Decision([NodeDisconnected(at=now, cause="connection closed", node=node.name)])
+
+
+def tick(state: ClusterState, now: float) -> Decision:
+    """Leases that are over, and ended jobs that may leave memory."""
+    events: list[Event] = []
+    for node in state.nodes.values():
+        if not node.lost and now - node.heard_at > state.rules.lost_after_s:
+            events += _lose(state, node, now)
+    surplus = len(state.ended) - state.rules.ended_jobs_max
+    for job, _ in zip(state.ended, range(min(surplus, 1000)), strict=False):
+        if not state.jobs[job].live:
+            events.append(JobForgotten(at=now, cause="history", job=job))
+    return Decision(events)
+
+
+def drain(state: ClusterState, given: Drain, now: float) -> Decision:
+    if given.node not in state.nodes:
+        return Decision([], [], Refused(_no_node(given.node), "not_found"))
+    return Decision([NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)], [], Accepted())
+
+
+def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:
+    if given.node not in state.nodes:
+        return Decision([], [], Refused(_no_node(given.node), "not_found"))
+    return Decision([NodeResumed(at=now, cause="user", node=given.node)], [], Accepted())
+
+
+def _lose(state: ClusterState, node: NodeState, now: float) -> list[Event]:
+    silent = f"Node {node.name} went offline (heartbeat timeout)"
+    exit = Exit(Why.LOST, -1, message=silent)
+    ends: list[Event] = [end(state, attempt, exit, now, "lease over") for attempt in node.attempts.values()]
+    return [*ends, NodeLost(at=now, cause="lease over", node=node.name)]
+
+
+def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJoined:
+    leftovers = tuple(key for key in held if not _is_ours(state, given.node, key))
+    return NodeJoined(
+        at=now,
+        cause="hello",
+        node=given.node,
+        incarnation=given.incarnation,
+        origin=given.origin,
+        capacity=given.capacity,
+        leftovers=leftovers,
+    )
+
+
+def _unlisted(
+    state: ClusterState,
+    node: NodeState,
+    attempt: Attempt,
+    now: float,
+    events: list[Event],
+    effects: list[Effect],
+) -> None:
+    """We believe it is there; the runner does not say so."""
+    rules, age = state.rules, now - attempt.placed_at
+    if attempt.started_at is None and age <= 3 * rules.heartbeat_s:
+        if age > rules.heartbeat_s:  # the order may have been lost on the way: tell it again
+            effects.extend(start_order(state, attempt))
+        return
+    if attempt.suspicions + 1 < rules.suspicions_max:
+        events.append(AttemptSuspected(at=now, cause="heartbeat", key=attempt.key))
+    elif attempt.started_at is None:
+        message = f"Task assignment failed. Runner {node.name} did not confirm start after multiple checks."
+        events.append(end(state, attempt, Exit(Why.UNCONFIRMED, -1, message=message), now, "heartbeat"))
+    else:
+        exit = _lost_exit(node, "its runner no longer knows it")
+        events.append(end(state, attempt, exit, now, "heartbeat"))
+    # Told thrice over an ordered connection never to start it, the runner cannot start it later.
+    effects.append(Send(node.name, Stop(attempt.key, Why.UNCONFIRMED, 0.0)))
+
+
+def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect]:
+    """After a reconnection: orders that the broken connection may have swallowed."""
+    again: list[Effect] = []
+    for key, attempt in node.attempts.items():
+        if attempt.ending is not None:
+            again.append(Send(node.name, Stop(key, attempt.ending, state.jobs[key[0]].job.grace_s)))
+        elif key not in held and attempt.started_at is None:
+            again.extend(start_order(state, attempt))
+    return again
+
+
+def _stop_strangers(state: ClusterState, node: str, held: Held) -> list[Effect]:
+    """What runs there but is over here is stopped. Ends are not: their report is on its way."""
+    return [
+        Send(node, Stop(key, Why.CANCELLED, 2.0))
+        for key, phase in held.items()
+        if phase != Phase.ENDED and not _is_ours(state, node, key)
+    ]
+
+
+def _is_ours(state: ClusterState, node: str, key: AttemptKey) -> bool:
+    attempt = state.attempt(key)
+    return attempt is not None and attempt.node == node
+
+
+def _lost_exit(node: NodeState, what: str) -> Exit:
+    return Exit(Why.LOST, -1, message=f"lost on {node.name}: {what}")
+
+
+def _refuse_name(node: NodeState, state: ClusterState) -> Decision:
+    text = (
+        f"another runner already answers for {node.name!r}; choose another --name, or wait "
+        f"{state.rules.lost_after_s:.0f} s until its lease is over"
+    )
+    return Decision([], [], Refused(Reason("NameTaken", Tier.NEVER, text), "conflict"))
+
+
+def _no_node(name: str) -> Reason:
+    return Reason("NotFound", Tier.NEVER, f"no node {name!r}")

@@ -1,0 +1,81 @@
+"""What events do to nodes: joining, falling silent, being drained and coming back."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.events import (
+    Event,
+    NodeCleared,
+    NodeConnected,
+    NodeDisconnected,
+    NodeDrained,
+    NodeHeard,
+    NodeJoined,
+    NodeLost,
+    NodeResumed,
+)
+from phalanx.core.cluster.state import ClusterState, NodeState
+
+
+def apply(state: ClusterState, event: Event) -> None:
+    """Change one node."""
+    match event:
+        case NodeHeard():
+            node = state.nodes[event.node]
+            node.heard_at = event.at
+            if not node.connected:
+                node.connected = True
+                _reopen(state, node)
+        case NodeJoined():
+            _joined(state, event)
+        case NodeConnected():
+            node = state.nodes[event.node]
+            node.connected, node.heard_at = True, event.at
+            _reopen(state, node)
+        case NodeDisconnected():
+            state.nodes[event.node].connected = False
+            _reopen(state, state.nodes[event.node])
+        case NodeLost():
+            node = state.nodes[event.node]
+            node.lost, node.connected = True, False
+            node.leftovers.clear()
+            _reopen(state, node)
+        case NodeCleared():
+            state.nodes[event.node].leftovers.discard(event.key)
+            _reopen(state, state.nodes[event.node])
+        case NodeDrained():
+            state.nodes[event.node].drain_reason = event.reason
+            _reopen(state, state.nodes[event.node])
+        case NodeResumed():
+            state.nodes[event.node].drain_reason = None
+            _reopen(state, state.nodes[event.node])
+        case _:
+            raise KeyError(type(event).__name__)
+
+
+def begin_term(state: ClusterState, at: float) -> None:
+    """A new term: nobody is connected yet, and every node gets a whole lease from now."""
+    for node in state.nodes.values():
+        node.heard_at = at
+        node.connected = False
+        _reopen(state, node)
+
+
+def _joined(state: ClusterState, event: NodeJoined) -> None:
+    known = state.nodes.get(event.node)
+    if known is None or (known.capacity != event.capacity and not known.attempts):
+        state.table.put(event.node, event.capacity)
+    if known is None:
+        known = state.nodes[event.node] = NodeState(event.node, state.table.rows[event.node])
+    if not known.attempts:
+        known.capacity = event.capacity
+    known.incarnation, known.origin = event.incarnation, event.origin
+    known.connected, known.lost, known.heard_at = True, False, event.at
+    known.leftovers = set(event.leftovers)
+    _reopen(state, known)
+
+
+def _reopen(state: ClusterState, node: NodeState) -> None:
+    """Say in the table whether the node takes work; if it now does, room may have appeared."""
+    state.table.set_open(node.name, node.takes_work)
+    if node.takes_work:
+        state.gain += 1

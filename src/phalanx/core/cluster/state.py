@@ -1,0 +1,111 @@
+"""The cluster as it is: jobs, nodes, attempts, and the indexes over them.
+
+`apply` owns this and changes it in place; everyone else reads. Everything here follows from the events but
+for `heard_at`, the leases' clock: after a restart every node gets a whole lease from the start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from phalanx.core.cluster.jobs import Attempt, JobState
+from phalanx.core.model.ids import JobId, NodeName
+from phalanx.core.model.lane import Lane
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import Capacity
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.waiting import Waiting
+
+
+class Rules(Struct, frozen=True):
+    """The numbers that decisions rest on."""
+
+    heartbeat_s: float = 5.0
+    lost_after_s: float = 30.0  # silence after which a node is lost (T_lost)
+    self_fence_s: float = 20.0  # silence after which a runner stops its tasks (T_self); less than lost_after_s
+    suspicions_max: int = 3
+    loss_limit: int = 5
+    stuck_after_s: float = 90.0
+    backoff_s: float = 1.0
+    backoff_max_s: float = 30.0
+    pending_max: int = 2_000_000
+    ended_jobs_max: int = 20_000  # how many ended jobs stay in memory
+    request_ids_max: int = 50_000
+
+
+class NodeState:
+    """One node: the life of its runner that we talk to, and what it holds."""
+
+    __slots__ = (
+        "attempts", "capacity", "connected", "drain_reason", "heard_at", "incarnation", "lanes", "leftovers",
+        "lost", "name", "next_lane", "origin", "row",
+    )  # fmt: skip
+
+    def __init__(self, name: NodeName, row: int) -> None:
+        self.name = name
+        self.row = row
+        self.incarnation = ""
+        self.origin = ""
+        self.capacity = Capacity(0, 0)
+        self.connected = False
+        self.lost = False
+        self.drain_reason: str | None = None
+        self.heard_at = 0.0
+        self.attempts: dict[AttemptKey, Attempt] = {}
+        self.lanes: dict[int, Lane] = {}
+        self.next_lane = 1
+        self.leftovers: set[AttemptKey] = set()
+
+    @property
+    def takes_work(self) -> bool:
+        return self.connected and not self.lost and self.drain_reason is None and not self.leftovers
+
+
+class ClusterState:
+    """Tables and indexes. `revision` counts the events applied, `gain` the times room may have appeared."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+        self.epoch = 0
+        self.revision = 0
+        self.arrivals = 0
+        self.gain = 0
+        self.jobs: dict[JobId, JobState] = {}
+        self.job_ids: list[JobId] = []  # sorted, for prefixes and pages
+        self.nodes: dict[NodeName, NodeState] = {}
+        self.table = NodeTable()
+        self.waiting = Waiting()
+        self.retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end
+        self.ended: OrderedDict[JobId, None] = OrderedDict()  # ended jobs, oldest first
+        self.requests: OrderedDict[str, list[JobId]] = OrderedDict()
+        self.counts = [0, 0, 0, 0, 0, 0]  # tasks by status, over the jobs in memory
+        self.skipped = 0  # events that named something unknown, after a damaged record
+
+    def attempt(self, key: AttemptKey) -> Attempt | None:
+        """The live attempt with this key."""
+        job = self.jobs.get(key[0])
+        found = job.live.get(key[1]) if job else None
+        return found if found is not None and found.key == key else None
+
+    def add_job(self, job: JobState) -> None:
+        self.jobs[job.job.id] = job
+        self.counts[0] += job.counts[0]
+        if not self.job_ids or self.job_ids[-1] < job.job.id:
+            self.job_ids.append(job.job.id)
+        else:
+            insort(self.job_ids, job.job.id)
+
+    def remove_job(self, id: JobId) -> None:
+        for status, count in enumerate(self.jobs.pop(id).counts):
+            self.counts[status] -= count
+        del self.job_ids[bisect_left(self.job_ids, id)]
+        self.ended.pop(id, None)
+
+    def with_prefix(self, prefix: str, most: int = 3) -> list[JobId]:
+        """Job ids that begin with `prefix`, the first few."""
+        at = bisect_left(self.job_ids, prefix)
+        found = self.job_ids[at : at + most]
+        return [id for id in found if id.startswith(prefix)]

@@ -1,0 +1,91 @@
+"""What happened, told in sentences: each event as one line that a person can read aloud."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster import events as e
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Exit
+from phalanx.core.model.quantity import describe_bytes
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.status import Status
+
+
+def sentence(event: e.Event) -> str:
+    """One event, told."""
+    match event:
+        case e.TermOpened():
+            return f"a coordinator opened epoch {event.epoch}"
+        case e.JobSubmitted():
+            return f"submitted: {_describe_job(event.job)}"
+        case e.TaskPlaced():
+            where = "placed on" if event.opens else "queued behind its like on"
+            return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}"
+        case e.AttemptStarted():
+            return f"attempt {event.key[2]} is running"
+        case e.AttemptSuspected():
+            return f"the runner does not list attempt {event.key[2]}"
+        case e.AttemptEnded():
+            return _describe_end(event.key, event.exit, event)
+        case e.TasksCancelled():
+            return "cancelled" if event.positions is None else f"cancelled {len(event.positions)} task"
+        case e.TaskFailed():
+            return f"failed: {event.exit.message or event.exit.why.word}"
+        case e.TaskPaused():
+            return "paused; it keeps what it holds"
+        case e.TaskResumed():
+            return "running again"
+        case e.JobForgotten():
+            return "moved to the history"
+        case _:
+            return _node_sentence(event)
+
+
+def _node_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeJoined():
+            has = event.capacity
+            left = f", {len(event.leftovers)} older attempts to be stopped first" if event.leftovers else ""
+            devices = f", {len(has.devices)} devices" if has.devices else ""
+            return f"{event.node} joined with {has.cores} cores, {describe_bytes(has.memory_bytes)}{devices}{left}"
+        case e.NodeConnected():
+            return f"{event.node} is connected again"
+        case e.NodeDisconnected():
+            return f"{event.node} lost its connection; its tasks run on under its lease"
+        case e.NodeLost():
+            return f"{event.node} is lost: its lease is over"
+        case e.NodeCleared():
+            return f"{event.node} stopped an attempt of its former life"
+        case e.NodeDrained():
+            return f"{event.node} is drained: {event.reason}"
+        case e.NodeResumed():
+            return f"{event.node} takes work again"
+    return type(event).__name__
+
+
+def _describe_job(job: Job) -> str:
+    many = f" × {job.tasks}" if job.tasks > 1 else ""
+    target = f" on {job.request.target}" if job.request.target else ""
+    return f"{' '.join(job.command.argv)[:200]}{many}{target}"
+
+
+def _describe_grant(grant: Grant) -> str:
+    parts = [f"{grant.cores} cores"]
+    if grant.memory_bytes:
+        parts.append(describe_bytes(grant.memory_bytes))
+    if grant.devices:
+        parts.append(f"devices {','.join(map(str, grant.devices))}")
+    if grant.numa is not None:
+        parts.append(f"NUMA {grant.numa}")
+    return ", ".join(parts)
+
+
+def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
+    if event.status == Status.COMPLETED:
+        return f"attempt {key[2]} completed"
+    what = exit.message or exit.why.word
+    if event.status == Status.PENDING:
+        wait_s = max(0.0, (event.retry_at or event.at) - event.at)
+        again = "tried again at once" if wait_s == 0 else f"tried again in {wait_s:.0f} s"
+        charge = "" if event.charged else ", not charged"
+        return f"attempt {key[2]} ended: {what}; {again}{charge}"
+    return f"attempt {key[2]} ended: {what}"

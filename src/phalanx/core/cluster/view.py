@@ -1,0 +1,34 @@
+"""What placement may see of the cluster, and what is due by now."""
+
+from __future__ import annotations
+
+from heapq import heappop
+
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.plan import Snapshot
+
+
+def snapshot(state: ClusterState) -> Snapshot:
+    """The live columns, to be read within this turn."""
+    return Snapshot(state.table, state.waiting, state.gain)
+
+
+def wake(state: ClusterState, now: float) -> None:
+    """Tasks whose backoff is over wait for a place again. Follows from the events and the time alone."""
+    while state.retries and state.retries[0][0] <= now:
+        at, job_id, position = heappop(state.retries)
+        job = state.jobs.get(job_id)
+        if job is not None and job.delayed.get(position) == at:
+            job.wait_again(position)
+            if job.has_ready:
+                state.waiting.add(job)
+
+
+def reconsider(state: ClusterState) -> None:
+    """A proposal was refused, so what it would have taken may be free: classes found full are asked again."""
+    state.gain += 1
+
+
+def next_due(state: ClusterState) -> float | None:
+    """When `wake` will have something to do."""
+    return state.retries[0][0] if state.retries else None

@@ -1,0 +1,301 @@
+"""The runner's own small state machine: orders and process news in, deeds and reports out.
+
+A runner starts an attempt at most once, runs the attempts of a lane one after another, and keeps every end in
+its outbox until a coordinator has disposed of it. It accepts no order of an older epoch and starts nothing
+once its lease is over. Processes, clocks and connections belong to the shell in `runner/`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec import Struct
+
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Brief,
+    Disposition,
+    Ended,
+    Exit,
+    Order,
+    Pause,
+    Phase,
+    Report,
+    Resume,
+    Returned,
+    Start,
+    Started,
+    Stop,
+)
+from phalanx.core.model.status import Why
+
+TOMBSTONES_MAX = 10_000
+RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind it are given back
+
+
+class Spawn(Struct, frozen=True):
+    """Start a process for this attempt."""
+
+    start: Start
+    brief: Brief
+
+
+class Halt(Struct, frozen=True):
+    """End its processes: politely, then after the grace not so."""
+
+    key: AttemptKey
+    grace_s: float
+
+
+class Freeze(Struct, frozen=True):
+    key: AttemptKey
+    frozen: bool
+
+
+class Forget(Struct, frozen=True):
+    """The coordinator has taken note of this end; nothing need remember it."""
+
+    key: AttemptKey
+
+
+Deed = Spawn | Halt | Freeze | Forget
+
+
+class ProcessEnd(Struct, frozen=True):
+    """How a process ended, as the keeper saw it."""
+
+    code: int | None
+    signal: int | None
+    oom: bool
+    reason: str | None  # fenced: the keeper's lease ran out; unknown: nobody saw the end
+    started_at: float | None
+    ended_at: float
+    stderr_tail: str = ""
+
+
+class Held:
+    """An attempt on this node, until its end is acknowledged."""
+
+    __slots__ = ("deadline", "lane", "phase", "start", "started_at", "stopping")
+
+    def __init__(self, start: Start | None, lane: int, phase: Phase) -> None:
+        self.start = start
+        self.lane = lane
+        self.phase = phase
+        self.started_at: float | None = None
+        self.deadline: float | None = None
+        self.stopping: Why | None = None
+
+
+class RunnerState:
+    """What this runner holds. Methods take what happened and return the deeds to do; reports go to `fresh`."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.lease_until = 0.0
+        self.briefs: dict[JobId, Brief] = {}
+        self.held: dict[AttemptKey, Held] = {}
+        self.lanes: dict[int, deque[AttemptKey]] = {}
+        self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
+        self.fresh: list[Report] = []  # reports to send with the next message
+        self.tombstones: dict[AttemptKey, None] = {}
+        self.refused_orders = 0
+
+    def adopt(self, key: AttemptKey, lane: int, end: ProcessEnd | None, started_at: float | None) -> None:
+        """After our own restart: an attempt that the keeper has kept for us."""
+        held = self.held[key] = Held(None, lane, Phase.RUNNING)
+        held.started_at = started_at
+        self.lanes.setdefault(lane, deque()).append(key)
+        if end is not None:
+            self._close(key, held, _exit_of(held, end))
+
+    def welcome(self, epoch: int, lease_until: float) -> bool:
+        """A coordinator took us in. False if it is of an older epoch than one we have served."""
+        if epoch < self.epoch:
+            return False
+        self.epoch = epoch
+        self.renew(lease_until)
+        self.briefs = {job: brief for job, brief in self.briefs.items() if self._holds(job)}
+        self.fresh = list(self.outbox.values())
+        return True
+
+    def renew(self, lease_until: float) -> None:
+        self.lease_until = max(self.lease_until, lease_until)
+
+    def listing(self) -> list[tuple[AttemptKey, Phase]]:
+        """Everything held, for a hello or a heartbeat."""
+        return [(key, held.phase) for key, held in self.held.items()]
+
+    def order(self, epoch: int, order: Order, now: float) -> list[Deed]:
+        """Obey one order, unless it comes from a coordinator that has been replaced."""
+        if epoch < self.epoch:
+            self.refused_orders += 1
+            return []
+        match order:
+            case Start():
+                return self._start(order, now)
+            case Stop():
+                return self._stop(order, now)
+            case Brief():
+                self.briefs[order.job] = order
+            case Pause() | Resume():
+                held = self.held.get(order.key)
+                if held is not None and held.phase == Phase.RUNNING:
+                    return [Freeze(order.key, isinstance(order, Pause))]
+        return []
+
+    def process_started(self, key: AttemptKey, at: float) -> list[Deed]:
+        held = self.held.get(key)
+        if held is None or held.phase == Phase.ENDED:
+            return []
+        held.started_at = at
+        brief = self.briefs.get(key[0])
+        if brief is not None and brief.time_limit_s is not None:
+            held.deadline = at + brief.time_limit_s
+        self.fresh.append(Started(key, at))
+        return []
+
+    def process_refused(self, key: AttemptKey, message: str, now: float) -> list[Deed]:
+        """No process could be made: no such program, no such folder."""
+        return self._end(key, Exit(Why.REFUSED, 127, ended_at=now, message=message), now)
+
+    def process_ended(self, key: AttemptKey, end: ProcessEnd, now: float) -> list[Deed]:
+        held = self.held.get(key)
+        if held is None or held.phase == Phase.ENDED:
+            return []
+        return self._end(key, _exit_of(held, end), now)
+
+    def disposed(self, key: AttemptKey, disposition: Disposition) -> list[Deed]:
+        """The coordinator answered a report."""
+        if disposition == Disposition.STALE_EPOCH or key not in self.outbox:
+            return []
+        del self.outbox[key]
+        self.held.pop(key, None)
+        return [Forget(key)]
+
+    def tick(self, now: float) -> list[Deed]:
+        """Time limits, lanes whose head takes long, and a lease that is over."""
+        deeds: list[Deed] = []
+        for lane in list(self.lanes.values()):
+            head = self.held[lane[0]]
+            if head.deadline is not None and now >= head.deadline and head.stopping is None:
+                head.stopping = Why.TIMEOUT
+                deeds.append(Halt(lane[0], self.briefs[lane[0][0]].grace_s))
+            long_s = now - head.started_at if head.started_at is not None else 0.0
+            if len(lane) > 1 and (long_s > RETURN_AFTER_S or now > self.lease_until):
+                self._give_back(lane)
+        return deeds
+
+    def resend(self) -> None:
+        """Ends that were reported but never answered go out again with the next message."""
+        waiting = {report.key for report in self.fresh}
+        self.fresh += [report for key, report in self.outbox.items() if key not in waiting]
+
+    def take_fresh(self) -> list[Report]:
+        reports, self.fresh = self.fresh, []
+        return reports
+
+    def _start(self, order: Start, now: float) -> list[Deed]:
+        if order.key in self.held:
+            return []
+        if order.key in self.tombstones:
+            self._report(Ended(order.key, Exit(Why.CANCELLED, ended_at=now, message="stopped before it started")))
+            return []
+        lane = self.lanes.setdefault(order.lane, deque())
+        lane.append(order.key)
+        self.held[order.key] = Held(order, order.lane, Phase.QUEUED)
+        return self._next(order.lane, now) if len(lane) == 1 else []
+
+    def _stop(self, order: Stop, now: float) -> list[Deed]:
+        self.tombstones[order.key] = None
+        while len(self.tombstones) > TOMBSTONES_MAX:
+            del self.tombstones[next(iter(self.tombstones))]
+        held = self.held.get(order.key)
+        if held is None:  # never known, or long over: say so, because somebody waits for the answer
+            self._report(Ended(order.key, Exit(order.why, ended_at=now, message="it was not running")))
+            return []
+        if held.phase == Phase.QUEUED:
+            return self._end(order.key, Exit(order.why, ended_at=now, message="stopped before it started"), now)
+        if held.phase == Phase.ENDED or held.stopping is not None:
+            return []
+        held.stopping = order.why
+        return [Halt(order.key, order.grace_s)]
+
+    def _next(self, lane_id: int, now: float) -> list[Deed]:
+        """Start the first of a lane, if the lease allows it."""
+        lane = self.lanes[lane_id]
+        key = lane[0]
+        held = self.held[key]
+        brief = self.briefs.get(key[0])
+        if held.start is None or held.phase != Phase.QUEUED:
+            return []
+        if now > self.lease_until or brief is None:
+            why = "the lease was over" if brief else "its brief never arrived"
+            return self._end(key, Exit(Why.FENCED, ended_at=now, message=f"not started: {why}"), now)
+        held.phase = Phase.RUNNING
+        return [Spawn(held.start, brief)]
+
+    def _end(self, key: AttemptKey, exit: Exit, now: float) -> list[Deed]:
+        held = self.held.get(key)
+        if held is None or held.phase == Phase.ENDED:
+            return []
+        self._close(key, held, exit)
+        return self._next(held.lane, now) if held.lane in self.lanes else []
+
+    def _close(self, key: AttemptKey, held: Held, exit: Exit) -> None:
+        held.phase = Phase.ENDED
+        lane = self.lanes[held.lane]
+        lane.remove(key)
+        if not lane:
+            del self.lanes[held.lane]
+        self._report(Ended(key, exit))
+
+    def _give_back(self, lane: deque[AttemptKey]) -> None:
+        for key in list(lane)[1:]:
+            lane.remove(key)
+            self.held[key].phase = Phase.ENDED
+            self._report(Returned(key))
+
+    def _report(self, report: Report) -> None:
+        self.outbox[report.key] = report
+        self.fresh.append(report)
+
+    def _holds(self, job: JobId) -> bool:
+        return any(key[0] == job for key in self.held)
+
+
+def _exit_of(held: Held, end: ProcessEnd) -> Exit:
+    """Why it ended, in our words."""
+    code = -end.signal if end.signal else end.code
+    why, message = _judge(held, end)
+    return Exit(why, code, end.started_at or held.started_at, end.ended_at, message, end.stderr_tail)
+
+
+def _judge(held: Held, end: ProcessEnd) -> tuple[Why, str]:
+    if end.reason == "fenced":
+        return Why.FENCED, "stopped by its runner, which had lost touch with the coordinator"
+    if end.reason is not None:
+        return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
+    if held.stopping == Why.TIMEOUT:
+        return Why.TIMEOUT, "its time limit passed"
+    if held.stopping is not None:
+        return held.stopping, "stopped on request"
+    if end.oom:
+        return Why.OOM, "out of memory: the kernel ended it for using more than it was granted"
+    if end.signal:
+        return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
+    if end.code:
+        return Why.EXITED, f"exited with code {end.code}"
+    return Why.NONE, ""
+
+
+def _signal_name(number: int) -> str:
+    return _SIGNALS.get(number, "unnamed")
+
+
+_SIGNALS = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
+    10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU",
+    25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip

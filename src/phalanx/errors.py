@@ -1,0 +1,109 @@
+"""The error tree. Each error knows whose fault it was, what to do next, and how HTTP and a shell say it.
+
+    PhalanxError                        status  exit
+    ├── BadRequest                        400     2   the words are wrong: a field, a value, a target
+    ├── Unauthorized                      401    77   no token, or not one of ours
+    ├── Forbidden                         403    77   known, but not allowed
+    ├── NotFound                          404     5   no such job, task, node
+    ├── WrongMethod                       405     2   the path exists, but not with this HTTP method
+    ├── Conflict                          409     6   not in this state: already ended, already paused
+    ├── Busy                              409     3   would fit, but not now (asked with no_queue)
+    ├── Gone                              410     6   a watch asked for what is no longer kept: list again
+    ├── TooLarge                          413     2   a body over its limit
+    ├── WrongType                         415     2   a body that does not say it is JSON
+    ├── Unprocessable                     422     2   a number out of its range
+    ├── NeverFits                         422     4   no node of this cluster could ever hold it
+    ├── TooMany                           429    75   a queue is full: try again after `retry_after_s`
+    ├── NoRoom                            503     3   no node can take it now (asked with no_queue)
+    └── Unavailable                       503    69   the coordinator cannot be reached, or cannot write
+
+What other libraries raise is translated into one of these at the door.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class PhalanxError(Exception):
+    """The root. `reason` is a code for programs, `detail` a sentence for people, `hint` what to do next."""
+
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        reason: str = "",
+        hint: str = "",
+        retry_after_s: float | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.reason = reason or type(self).__name__
+        self.hint = hint
+        self.retry_after_s = retry_after_s
+        self.extra = extra or {}
+
+
+class BadRequest(PhalanxError):
+    status, exit_code, title = 400, 2, "Bad request"
+
+
+class Unauthorized(PhalanxError):
+    status, exit_code, title = 401, 77, "Not authenticated"
+
+
+class Forbidden(PhalanxError):
+    status, exit_code, title = 403, 77, "Not permitted"
+
+
+class NotFound(PhalanxError):
+    status, exit_code, title = 404, 5, "Not found"
+
+
+class WrongMethod(PhalanxError):
+    status, exit_code, title = 405, 2, "Method not allowed"
+
+
+class Conflict(PhalanxError):
+    status, exit_code, title = 409, 6, "Conflict"
+
+
+class Busy(PhalanxError):
+    status, exit_code, title = 409, 3, "Not free now"
+
+
+class Gone(PhalanxError):
+    status, exit_code, title = 410, 6, "No longer kept"
+
+
+class TooLarge(PhalanxError):
+    status, exit_code, title = 413, 2, "Too large"
+
+
+class WrongType(PhalanxError):
+    status, exit_code, title = 415, 2, "Not JSON"
+
+
+class Unprocessable(PhalanxError):
+    status, exit_code, title = 422, 2, "Out of range"
+
+
+class NeverFits(PhalanxError):
+    status, exit_code, title = 422, 4, "Can never fit this cluster"
+
+
+class TooMany(PhalanxError):
+    status, exit_code, title = 429, 75, "Too many requests"
+
+
+class NoRoom(PhalanxError):
+    status, exit_code, title = 503, 3, "No room now"
+
+
+class Unavailable(PhalanxError):
+    status, exit_code, title = 503, 69, "Unavailable"

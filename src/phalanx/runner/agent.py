@@ -1,0 +1,72 @@
+"""A runner's side of the conversation, without I/O: messages and process news in; messages and deeds out.
+
+Both shells use it: asyncio in `main.py`, virtual time in `sim/`. The lease counts from the moment a heartbeat
+was *sent*, on the runner's own clock, so that it is always over here before it is over there.
+"""
+
+from __future__ import annotations
+
+from phalanx.api import wire
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner import Deed, RunnerState
+
+
+class Agent:
+    """One life of a runner: its name, its state, and the session it is in."""
+
+    def __init__(self, node: str, incarnation: str, origin: str, token: str, capacity: Capacity) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.origin = origin
+        self.token = token
+        self.capacity = capacity
+        self.state = RunnerState()
+        self.heartbeat_s = 5.0
+        self.self_fence_s = 20.0
+        self.welcomed = False
+        self.rejected: wire.Rejected | None = None
+        self._hello_at = 0.0
+
+    def hello(self, now: float) -> wire.HelloMessage:
+        """The first words on a new connection."""
+        self.welcomed, self.rejected, self._hello_at = False, None, now
+        return wire.HelloMessage(
+            wire.VERSION,
+            self.token,
+            self.node,
+            self.incarnation,
+            self.origin,
+            self.capacity,
+            self.state.epoch,
+            self.state.listing(),
+        )
+
+    def receive(self, message: wire.Message, now: float) -> list[Deed]:
+        """Take one message; what it asks for comes back as deeds."""
+        match message:
+            case wire.Orders():
+                return [deed for order in message.orders for deed in self.state.order(message.epoch, order, now)]
+            case wire.Dispositions():
+                return [deed for key, what in message.items for deed in self.state.disposed(key, what)]
+            case wire.BeatAck():
+                if message.epoch >= self.state.epoch:
+                    self.state.renew(message.sent_at + self.self_fence_s)
+            case wire.Welcome():
+                self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
+                self.welcomed = self.state.welcome(message.epoch, self._hello_at + message.self_fence_s)
+            case wire.Rejected():
+                self.rejected = message
+            case _:
+                raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
+        return []
+
+    def beat(self, now: float) -> wire.Beat:
+        """A heartbeat. Ends that were never answered go out again after it."""
+        self.state.resend()
+        return wire.Beat(self.state.epoch, now, self.state.listing())
+
+    def reports(self) -> wire.Reports | None:
+        """What is to be told, if the session is up and there is anything."""
+        if not self.welcomed or not self.state.fresh:
+            return None
+        return wire.Reports(self.state.epoch, self.state.take_fresh())

@@ -1,0 +1,28 @@
+"""The keeper: a small process on each node that is the parent of every attempt there.
+
+It outlives the runner that started it, so neither a running attempt nor its exit code is lost when the
+runner is killed or upgraded; a new runner connects to its socket and re-attaches. It decides nothing: the
+runner tells it what to start and stop, and what it must do on its own (kill after the grace, stop
+everything when the lease ran out) it was told before.
+
+It is run by path (`python -I -S keeper/__main__.py STATE_DIR`) and imports the standard library only, all
+of it at start, because the package may be replaced on disk while it lives. Expensive imports (dataclasses,
+typing, asyncio) stay out: they would double its memory.
+
+A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
+
+    brief        id {argv env cwd}           what many attempts share, until forget_brief id
+    start        key brief-id {argv? env out err cpus cgroups log_max_bytes}
+                     → started key pid started_at | refused key code message
+    signal       key number                  to the whole tree; pause key and resume key likewise
+    stop         key grace_s                 SIGTERM, after the grace SIGKILL; a later start is refused
+    lease        seconds_left                without a renewal in that time everything is stopped
+    list                                     → listing [[key state pid started_at exit?]…] facts
+    forget       [keys]                      ended attempts the runner has safely reported
+    shutdown     grace_s                     stop everything, then exit
+
+and, whenever an attempt has ended and nothing of its tree is alive: `ended key exit`. What cannot be read is
+answered with `misunderstood text`.
+"""
+
+VERSION = 1

@@ -1,0 +1,16 @@
+"""Starts the keeper from its path, with neither site-packages nor the phalanx package on sys.path.
+
+The folder above joins sys.path only while the modules beside this file are imported, and at the end of it,
+so that no file of the runner can stand in for one of the standard library.
+"""
+
+import importlib
+import os
+import sys
+
+if __name__ == "__main__":
+    _above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path.append(_above)
+    _service = importlib.import_module("keeper.service")
+    sys.path.remove(_above)
+    sys.exit(_service.main(sys.argv[1:]))

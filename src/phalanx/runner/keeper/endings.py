@@ -1,0 +1,111 @@
+"""Endings: from a leader's death to the report that nothing of its attempt is left.
+
+The runner gives an attempt's devices to the next one as soon as it hears `ended`, so the rest of the tree is
+killed and waited for first. The usual case, a tree that is gone with its leader, costs three system calls.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from . import tree
+from .cgroup import members, oom_kills
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .attempt import Attempt
+    from .journal import Journal
+    from .roster import Roster
+    from .trim import Trimmer
+
+SETTLE_S = 0.02
+DOUBTS_MAX = 5
+
+
+class Endings:
+    """Reaps children and says which attempts are over."""
+
+    def __init__(self, roster: Roster, journal: Journal, trimmer: Trimmer, say: Callable[..., None]) -> None:
+        self._roster = roster
+        self._journal = journal
+        self._trimmer = trimmer
+        self._say = say
+
+    def reap(self) -> None:
+        """Take note of every child that ended: leaders of attempts, and orphans."""
+        while (pid := _ended_child()) is not None:
+            attempt = self._roster.leaders.pop(pid, None)
+            if attempt is None:
+                os.waitpid(pid, 0)
+                self._roster.orphans.reaped(pid)
+            else:
+                # Until it is reaped its number is its own: that is the moment to signal the group by it.
+                tree.send_group(pid, signal.SIGKILL)
+                _note(attempt, os.waitpid(pid, 0)[1])
+                self._roster.ending.append(attempt)
+
+    def wait_s(self) -> float | None:
+        """When to look again at trees that are dying: not all of their members are the keeper's children."""
+        return SETTLE_S if self._roster.ending else None
+
+    def settle(self) -> None:
+        """Report the attempts of which nothing is left, and kill what is left of the others."""
+        ending, self._roster.ending = self._roster.ending, []
+        if not ending:
+            return
+        orphans = self._roster.orphans.find(self._roster.leaders)
+        self._kill_strays(orphans)
+        for attempt in ending:
+            if self._is_gone(attempt, orphans):
+                self._finish(attempt)
+            else:
+                self._roster.ending.append(attempt)
+
+    def _kill_strays(self, orphans: dict[int, str | None]) -> None:
+        """Kill the orphans of attempts that are over; nobody's too, when nothing runs that could own them."""
+        for pid, key in orphans.items():
+            if not self._roster.leaders or (key and self._roster.running(key) is None):
+                tree.send_one(pid, signal.SIGKILL)
+
+    def _is_gone(self, attempt: Attempt, orphans: dict[int, str | None]) -> bool:
+        leaders = self._roster.leaders
+        # The number may lead a newer attempt by now; that can only be when the old group is gone.
+        if attempt.pid not in leaders and tree.send_group(attempt.pid, 0):
+            return False
+        if attempt.cgroups and (left := members(attempt.cgroups)):
+            tree.kill_cgroups(attempt.cgroups, left)
+            return False
+        keys = orphans.values()
+        if attempt.key in keys or (keys and not leaders):
+            return False
+        # An orphan in the middle of an exec shows no environment: it is looked at again, a few times.
+        attempt.doubts += None in keys
+        return None not in keys or attempt.doubts > DOUBTS_MAX
+
+    def _finish(self, attempt: Attempt) -> None:
+        self._trimmer.trim(attempt)
+        oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
+        attempt.exit = attempt.record(oom)
+        self._journal.ended(attempt.key, attempt.exit)
+        self._say("ended", attempt.key, attempt.exit)
+
+
+def _ended_child() -> int | None:
+    """A child that has ended and waits to be reaped."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found is not None else None
+
+
+def _note(attempt: Attempt, status: int) -> None:
+    attempt.ended_at = time.time()
+    if os.WIFSIGNALED(status):
+        attempt.signal = os.WTERMSIG(status)
+    else:
+        attempt.code = os.WEXITSTATUS(status)

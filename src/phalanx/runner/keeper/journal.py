@@ -1,0 +1,171 @@
+"""The keeper's journal: what it started and how that ended, for the keeper that comes after it.
+
+One JSON array per line, appended and not fsynced: written pages outlive a killed keeper, and when the
+machine itself goes down no attempt is left to tell about. Lines are gathered during a turn of the loop and
+written before anything is said to the runner. What to do about the past is decided in `past.py`.
+
+    boot id                                       a keeper begins, during this boot of the machine
+    starting [keys]                               about to be spawned
+    started key pid [tick tick] started_at cgroups
+    refused key                                   was not spawned after all
+    ended key exit
+    forget [keys]                                 the runner has the exits
+    stopped key                                   must not be started any more
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from .attempt import Attempt, Exit
+
+COMPACT_BYTES_MIN = 4 << 20
+STOPPED_MAX = 10_000
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Journal:
+    """The file, open for appending. A write that fails is tried again with the next one."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._unwritten = b""
+        self._lines: list[str] = []
+        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._size = os.fstat(self._fd).st_size
+        self._compacted_size = 0
+
+    def begin(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
+        """Start a keeper's life with a clean file, or on a full disk go on with the old one."""
+        try:
+            self.compact(boot, attempts, stopped)
+        except OSError:
+            self._lines += ["", _encode(["boot", boot])]  # the empty line ends one that may be torn
+
+    def starting(self, keys: list[str]) -> None:
+        self._lines.append(_encode(["starting", keys]))
+
+    def started(self, attempt: Attempt) -> None:
+        self._lines.append(_started(attempt))
+
+    def refused(self, key: str) -> None:
+        self._lines.append(_encode(["refused", key]))
+
+    def ended(self, key: str, exit: Exit) -> None:
+        self._lines.append(_encode(["ended", key, exit]))
+
+    def forget(self, keys: list[str]) -> None:
+        self._lines.append(_encode(["forget", keys]))
+
+    def stopped(self, key: str) -> None:
+        self._lines.append(_encode(["stopped", key]))
+
+    def flush(self) -> None:
+        """Write what was gathered; raises OSError on a full disk, and keeps the rest for the next time."""
+        if self._lines:
+            self._unwritten += ("\n".join(self._lines) + "\n").encode()
+            self._lines = []
+        while self._unwritten:
+            written = os.write(self._fd, self._unwritten)
+            self._size += written
+            self._unwritten = self._unwritten[written:]
+
+    def is_large(self) -> bool:
+        return self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
+
+    def compact(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
+        """Replace the file by one that says only what still matters."""
+        lines = [_encode(["boot", boot])]
+        for attempt in attempts:
+            lines.append(_started(attempt))
+            if attempt.exit is not None:
+                lines.append(_encode(["ended", attempt.key, attempt.exit]))
+        lines += (_encode(["stopped", key]) for key in stopped)
+        text = ("\n".join(lines) + "\n").encode()
+        fd = _write_new(f"{self._path}.new", text)
+        os.rename(f"{self._path}.new", self._path)
+        os.close(self._fd)
+        self._fd, self._size, self._compacted_size = fd, len(text), len(text)
+        self._lines, self._unwritten = [], b""
+
+
+class Past:
+    """What a journal says: attempts by key, the keys that must not start, the boot it was written in."""
+
+    def __init__(self) -> None:
+        self.boot = ""
+        self.attempts: dict[str, list[Any]] = {}  # [pid, ticks, started_at, cgroups, exit or None]
+        self.stopped: dict[str, None] = {}
+        self.unreadable = 0
+
+    def apply(self, line: list[Any]) -> None:
+        match line:
+            case ["boot", str(boot)]:
+                self.boot = boot
+            case ["starting", list(keys)]:
+                self.attempts.update((key, [0, [0, 0], None, [], None]) for key in keys)
+            case ["started", str(key), int(pid), [int(), int()] as ticks, float(started_at), list(cgroups)]:
+                self.attempts[key] = [pid, ticks, started_at, cgroups, None]
+            case ["ended", str(key), dict(exit)] if key in self.attempts:
+                self.attempts[key][4] = exit
+            case ["refused", str(key)]:
+                self.attempts.pop(key, None)
+            case ["forget", list(keys)]:
+                for key in keys:
+                    self.attempts.pop(key, None)
+            case ["stopped", str(key)]:
+                remember(self.stopped, key)
+            case _:
+                self.unreadable += 1
+
+
+def read(path: str) -> Past:
+    """Replay a journal. The last line may be torn and any line may be damaged: it is skipped and counted."""
+    past = Past()
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                _apply_text(past, line)
+    except FileNotFoundError:
+        pass
+    return past
+
+
+def _apply_text(past: Past, text: bytes) -> None:
+    if text.isspace():
+        return
+    try:
+        past.apply(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        past.unreadable += 1
+
+
+def remember(stopped: dict[str, None], key: str) -> None:
+    """Note a key that must not start any more, among the newest ones."""
+    stopped.pop(key, None)
+    stopped[key] = None
+    if len(stopped) > STOPPED_MAX:
+        del stopped[next(iter(stopped))]
+
+
+def _started(attempt: Attempt) -> str:
+    started_at = float(attempt.started_at)
+    return _encode(["started", attempt.key, attempt.pid, attempt.born, started_at, attempt.cgroups])
+
+
+def _write_new(path: str, text: bytes) -> int:
+    fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
+    try:
+        view = memoryview(text)
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError:
+        os.close(fd)
+        raise
+    return fd

@@ -1,0 +1,160 @@
+"""What the runner may ask of the keeper, one method for each verb (see the package's docstring)."""
+
+from __future__ import annotations
+
+import signal
+
+from . import VERSION
+from .deadlines import FENCE_GRACE_S
+from .spawn import Brief, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .attempt import Options
+    from .deadlines import Deadlines
+    from .journal import Journal
+    from .roster import Roster
+    from .spawn import Spawner
+    from .trim import Trimmer
+
+
+class Requests:
+    """Serves requests in the order they came. Nothing that is asked can end the keeper but a shutdown."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        deadlines: Deadlines,
+        journal: Journal,
+        spawner: Spawner,
+        trimmer: Trimmer,
+        say: Callable[..., None],
+    ) -> None:
+        self.closing = False
+        self._roster = roster
+        self._deadlines = deadlines
+        self._journal = journal
+        self._spawner = spawner
+        self._trimmer = trimmer
+        self._say = say
+        self._trouble = ""  # why nothing may start just now
+
+    def serve(self, requests: list[Any]) -> None:
+        self._write_intentions(requests)
+        for request in requests:
+            try:
+                _VERBS[request[0]](self, *request[1:])
+            except Exception as error:  # the one place: a bad request must not take the node's attempts along
+                self._say("misunderstood", f"{str(request)[:200]}: {type(error).__name__}: {error}")
+
+    def _write_intentions(self, requests: list[Any]) -> None:
+        """Write down what is about to start, so that a keeper killed right after its spawn is no riddle."""
+        keys = [r[1] for r in requests if isinstance(r, list) and len(r) > 1 and r[0] == "start"]
+        new = [key for key in keys if isinstance(key, str) and key not in self._roster.attempts]
+        if not new:
+            return
+        self._journal.starting(new)
+        try:
+            self._journal.flush()
+            self._trouble = ""
+        except OSError as error:
+            self._trouble = f"cannot write the keeper's journal: {error.strerror}"
+
+    def start(self, key: str, brief_id: str, options: Options) -> None:
+        attempt = self._roster.attempts.get(key)
+        if attempt is None:
+            try:
+                self._check_may_start(key)
+                attempt = self._spawner.start(key, brief_id, options)
+            except Refused as refusal:
+                self._refuse(key, refusal.code, refusal.message)
+                return
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                self._refuse(key, "spawn_failed", f"the start cannot be read: {error!r}")
+                return
+            self._roster.add(attempt)
+            self._journal.started(attempt)
+        self._say("started", key, attempt.pid, attempt.started_at)
+        if attempt.exit is not None:
+            self._say("ended", key, attempt.exit)
+
+    def _refuse(self, key: str, code: str, message: str) -> None:
+        self._journal.refused(key)
+        self._say("refused", key, code, message)
+
+    def _check_may_start(self, key: str) -> None:
+        if self._trouble:
+            raise Refused("no_log", self._trouble)
+        if key in self._roster.stopped:
+            raise Refused("stopped", "it was stopped before it could start")
+        if self.closing:
+            raise Refused("stopped", "the keeper is shutting down")
+        if self._deadlines.lease_is_over():
+            raise Refused("fenced", "the runner's lease has run out")
+
+    def brief(self, brief_id: str, content: dict[str, Any]) -> None:
+        self._spawner.briefs[brief_id] = Brief(content)
+
+    def forget_brief(self, brief_id: str) -> None:
+        self._spawner.briefs.pop(brief_id, None)
+
+    def signal(self, key: str, signum: int) -> None:
+        attempt = self._roster.running(key)
+        if attempt is not None:
+            self._roster.signal(attempt, signal.Signals(signum))
+
+    def pause(self, key: str) -> None:
+        self._set_paused(key, True, signal.SIGSTOP)
+
+    def resume(self, key: str) -> None:
+        self._set_paused(key, False, signal.SIGCONT)
+
+    def _set_paused(self, key: str, paused: bool, signum: int) -> None:
+        attempt = self._roster.running(key)
+        if attempt is not None and attempt.kill_at is None:  # one that is being stopped has to hear it
+            attempt.paused = paused
+            self._roster.signal(attempt, signum)
+
+    def stop(self, key: str, grace_s: float) -> None:
+        attempt = self._roster.running(key)
+        if attempt is not None:
+            self._deadlines.stop(attempt, float(grace_s))
+        elif key not in self._roster.attempts:
+            self._roster.never_start(key)
+            self._journal.stopped(key)
+
+    def lease(self, seconds_left: float) -> None:
+        self._deadlines.renew_lease(float(seconds_left))
+
+    def listing(self) -> None:
+        facts = {"version": VERSION, "log_cap": self._trimmer.supported, "briefs": [*self._spawner.briefs]}
+        self._say("listing", [attempt.row() for attempt in self._roster.attempts.values()], facts)
+
+    def forget(self, keys: list[str]) -> None:
+        ended = self._roster.forget(keys)
+        if ended:
+            self._journal.forget(ended)
+
+    def shutdown(self, grace_s: float = FENCE_GRACE_S) -> None:
+        """Stop everything; the loop ends when nothing is left."""
+        self.closing = True
+        for attempt in [*self._roster.leaders.values()]:
+            self._deadlines.stop(attempt, float(grace_s))
+
+
+_VERBS: dict[str, Callable[..., None]] = {
+    "brief": Requests.brief,
+    "forget_brief": Requests.forget_brief,
+    "start": Requests.start,
+    "signal": Requests.signal,
+    "pause": Requests.pause,
+    "resume": Requests.resume,
+    "stop": Requests.stop,
+    "lease": Requests.lease,
+    "list": Requests.listing,
+    "forget": Requests.forget,
+    "shutdown": Requests.shutdown,
+}

@@ -1,0 +1,78 @@
+"""The keeper as a service: one for each state folder, out of its starter's reach, listening on its socket.
+
+The process that is started settles the past, opens the socket and leaves a child behind; when it exits with
+0, a keeper can be connected to. It says on stderr why it could not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import sys
+
+from . import journal, past, tree
+from .loop import Loop
+from .roster import Roster
+from .spawn import Spawner
+
+SOCKET = "keeper.sock"
+LOCK = "keeper.lock"
+JOURNAL = "keeper.journal"
+LOG = "keeper.log"
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: python -I -S keeper/__main__.py STATE_DIR", file=sys.stderr)
+        return 2
+    state_dir = os.path.realpath(arguments[0])
+    folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
+    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0  # another keeper has this folder, which is all that was wanted
+    boot = past.boot_id()
+    told = journal.read(f"{state_dir}/{JOURNAL}")
+    attempts = past.settle(told, boot, state_dir)
+    listener = _listen(folder)
+    if os.fork():
+        os._exit(0)
+    _detach(state_dir)
+    try:
+        tree.become_subreaper()
+        roster = Roster()
+        roster.attempts = {attempt.key: attempt for attempt in attempts}
+        roster.stopped = told.stopped
+        written = journal.Journal(f"{state_dir}/{JOURNAL}")
+        written.begin(boot, attempts, roster.stopped)
+        Loop(listener, roster, written, Spawner(state_dir), boot).run()
+    finally:
+        os.unlink(SOCKET, dir_fd=folder)
+    return 0
+
+
+def _listen(folder: int) -> socket.socket:
+    """Bind by way of the open folder: its own path may be longer than a socket address can hold."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(SOCKET, dir_fd=folder)
+    umask = os.umask(0o177)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
+    finally:
+        os.umask(umask)
+    listener.listen(8)
+    return listener
+
+
+def _detach(state_dir: str) -> None:
+    """Leave the starter's session, folder and descriptors; what goes wrong later is in the keeper's log."""
+    os.setsid()
+    os.chdir("/")
+    null = os.open("/dev/null", os.O_RDWR)
+    log = os.open(f"{state_dir}/{LOG}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for fd, target in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(fd, target)

@@ -1,0 +1,182 @@
+"""Spawning: from a start request to a process, or to a refusal a person can read.
+
+posix_spawn never copies the keeper and costs a third of fork. It knows no working directory, CPU set or
+cgroup for the child, so the keeper takes them on for the moment of the spawn: it has a single thread, and
+nobody else sees it. Log files are opened by the child, which then writes them without any pipe: they stay
+complete whatever happens to the keeper or the runner.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+
+from .attempt import Attempt
+from .cgroup import Homes, oom_kills
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .attempt import Options
+
+KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
+KEEPER_VARIABLE = "PHALANX_KEEPER"
+PROGRAMS_MAX = 1000
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+_STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+# Python ignores some signals and the shell that started the runner may ignore others; a task starts clean.
+_DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_NOT_EXECUTABLE = (errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD)
+
+
+class Refused(Exception):
+    """An attempt that was not started: a code for programs, a message for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(message)
+
+
+class Brief:
+    """What many attempts of one job share."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.argv: list[str] = [*content["argv"]]
+        self.env: dict[str, str] = {**content["env"]}
+        self.cwd: str | None = content.get("cwd")
+
+
+class Spawner:
+    """Starts attempts. `mark` goes into their environment, for a later keeper to know them by."""
+
+    def __init__(self, mark: str) -> None:
+        self.briefs: dict[str, Brief] = {}
+        self._mark = mark
+        self._homes = Homes()
+        self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+        self._cpus = os.sched_getaffinity(0)
+        self._programs: dict[tuple[str, str], str] = {}
+
+    def start(self, key: str, brief_id: str, options: Options) -> Attempt:
+        """Spawn the attempt, or raise Refused."""
+        brief = self.briefs.get(brief_id)
+        if brief is None:
+            raise Refused("no_brief", f"the keeper was not given the brief {brief_id!r}")
+        attempt = Attempt(key, options)  # all that can be wrong with it is found before there is a process
+        argv = options.get("argv") or brief.argv
+        env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
+        attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
+        attempt.started_at = time.time()
+        tick = _tick()
+        attempt.pid = self._spawn(attempt, argv, env, brief.cwd, options.get("cpus"))
+        attempt.born = (tick, _tick())
+        return attempt
+
+    def _spawn(
+        self, attempt: Attempt, argv: list[str], env: dict[str, str], cwd: str | None, cpus: list[int] | None
+    ) -> int:
+        entered: list[str] = []
+        try:
+            if cwd:
+                _go_to(cwd)
+            program = self._program(argv[0], env.get("PATH") or os.defpath)
+            if cpus:
+                _use_cpus(cpus)
+            for cgroup in attempt.cgroups:
+                self._enter(cgroup)
+                entered.append(cgroup)
+            return _spawn_here(program, argv, env, attempt.out, attempt.err)
+        finally:
+            for cgroup in entered:
+                self._homes.leave(cgroup)
+            if cpus:
+                os.sched_setaffinity(0, self._cpus)
+            if cwd:
+                os.fchdir(self._folder)
+
+    def _enter(self, cgroup: str) -> None:
+        try:
+            self._homes.enter(cgroup)
+        except OSError as error:
+            raise Refused("spawn_failed", f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
+
+    def _program(self, name: str, path: str) -> str:
+        """The file to run, looked up in the task's own PATH as a shell would."""
+        if "/" in name:
+            return name
+        found = self._programs.get((name, path))
+        if found is None or not os.access(found, os.X_OK):
+            found = _search(name, path)
+            if len(self._programs) >= PROGRAMS_MAX:
+                self._programs.clear()
+            self._programs[name, path] = found
+        return found
+
+
+def _search(name: str, path: str) -> str:
+    seen = None
+    for folder in path.split(":"):
+        # An empty or relative entry would mean the working directory, which others may write to.
+        if folder.startswith("/") and os.path.isfile(candidate := f"{folder}/{name}"):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            seen = candidate
+    if seen is not None:
+        raise Refused("not_executable", f"{seen} is not executable")
+    raise Refused("not_found", f"no program {name!r} in PATH {path}")
+
+
+def _go_to(cwd: str) -> None:
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise Refused("no_cwd", f"working directory {cwd}: {error.strerror}") from None
+
+
+def _use_cpus(cpus: list[int]) -> None:
+    try:
+        os.sched_setaffinity(0, cpus)
+    except (OSError, ValueError) as error:
+        raise Refused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
+
+
+def _spawn_here(program: str, argv: list[str], env: dict[str, str], out: str, err: str) -> int:
+    files = (
+        _STDIN,
+        (os.POSIX_SPAWN_OPEN, 1, out, _LOG_FLAGS, 0o600),
+        (os.POSIX_SPAWN_OPEN, 2, err, _LOG_FLAGS, 0o600),
+    )
+    try:
+        return os.posix_spawn(
+            program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS
+        )
+    except OSError as error:
+        raise _refusal(error, program, out, err) from None
+    except (ValueError, TypeError) as error:  # a NUL byte, a number where text belongs
+        raise Refused("spawn_failed", f"{program}: {error}") from None
+
+
+def _refusal(error: OSError, program: str, out: str, err: str) -> Refused:
+    """What went wrong: posix_spawn gives one number, whether a log or the program was at fault."""
+    for path in (out, err):
+        try:
+            os.close(os.open(path, _LOG_FLAGS, 0o600))
+        except OSError as log_error:
+            return Refused("no_log", f"cannot write the log {path}: {log_error.strerror}")
+    if error.errno == errno.ENOENT:
+        if os.path.exists(program):
+            return Refused("not_executable", f"{program}: its interpreter does not exist")
+        return Refused("not_found", f"no program {program}")
+    if error.errno in _NOT_EXECUTABLE:
+        return Refused("not_executable", f"{program}: {error.strerror}")
+    return Refused("spawn_failed", f"{program}: {error.strerror}")
+
+
+def _tick() -> int:
+    """Now, as /proc/PID/stat counts a process's start: saves reading that file for each attempt."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_SECOND)

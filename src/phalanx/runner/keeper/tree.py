@@ -1,0 +1,179 @@
+"""All processes of an attempt: its process group, its cgroups, and those who left both.
+
+The leader starts a session of its own, so most of its tree is one process group. Who escaped with setsid is
+found by parentage; and since the keeper is a subreaper, an escaped process whose parents are gone becomes
+the keeper's child, known by the key in its environment. Without a cgroup, a process that escaped *and*
+cleared its environment is known as nobody's, and ends when no attempt is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+
+from . import cgroup
+from .spawn import KEY_VARIABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from .attempt import Attempt
+
+_PR_SET_CHILD_SUBREAPER = 36
+_KEY = f"{KEY_VARIABLE}=".encode()
+
+
+def become_subreaper() -> None:
+    """Orphans of the attempts become the keeper's children instead of init's."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+class Orphans:
+    """Children of the keeper that lead no attempt: they were started by some attempt's tree."""
+
+    def __init__(self) -> None:
+        self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
+        self._keys: dict[int, str] = {}
+
+    def find(self, leaders: Container[int]) -> dict[int, str | None]:
+        """Each orphan with its attempt's key; "" when it has none, None when that cannot be told yet."""
+        return {pid: self._key(pid) for pid in self._pids() if pid not in leaders}
+
+    def reaped(self, pid: int) -> None:
+        self._keys.pop(pid, None)
+
+    def _pids(self) -> list[int]:
+        text = b""
+        while part := os.pread(self._children, 65536, len(text)):
+            text += part
+        return [int(pid) for pid in text.split()]
+
+    def _key(self, pid: int) -> str | None:
+        key = self._keys.get(pid)
+        if key is None and (key := attempt_key(pid)):
+            self._keys[pid] = key  # an orphan keeps its number until the keeper reaps it
+        return key
+
+
+def attempt_key(pid: int) -> str | None:
+    """The attempt a process belongs to by its environment; None while that is empty, as during exec."""
+    environment = read_environment(pid)
+    if not environment:
+        return None
+    for variable in environment.split(b"\0"):
+        if variable.startswith(_KEY):
+            return variable[len(_KEY) :].decode("utf-8", "surrogateescape")
+    return ""
+
+
+def read_environment(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def send(attempt: Attempt, orphans: list[int], *signums: int) -> None:
+    """Send signals to everything that belongs to the attempt."""
+    for signum in signums:
+        send_group(attempt.pid, signum)
+    if signal.SIGKILL in signums and attempt.cgroups and cgroup.kill(attempt.cgroups):
+        return
+    signal_each(lambda: _outside_group(attempt, orphans), *signums)
+
+
+def kill_cgroups(folders: list[str], left: set[int]) -> None:
+    if not cgroup.kill(folders):
+        signal_each(lambda: left & cgroup.members(folders), signal.SIGKILL)
+
+
+def send_group(pid: int, signum: int) -> bool:
+    """Signal a process group; False when nobody is left in it."""
+    try:
+        os.killpg(pid, signum)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # someone in it changed its user: alive, and not ours to signal
+        return True
+    return True
+
+
+def send_one(pid: int, signum: int) -> None:
+    """Signal a child of the keeper, whose number is its own until the keeper reaps it."""
+    with contextlib.suppress(PermissionError):
+        os.kill(pid, signum)
+
+
+def signal_each(find: Callable[[], set[int]], *signums: int) -> None:
+    """Signal the processes found, and no other that got one's number meanwhile.
+
+    A handle is opened for each, then they are looked for again: whoever is found twice is who the handle
+    means.
+    """
+    handles = {pid: fd for pid in find() if (fd := _open_process(pid)) is not None}
+    again = find() if handles else set()
+    for pid, fd in handles.items():
+        for signum in signums if pid in again else ():
+            _send_by_handle(pid, fd, signum)
+        if fd >= 0:
+            os.close(fd)
+
+
+def _open_process(pid: int) -> int | None:
+    """A handle on the process: None when it is gone, -1 where the kernel (before 5.3) has no handles."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        return -1 if error.errno == errno.ENOSYS else None
+
+
+def _send_by_handle(pid: int, fd: int, signum: int) -> None:
+    try:
+        if fd >= 0:
+            signal.pidfd_send_signal(fd, signum)
+        else:
+            os.kill(pid, signum)
+    except OSError:  # it is gone, or not ours to signal
+        pass
+
+
+def _outside_group(attempt: Attempt, orphans: list[int]) -> set[int]:
+    found = descendants([attempt.pid, *orphans]) | cgroup.members(attempt.cgroups)
+    return {pid for pid in found if _group(pid) not in (attempt.pid, None)}
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def descendants(roots: list[int]) -> set[int]:
+    """These processes and all their living descendants."""
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting += _children(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:  # it ended while we looked
+        pass
+    return found

@@ -1,0 +1,274 @@
+"""The runner's hand on its processes: a connection to the keeper, which is their parent.
+
+Requests are plain calls; all that are made in one turn of the event loop travel as one frame. What happens
+comes back as values through one callback. The keeper (`runner/keeper/`) outlives the runner: `open` connects
+to the one that is alive or starts one, and `listing` then says what ran meanwhile. Which attempts to run, and
+what to do about their ends, is decided elsewhere (`core/runner.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
+SOCKET = "keeper.sock"
+REQUESTS_PER_FRAME = 256
+
+
+class Launch(Struct, frozen=True, omit_defaults=True):
+    """What one attempt has of its own, beyond its job's brief. Log paths are absolute, their folder exists."""
+
+    out: str
+    err: str
+    env: dict[str, str] = {}
+    argv: Sequence[str] | None = None
+    cpus: Sequence[int] | None = None  # the kernel CPUs it may run on
+    cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
+    log_max_bytes: int = 0  # 0 sets no bound
+
+
+class Exit(Struct, frozen=True):
+    """How an attempt ended: a code or a signal, or for the reason `unknown` neither."""
+
+    code: int | None
+    signal: int | None
+    oom: bool
+    reason: str | None  # "fenced": stopped when the lease ran out; "unknown": its keeper died
+    started_at: float
+    ended_at: float
+    stderr_tail: str = ""
+
+
+class Started(Struct, frozen=True, array_like=True, tag="started"):
+    key: str
+    pid: int
+    started_at: float
+
+
+class Refused(Struct, frozen=True, array_like=True, tag="refused"):
+    """Not started. Codes: not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced, spawn_failed."""
+
+    key: str
+    code: str
+    message: str
+
+
+class Ended(Struct, frozen=True, array_like=True, tag="ended"):
+    """The attempt is over and nothing of its process tree is alive."""
+
+    key: str
+    exit: Exit
+
+
+class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
+    """The keeper could not read a request: a mistake of ours, or a keeper of an older version."""
+
+    text: str
+
+
+class KeeperLost(Struct, frozen=True):
+    """The keeper died, or a newer runner took its connection. `open` again, then ask for a listing."""
+
+    message: str
+
+
+class Row(Struct, frozen=True, array_like=True):
+    """One attempt in a listing. States: running, paused, stopping, ended."""
+
+    key: str
+    state: str
+    pid: int
+    started_at: float
+    exit: Exit | None = None
+
+
+class Facts(Struct, frozen=True):
+    """About the keeper itself. `log_cap` is false when a filesystem cannot keep logs within their bound."""
+
+    version: int
+    log_cap: bool = True
+    briefs: tuple[str, ...] = ()
+
+
+class Listing(Struct, frozen=True, array_like=True, tag="listing"):
+    attempts: tuple[Row, ...]
+    facts: Facts
+
+
+Event = Started | Refused | Ended | Misunderstood | KeeperLost
+_Answer = Started | Refused | Ended | Misunderstood | Listing
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[_Answer]).decode
+
+
+class KeeperFailed(RuntimeError):
+    """No keeper could be reached or started for this state folder."""
+
+
+class Processes(asyncio.Protocol):
+    """One connection to the keeper of a state folder. Calls after it was lost have no effect."""
+
+    def __init__(self, on_event: Callable[[Event], None]) -> None:
+        self._on_event = on_event
+        self._loop = asyncio.get_running_loop()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._listings: deque[asyncio.Future[Listing]] = deque()
+        self._requests: list[Sequence[Any]] = []
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._leaving = False
+
+    @classmethod
+    async def open(
+        cls, state_dir: Path, on_event: Callable[[Event], None], *, deadline_s: float = 10.0
+    ) -> Processes:
+        """Connect to the living keeper of this folder, or start one; raises KeeperFailed."""
+        try:
+            async with asyncio.timeout(deadline_s):
+                while True:
+                    try:
+                        return await cls._connect(state_dir, on_event)
+                    except (FileNotFoundError, ConnectionRefusedError):
+                        await _start_keeper(state_dir)
+        except TimeoutError:
+            raise KeeperFailed(f"no keeper answered in {state_dir} within {deadline_s:g} s") from None
+
+    @classmethod
+    async def _connect(cls, state_dir: Path, on_event: Callable[[Event], None]) -> Processes:
+        folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Through the open folder, since its own path may be longer than a socket address can hold.
+            path = f"/proc/self/fd/{folder}/{SOCKET}"
+            _, processes = await asyncio.get_running_loop().create_unix_connection(lambda: cls(on_event), path)
+        finally:
+            os.close(folder)
+        return processes
+
+    def brief(self, brief_id: str, argv: Sequence[str], env: dict[str, str], cwd: str | None = None) -> None:
+        """Tell what many attempts of one job share. A keeper keeps it until forget_brief, or its own death."""
+        self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd})
+
+    def forget_brief(self, brief_id: str) -> None:
+        self._ask("forget_brief", brief_id)
+
+    def start(self, key: str, brief_id: str, launch: Launch) -> None:
+        """Answered by Started or Refused. A key that runs or has ended is not started again, only told."""
+        self._ask("start", key, brief_id, launch)
+
+    def signal(self, key: str, signum: int) -> None:
+        """Signal the whole process tree of the attempt."""
+        self._ask("signal", key, signum)
+
+    def stop(self, key: str, grace_s: float) -> None:
+        """SIGTERM, after the grace SIGKILL. An attempt not yet started will be refused with `stopped`."""
+        self._ask("stop", key, grace_s)
+
+    def pause(self, key: str) -> None:
+        self._ask("pause", key)
+
+    def resume(self, key: str) -> None:
+        self._ask("resume", key)
+
+    def lease(self, seconds_left: float) -> None:
+        """Without another call within that time the keeper stops everything by itself."""
+        self._ask("lease", seconds_left)
+
+    def forget(self, keys: Sequence[str]) -> None:
+        """The exits of these attempts are safe elsewhere; the keeper need not remember them."""
+        self._ask("forget", keys)
+
+    async def listing(self) -> Listing:
+        """All attempts that run, or have ended and were not forgotten; raises KeeperFailed if it is lost."""
+        if self._gone.done():
+            raise KeeperFailed("the connection to the keeper is lost")
+        answer = self._loop.create_future()
+        self._listings.append(answer)
+        self._ask("list")
+        return await answer
+
+    async def shutdown(self, grace_s: float) -> None:
+        """Stop every attempt, then the keeper; returns when it is gone."""
+        self._leaving = True
+        self._ask("shutdown", grace_s)
+        await asyncio.shield(self._gone)
+
+    async def close(self) -> None:
+        """Leave. The keeper and the attempts go on."""
+        self._leaving = True
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+            await asyncio.shield(self._gone)
+
+    def _ask(self, *request: Any) -> None:
+        if not self._requests:
+            self._loop.call_soon(self._flush)
+        self._requests.append(request)
+
+    def _flush(self) -> None:
+        requests, self._requests = self._requests, []
+        if self._transport is None or self._transport.is_closing():
+            return
+        for at in range(0, len(requests), REQUESTS_PER_FRAME):
+            body = _encode(requests[at : at + REQUESTS_PER_FRAME])
+            self._transport.write(len(body).to_bytes(4, "big") + body)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
+                return
+            frame = bytes(self._received[4:end])
+            del self._received[:end]
+            self._hear(frame)
+
+    def _hear(self, frame: bytes) -> None:
+        try:
+            answers = _decode(frame)
+        except msgspec.MsgspecError as error:
+            self._on_event(Misunderstood(f"the keeper's answer cannot be read: {error}"))
+            return
+        for answer in answers:
+            if not isinstance(answer, Listing):
+                self._on_event(answer)
+            elif not (asked := self._listings.popleft()).done():
+                asked.set_result(answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        for asked in self._listings:
+            if not asked.done():
+                asked.set_exception(KeeperFailed("the keeper was lost before it answered"))
+        if not self._leaving:
+            self._on_event(KeeperLost(str(error or "the keeper closed the connection")))
+
+
+async def _start_keeper(state_dir: Path) -> None:
+    """Run the keeper's starter, which exits once its socket can be connected to."""
+    starter = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        env={},  # the keeper lives long and its environment can be read: nothing of the runner's goes there
+    )
+    _, complaint = await starter.communicate()
+    if starter.returncode != 0:
+        raise KeeperFailed(f"the keeper did not start: {complaint.decode(errors='replace').strip()[-500:]}")

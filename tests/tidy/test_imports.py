@@ -1,0 +1,156 @@
+"""Imports go one way, and the arrows are drawn here.
+
+    cli ─► sim ─► coordinator | runner ─► dashboard ─► api | store ─► core
+
+Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock` and the
+version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only through `model`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from tests.tidy.source import ROOT, Source, a_tree, imported, module_name, sources
+
+When = Literal["at once", "later", "never"]
+
+CORE = {"core", "core.model", "core.cluster", "core.placement", "core.runner"}
+SHARED = {"config", "errors", "clock", "__version__"}
+DOORS = CORE | SHARED | {"api", "store"}
+SHELLS = DOORS | {"dashboard", "coordinator", "runner"}
+
+# Each room and what it may import besides itself. A room is a package, or a module directly in phalanx.
+ARROWS: dict[str, set[str]] = {
+    "core.model": set(),
+    "core": {"core.model"},
+    "core.cluster": {"core", "core.model"},
+    "core.placement": {"core", "core.model"},
+    "core.runner": {"core", "core.model"},
+    "clock": set(),
+    "errors": CORE,
+    "config": CORE | {"errors", "clock", "__version__"},
+    "store": CORE | SHARED,
+    "api": CORE | SHARED,
+    "dashboard": DOORS,
+    "coordinator": DOORS | {"dashboard"},
+    "runner": DOORS | {"dashboard"},
+    "sim": SHELLS,
+    "local": SHELLS,  # The whole cluster in one process wires both shells together.
+    "cli": SHELLS | {"sim", "local", "phalanx"},
+    "phalanx": CORE | SHARED | {"api", "local"},  # The package's own __init__.py.
+    "__main__": {"cli"},
+}
+# Start-up time is felt here, so these may import inside a function.
+LAZY_ROOMS = {"cli", "local", "config", "phalanx"}
+# `import phalanx` must stay cheap: these are imported there in a function, or for types only.
+ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "local"}
+
+
+def room_of(name: str) -> str:
+    """The longest known room that `name` is in: `phalanx.core.model.job.Job` is in `core.model`."""
+    parts = name.split(".")[1:3]
+    for length in range(len(parts), 0, -1):
+        if (room := ".".join(parts[:length])) in ARROWS or room in SHARED:
+            return room
+    return "phalanx"
+
+
+def import_violations(found: tuple[Source, ...]) -> list[str]:
+    return [violation for source in found for violation in _violations(source)]
+
+
+def _violations(source: Source) -> Iterator[str]:
+    here = room_of(module_name(source))
+    if here == "phalanx" and source.path != "src/phalanx/__init__.py":
+        yield source.at(1, "no arrows are drawn for this room; add it to ARROWS")
+        return
+    for node, when in _imports(source.tree, "at once"):
+        if when == "later" and here not in LAZY_ROOMS:
+            yield source.at(node.lineno, "an import inside a function hides an arrow; move it to the top")
+        for name in imported(source, node):
+            if name.split(".")[0] != "phalanx":
+                continue
+            there = room_of(name)
+            if there != here and there not in ARROWS[here]:
+                yield source.at(node.lineno, f"{here} may not import {there} ({name})")
+            elif here == "phalanx" and there in ALWAYS_LAZY_FROM_PHALANX and when == "at once":
+                yield source.at(node.lineno, f"import {there} inside a function, to keep start-up cheap")
+
+
+def _imports(node: ast.AST, when: When) -> Iterator[tuple[ast.Import | ast.ImportFrom, When]]:
+    """Each import and when it happens: at once, later in a function, or never, when it is for types only."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, when
+        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            yield from _imports(child, "never")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _imports(child, "later")
+        else:
+            yield from _imports(child, when)
+
+
+def test_imports_follow_the_arrows():
+    assert import_violations(sources(ROOT, "src")) == []
+
+
+def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
+    a_tree(
+        tmp_path,
+        {
+            "src/phalanx/core/cluster/a.py": "from phalanx.core.placement.engine import plan",
+            "src/phalanx/core/model/b.py": "import phalanx.errors",
+            "src/phalanx/api/c.py": "from ..store import memory",
+            "src/phalanx/coordinator/d.py": "from phalanx import runner",
+            "src/phalanx/runner/e.py": "from phalanx.sim.world import World",
+            "src/phalanx/local.py": "import phalanx.cli.main",
+        },
+    )
+    complaints = [line.split(": ")[1] for line in import_violations(sources(tmp_path, "src"))]
+    assert complaints == [
+        "api may not import store (phalanx.store.memory)",
+        "coordinator may not import runner (phalanx.runner)",
+        "core.cluster may not import core.placement (phalanx.core.placement.engine.plan)",
+        "core.model may not import errors (phalanx.errors)",
+        "local may not import cli (phalanx.cli.main)",
+        "runner may not import sim (phalanx.sim.world.World)",
+    ]
+
+
+def test_an_import_inside_a_function_is_seen_outside_the_lazy_rooms(tmp_path: Path):
+    late = "def start():\n    import json\n"
+    a_tree(
+        tmp_path, {"src/phalanx/store/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/local.py": late}
+    )
+    (violation,) = import_violations(sources(tmp_path, "src"))
+    assert violation.startswith("src/phalanx/store/a.py:2: an import inside a function")
+
+
+def test_the_package_itself_imports_its_client_lazily(tmp_path: Path):
+    eager = "from phalanx.api.client import Client\n"
+    late = "def __getattr__(name: str) -> object:\n    from phalanx.local import Local\n"
+    a_tree(tmp_path, {"src/phalanx/__init__.py": eager + late})
+    (violation,) = import_violations(sources(tmp_path, "src"))
+    assert "import api inside a function" in violation
+
+
+def test_a_new_room_has_to_draw_its_arrows(tmp_path: Path):
+    a_tree(tmp_path, {"src/phalanx/newroom/a.py": "import json\n"})
+    (violation,) = import_violations(sources(tmp_path, "src"))
+    assert "no arrows are drawn" in violation
+
+
+def test_arrows_that_are_allowed_are_left_alone(tmp_path: Path):
+    a_tree(
+        tmp_path,
+        {
+            "src/phalanx/core/cluster/a.py": "from phalanx.core.model.job import Job\nfrom . import state\n",
+            "src/phalanx/coordinator/b.py": "from phalanx.core.cluster import decide\nimport phalanx.clock\n",
+            "src/phalanx/api/c.py": "from phalanx import __version__\n",
+            "src/phalanx/cli/d.py": "def run():\n    from phalanx.sim import main\n",
+        },
+    )
+    assert import_violations(sources(tmp_path, "src")) == []

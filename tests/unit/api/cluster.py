@@ -1,0 +1,295 @@
+"""A small real cluster for the tests of `api`: jobs are kept, ended by hand, and watched; nothing ever runs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+from phalanx.api.commands import Stream
+from phalanx.api.schema import (
+    AcceptedTask,
+    CancelReply,
+    ClusterView,
+    Counts,
+    JobView,
+    LogChunk,
+    NodeView,
+    Page,
+    ReasonView,
+    RequestView,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.api.submission import to_jobs
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.job import Job
+from phalanx.errors import BadRequest, Conflict, Gone, NotFound
+
+
+class FakeCluster:
+    """Implements `Commands`. `endless` false makes a watch end with what is known, which fuzzing needs."""
+
+    def __init__(self, *, endless: bool = True) -> None:
+        self.endless = endless
+        self.held: dict[str, Job] = {}
+        self.status: dict[str, StatusWord] = {}
+        self.paused: set[str] = set()
+        self.answered: dict[str, SubmitReply] = {}
+        self.drained: dict[str, str] = {"n1": "", "n2": ""}
+        self.output: dict[str, bytes] = {}
+        self.events: list[WatchEvent] = []
+        self.compacted = 0
+        self.open_streams = 0
+        self.changed = asyncio.Condition()
+        self.failure: Exception | None = None
+        self._ids = itertools.count(1)
+
+    async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
+        if request.request_id in self.answered:
+            reply = self.answered[request.request_id]
+            return SubmitReply(reply.task_ids, reply.batch_id, reply.accepted, replayed=True)
+        jobs, failed = to_jobs(request, new_id=self._new_id, now=1.0, user=user, default_retries=3)
+        if not jobs:
+            raise BadRequest("every target was refused", extra={"failed_targets": failed})
+        for _, job in jobs:
+            self.held[job.id], self.status[job.id] = job, "Pending"
+            self.record("JobSubmitted", job.id)
+        accepted = [AcceptedTask(job.id, job.tasks, text) for text, job in jobs]
+        reply = SubmitReply([job.id for _, job in jobs], jobs[0][1].id, accepted, failed)
+        if request.request_id is not None:
+            self.answered[request.request_id] = reply
+        return reply
+
+    async def cancel(self, id: str) -> CancelReply:
+        job = self._find(id)
+        if self.status[job.id] in ("Completed", "Cancelled"):
+            raise Conflict(f"{id} has ended")
+        await self.end(job.id, "Cancelled")
+        return CancelReply(id, job.tasks, 0)
+
+    async def pause(self, id: str) -> TaskView:
+        job = self._find(id)
+        if job.id in self.paused:
+            raise Conflict(f"{id} is paused already")
+        self.paused.add(job.id)
+        return self._task_view(job)
+
+    async def resume(self, id: str) -> TaskView:
+        job = self._find(id)
+        self.paused.discard(job.id)
+        return self._task_view(job)
+
+    async def jobs(
+        self, *, status: StatusWord | None, queue: str | None, name: str | None, cursor: str | None, limit: int
+    ) -> Page[JobView]:
+        if self.failure is not None:
+            raise self.failure
+        found = [
+            job
+            for job in reversed(self.held.values())
+            if status in (None, self.status[job.id])
+            and queue in (None, job.queue)
+            and name in (None, job.name)
+            and (cursor is None or job.id < cursor)
+        ]
+        more = found[limit - 1].id if len(found) > limit else None
+        return Page([self._job_view(job) for job in found[:limit]], more)
+
+    async def job(self, id: str) -> JobView:
+        return self._job_view(self._find(id))
+
+    async def task(self, id: str) -> TaskView:
+        return self._task_view(self._find(id))
+
+    async def tasks(
+        self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
+    ) -> Page[TaskView]:
+        return Page([self._task_view(self._find(job))], None)
+
+    async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
+        job = self._find(id)
+        try:
+            async with asyncio.timeout(timeout_s), self.changed:
+                await self.changed.wait_for(lambda: self.status[job.id] not in ("Pending", "Running"))
+        except TimeoutError:
+            pass
+        return self._task_view(job) if "." in id else self._job_view(job)
+
+    async def why(self, id: str) -> WhyReply:
+        job = self._find(id)
+        reason = ReasonView("WaitingCapacity", "capacity", "no node has 1 core free", {"cores": 1})
+        return WhyReply(job.id, "Pending", reason, [], [], None, 1, 1, 1.0, 1)
+
+    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+        if id not in self.drained:
+            self._find(id)
+        lines = [StoryLine(each.revision, each.at, each.event, each.text) for each in self.events]
+        return Page(lines[:limit], None)
+
+    async def nodes(self) -> list[NodeView]:
+        return [_node_view(name, reason) for name, reason in self.drained.items()]
+
+    async def node(self, name: str) -> NodeView:
+        return _node_view(name, self._reason(name))
+
+    async def drain(self, name: str, reason: str) -> NodeView:
+        self._reason(name)
+        self.drained[name] = reason
+        return _node_view(name, reason)
+
+    async def undrain(self, name: str) -> NodeView:
+        self._reason(name)
+        self.drained[name] = ""
+        return _node_view(name, "")
+
+    async def cluster(self) -> ClusterView:
+        return ClusterView("0", 1, len(self.events), 2, 2, 8, 8, 0, 0, len(self.held), Counts())
+
+    async def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
+        position = len(self.events) if after is None else after
+        if position < self.compacted:
+            raise Gone(f"revision {position} is no longer kept, list again")
+        self.open_streams += 1
+        try:
+            while True:
+                while position < len(self.events):
+                    event = self.events[position]
+                    position += 1
+                    if job in (None, event.job):
+                        yield event
+                if not self.endless:
+                    return
+                async with self.changed:
+                    await self.changed.wait_for(lambda: position < len(self.events))
+        finally:
+            self.open_streams -= 1
+
+    async def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        follow: bool,
+    ) -> AsyncIterator[LogChunk]:
+        job = self._find(id)
+        position = self._log_start(job.id, offset, lines)
+        self.open_streams += 1
+        try:
+            while True:
+                data = self.output.get(job.id, b"")
+                over = not follow or not self.endless or self.status[job.id] != "Pending"
+                yield LogChunk(position, data[position:], len(data), attempt or 1, over)
+                position = max(position, len(data))
+                if over:
+                    return
+                async with self.changed:
+                    await self.changed.wait()
+        finally:
+            self.open_streams -= 1
+
+    async def ready(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    # What the tests do to it.
+
+    def record(self, event: str, job: str) -> None:
+        self.events.append(WatchEvent(len(self.events) + 1, 1.0, event, job=job, status=self.status[job]))
+
+    async def end(self, job: str, status: StatusWord = "Completed") -> None:
+        async with self.changed:
+            self.status[job] = status
+            self.record("JobEnded", job)
+            self.changed.notify_all()
+
+    async def write(self, job: str, data: bytes) -> None:
+        async with self.changed:
+            self.output[job] = self.output.get(job, b"") + data
+            self.changed.notify_all()
+
+    async def streams_to_close(self) -> None:
+        """Return when no watch and no log reader is open any more."""
+        while self.open_streams:
+            await asyncio.sleep(0)
+
+    def _new_id(self) -> str:
+        return ulid(1_700_000_000_000, next(self._ids))
+
+    def _find(self, id: str) -> Job:
+        found = [job for job in self.held.values() if job.id.startswith(id.partition(".")[0])]
+        if len(found) != 1:
+            raise NotFound(f"no job {id!r}")
+        return found[0]
+
+    def _reason(self, name: str) -> str:
+        if name not in self.drained:
+            raise NotFound(f"no node {name!r}", reason="NodeNotFound")
+        return self.drained[name]
+
+    def _log_start(self, job: str, offset: int | None, lines: int | None) -> int:
+        data = self.output.get(job, b"")
+        if lines is not None:
+            return len(data) - len(b"".join(data.splitlines(keepends=True)[-lines:])) if lines else len(data)
+        return min(offset or 0, len(data))
+
+    def _job_view(self, job: Job) -> JobView:
+        return JobView(
+            id=job.id,
+            batch_id=job.batch,
+            name=job.name,
+            user=job.user,
+            queue=job.queue,
+            priority=job.priority,
+            status=self.status[job.id],
+            reason="",
+            tasks=job.tasks,
+            counts=Counts(pending=job.tasks),
+            command=list(job.command.argv),
+            request=RequestView(job.request.cores),
+            array=None if job.array is None else str(job.array),
+            submitted_at=job.submitted_at,
+            started_at=None,
+            ended_at=None,
+            exit_code=0 if self.status[job.id] == "Completed" else None,
+            time_limit_s=job.time_limit_s,
+            max_retries=job.max_retries,
+        )
+
+    def _task_view(self, job: Job) -> TaskView:
+        return TaskView(
+            id=job.task_id(0),
+            job_id=job.id,
+            batch_id=job.batch,
+            name=job.name,
+            index=None,
+            status=self.status[job.id],
+            reason="",
+            message="",
+            exit_code=None,
+            attempt=0,
+            node=None,
+            devices=[],
+            target=None,
+            target_numa_node_id=None,
+            paused=job.id in self.paused,
+            retries_used=0,
+            losses=0,
+            retry_at=None,
+            submitted_at=job.submitted_at,
+            started_at=None,
+            ended_at=None,
+            stderr_tail="",
+        )
+
+
+def _node_view(name: str, reason: str) -> NodeView:
+    return NodeView(name, "Online", bool(reason), reason, 4, 4, 1024, 1024, [], [], {}, [], 0, "i1", 1.0)
