@@ -35,3 +35,16 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.clock_gettime(_SINCE_BOOT)
+
+
+class SteadyClock(SystemClock):
+    """Wall time that never jumps: read once, then carried on by the monotonic clock.
+
+    Leases and retries are counted with it, so that setting the machine's time loses no node.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.clock_gettime(_SINCE_BOOT)
+
+    def now(self) -> float:
+        return self._offset + time.clock_gettime(_SINCE_BOOT)

@@ -23,7 +23,6 @@ from phalanx.core.model.quantity import SECONDS_MAX, parse_bytes, parse_seconds
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
 SYSTEM = Path("/etc/phalanx")
-TOKEN_BYTES_MAX = 4096
 TOKEN = re.compile(r"[!-~]{1,4096}")
 ALIASES = {
     "KRISHIV_COORDINATOR": "client.address",
@@ -60,7 +59,6 @@ class Secret(str):
         return "(hidden)"
 
 
-_NAME = r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?"
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
@@ -71,7 +69,9 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "a text of one line"]
-Name = Annotated[str, Meta(pattern=rf"^{_NAME}\Z"), "a name of a-z, 0-9, '.', '_' or '-', at most 63"]
+Name = Annotated[
+    str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as node-1.rack-2"
+]
 Address = Annotated[str, Meta(pattern=rf"^https?://{_HOST}(?::{_PORT})?\Z")]
 Join = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z"), "host:port, such as 127.0.0.1:7434"]
 # S2 wants TLS beyond loopback. Until there is TLS, an SSH tunnel is the way in from other machines.
@@ -95,6 +95,13 @@ class Coordinator(Struct, frozen=True, kw_only=True):
     max_task_retries: Annotated[Count, "retries of a task whose job does not say"] = 3
     loss_limit: Annotated[Count, "how often a task may be lost with its node before it fails"] = 5
     pending_limit: Annotated[Count, "how many tasks may wait before submits are refused"] = 1_000_000
+
+    def __post_init__(self) -> None:
+        if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
+            pair = f"{self.lost_after_s:g} with coordinator.heartbeat_s = {self.heartbeat_s:g}"
+            raise ConfigError(f"coordinator.lost_after_s = {pair}: expected two heartbeats at the least")
+        if self.port == self.link_port:
+            raise ConfigError(f"coordinator.port and coordinator.link_port are both {self.port}")
 
 
 class Runner(Struct, frozen=True, kw_only=True):
@@ -172,7 +179,7 @@ def load(
     try:
         for rank, source, base, values in _sources(flags or {}, env, folder or Path.cwd(), system):
             for name, value in values.items():
-                read = Given(_read(name, value, source, base, env), source, rank)
+                read = Given(_read(name, value, source, base), source, rank)
                 given[name] = (*given.get(name, ()), read)
         return _settled(given, env)
     except (OSError, RuntimeError) as error:  # A folder we may not look into, or a user without a home.
@@ -196,22 +203,18 @@ def _sources(
         yield rank, str(path), path.parent, _from_file(path)
 
 
-def files(env: Mapping[str, str], folder: Path, system: Path = SYSTEM) -> list[Path]:
+def files(env: Mapping[str, str] = os.environ, folder: Path = Path(), system: Path = SYSTEM) -> list[Path]:
     """The files that are read, the strongest first. A drop-in beats the file it belongs to."""
     own = _base(env, "XDG_CONFIG_HOME", ".config") / "phalanx" / "config.toml"
     drop_ins = sorted(system.glob("conf.d/*.toml"), reverse=True)
-    listed = [_project_file(folder), own, *drop_ins, system / "phalanx.toml"]
+    listed = [_project_file(folder.absolute()), own, *drop_ins, system / "phalanx.toml"]
     return [path for path in listed if path is not None and path.is_file()]
 
 
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     """A folder of the XDG standard, which wants relative values ignored."""
     path = Path(env.get(variable, ""))
-    return path if path.is_absolute() else _home(env) / default
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    return Path(env["HOME"]) if env.get("HOME") else Path.home()
+    return path if path.is_absolute() else Path(env.get("HOME") or Path.home(), default)
 
 
 def _project_file(folder: Path) -> Path | None:
@@ -259,9 +262,9 @@ def _unknown(word: str, name: str, known: Collection[str], where: str) -> NoRetu
     raise ConfigError(f"unknown {word} {name[:80]!r} in {where}", hint=hint)
 
 
-def _read(name: str, value: object, source: str, base: Path, env: Mapping[str, str]) -> Any:
+def _read(name: str, value: object, source: str, base: Path) -> Any:
     try:
-        spelled = _spelled(name, value, base, env)
+        spelled = _spelled(name, value, base)
         return convert(spelled, KEYS[name].type, strict=False, dec_hook=lambda made, text: made(text))
     except (ValueError, MsgspecError) as error:
         shown = "(hidden)" if name == "client.token" else _shown(value)
@@ -274,7 +277,7 @@ def _shown(value: object) -> str:
     return "a huge number"
 
 
-def _spelled(name: str, value: object, base: Path, env: Mapping[str, str]) -> object:
+def _spelled(name: str, value: object, base: Path) -> object:
     """The value with units, shorthands and relative paths resolved."""
     if not isinstance(value, str | Path):
         return value
@@ -286,7 +289,7 @@ def _spelled(name: str, value: object, base: Path, env: Mapping[str, str]) -> ob
     if name.endswith(("_dir", "_file")):
         if not text or not text.isprintable():
             raise ValueError("not a path")
-        return str(_home(env) / text[2:] if text.startswith("~/") else base / text)
+        return str(base / Path(text).expanduser())
     if name == "client.address":
         return (text if "://" in text else f"http://{text}").removesuffix("/")
     if name == "client.token" and not TOKEN.fullmatch(text):
@@ -300,7 +303,8 @@ def _settled(given: dict[str, tuple[Given, ...]], env: Mapping[str, str]) -> Set
     said.setdefault("coordinator.state_dir", state / "coordinator")
     said.setdefault("coordinator.token_file", state / "credentials")
     said.setdefault("coordinator.node_token_file", state / "node-credentials")
-    said.setdefault("runner.name", _host_name())
+    host = re.sub(r"[^a-z0-9._-]", "-", os.uname().nodename.lower())[:63].strip("._-")
+    said.setdefault("runner.name", host or "node")
     said.setdefault("runner.state_dir", state / "runner")
     said.setdefault("runner.work_dir", said["runner.state_dir"] / "work")
     said.setdefault("runner.token_file", state / "node-credentials")
@@ -308,26 +312,10 @@ def _settled(given: dict[str, tuple[Given, ...]], env: Mapping[str, str]) -> Set
     if file and token:  # From equally strong sources the file is taken: a variable is seen by every child.
         del said["client.token" if file[0].rank <= token[0].rank else "client.token_file"]
     made: dict[str, Any] = {
-        section: kind(
-            **{k.removeprefix(f"{section}."): v for k, v in said.items() if k.startswith(f"{section}.")}
-        )
+        section: kind(**{k.rpartition(".")[2]: v for k, v in said.items() if k.startswith(section)})
         for section, kind in SECTIONS.items()
     }
-    _check(made["coordinator"])
     return Settings(given=given, **made, **{name: value for name, value in said.items() if "." not in name})
-
-
-def _host_name() -> str:
-    """This machine's name, bent to what a node may be called."""
-    return re.sub(r"[^a-z0-9._-]", "-", os.uname().nodename.lower())[:63].strip("._-") or "node"
-
-
-def _check(settings: Coordinator) -> None:
-    if settings.lost_after_s < 2 * settings.heartbeat_s:  # One late report would lose a node.
-        pair = f"{settings.lost_after_s:g} with coordinator.heartbeat_s = {settings.heartbeat_s:g}"
-        raise ConfigError(f"coordinator.lost_after_s = {pair}: expected two heartbeats at the least")
-    if settings.port == settings.link_port:
-        raise ConfigError(f"coordinator.port and coordinator.link_port are both {settings.port}")
 
 
 class Endpoint(Struct, frozen=True):
@@ -352,8 +340,7 @@ def connection(settings: Settings | None = None) -> Connection:
     client, local = settings.client, endpoint(settings.state_dir)
     address = client.address or (local.address if local else None)
     if address is None:
-        hint = "start one with `phalanx up`, or name one with --address or PHALANX_ADDRESS"
-        raise Unavailable(f"no cluster is running in {settings.state_dir}", hint=hint)
+        raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
     if client.token:
         return Connection(address, client.token)
     return Connection(address, read_token(client.token_file or _token_file(settings, address, local)))
@@ -362,9 +349,7 @@ def connection(settings: Settings | None = None) -> Connection:
 def endpoint(state_dir: Path) -> Endpoint | None:
     path = state_dir / "endpoint.json"
     try:
-        return json.decode(path.read_bytes(), type=Endpoint)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        return json.decode(path.read_bytes(), type=Endpoint) if path.is_file() else None
     except (OSError, MsgspecError) as error:
         raise ConfigError(f"{path} cannot be read: {error}", hint="`phalanx up` writes a new one") from error
 
@@ -381,14 +366,13 @@ def _token_file(settings: Settings, address: str, local: Endpoint | None) -> Pat
 def read_token(path: Path) -> Secret:
     """The token in a file that only its owner may read, as ssh demands of keys."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             found = os.fstat(file.fileno())
-            text = file.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
+            text = file.read(5000).decode("latin-1").strip()
     except OSError as error:
         raise TokenError(f"token file {path} cannot be read: {error.strerror}") from error
     if found.st_mode & 0o077 or found.st_uid not in {os.geteuid(), 0}:
-        mode = stat.S_IMODE(found.st_mode)
-        raise TokenError(f"others may use token file {path} (mode {mode:04o})", hint=f"chmod 600 {path}")
+        raise TokenError(f"others may use {path} ({stat.filemode(found.st_mode)})", hint=f"chmod 600 {path}")
     if not TOKEN.fullmatch(text):
         raise TokenError(f"token file {path} holds no token")
     return Secret(text)
@@ -402,8 +386,7 @@ def ensure_token(path: Path) -> Secret:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.write(f"phx_{token_urlsafe(32)}\n")
                 file.flush()
                 os.fsync(file.fileno())

@@ -18,7 +18,7 @@ from phalanx.api.visit import Visit
 from phalanx.errors import Forbidden, Unauthorized
 
 Permission = Literal["open", "read", "submit", "control", "operate"]
-TOKEN_MAX = 512  # longer ones are not ours, and are not worth a digest
+TOKEN_MAX = 4096  # longer ones are not ours, and are not worth a digest
 
 
 class Tokens:

@@ -11,12 +11,15 @@ from typing import Any
 
 import msgspec
 
+from phalanx import errors
 from phalanx.api.schema import FailedTarget, Problem
 from phalanx.errors import PhalanxError, TooMany, Unavailable
 
 MEDIA_TYPE = "application/problem+json"
 _URN = "urn:phalanx:problem:"
-_CLASSES = {each.__name__: each for each in PhalanxError.__subclasses__()}
+_CLASSES = {
+    each.__name__: each for each in PhalanxError.__subclasses__() if each.__module__ == errors.__name__
+}
 _STANDARD = frozenset(Problem.__struct_fields__) - {"failed_targets"}
 
 

@@ -85,18 +85,23 @@ class Heart:
         return structs.replace(given, job=job, placement=placement)
 
     def _place(self, now: float, turn: Turn) -> None:
-        """Plan on what is true now; every placement is an input like any other and is checked again."""
+        """Plan on what is true now; every placement is an input like any other and is checked again.
+
+        A second pass sees the lanes that the first one opened and may queue short tasks in them.
+        """
         state = self.state
-        if not len(state.waiting) or self._planned == (state.revision, state.gain):
-            return
-        proposal = plan(snapshot(state), self.policy, now)
-        for placement in proposal.placements:
-            self._decide(Propose(placement), now, turn)
-            if isinstance(turn.answers.pop(), Refused):
-                reconsider(state)
-                turn.more = True
-        turn.more = turn.more or proposal.more
-        self._planned = (-1, -1) if turn.more else (state.revision, state.gain)
+        for _ in range(2):
+            if not len(state.waiting) or self._planned == (state.revision, state.gain):
+                return
+            proposal = plan(snapshot(state), self.policy, now)
+            for placement in proposal.placements:
+                self._decide(Propose(placement), now, turn)
+                if isinstance(turn.answers.pop(), Refused):
+                    reconsider(state)
+                    turn.more = True
+            turn.more = turn.more or proposal.more
+            if not proposal.placements:
+                self._planned = (state.revision, state.gain)
 
 
 def restore(loaded: Loaded, rules: Rules) -> ClusterState:

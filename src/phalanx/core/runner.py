@@ -193,8 +193,14 @@ class RunnerState:
         self.fresh += [report for key, report in self.outbox.items() if key not in waiting]
 
     def take_fresh(self) -> list[Report]:
+        """The reports to send now. A start needs no word of its own when its end is told as well."""
         reports, self.fresh = self.fresh, []
-        return reports
+        return [each for each in reports if type(each) is not Started or each.key not in self.outbox]
+
+    @property
+    def is_busy(self) -> bool:
+        """True while every lane has more to do, so that no report is urgent."""
+        return bool(self.lanes) and all(len(lane) > 1 for lane in self.lanes.values())
 
     def _start(self, order: Start, now: float) -> list[Deed]:
         if order.key in self.held:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +26,7 @@ REQUESTS_PER_FRAME = 256
 
 
 class Launch(Struct, frozen=True, omit_defaults=True):
-    """What one attempt has of its own, beyond its job's brief. Log paths are absolute, their folder exists."""
+    """What one attempt has beyond its job's brief. Log paths are absolute, and their folder exists."""
 
     out: str
     err: str
@@ -55,7 +56,7 @@ class Started(Struct, frozen=True, array_like=True, tag="started"):
 
 
 class Refused(Struct, frozen=True, array_like=True, tag="refused"):
-    """Not started. Codes: not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced, spawn_failed."""
+    """Not started: not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced or spawn_failed."""
 
     key: str
     code: str
@@ -126,6 +127,7 @@ class Processes(asyncio.Protocol):
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._leaving = False
+        self._hearing = False  # whether a flush will follow what is being heard
 
     @classmethod
     async def open(
@@ -138,8 +140,8 @@ class Processes(asyncio.Protocol):
                     try:
                         return await cls._connect(state_dir, on_event)
                     except (FileNotFoundError, ConnectionRefusedError):
-                        await _start_keeper(state_dir)
-        except TimeoutError:
+                        await asyncio.to_thread(_start_keeper, state_dir, deadline_s)
+        except (TimeoutError, subprocess.TimeoutExpired):
             raise KeeperFailed(f"no keeper answered in {state_dir} within {deadline_s:g} s") from None
 
     @classmethod
@@ -148,13 +150,14 @@ class Processes(asyncio.Protocol):
         try:
             # Through the open folder, since its own path may be longer than a socket address can hold.
             path = f"/proc/self/fd/{folder}/{SOCKET}"
-            _, processes = await asyncio.get_running_loop().create_unix_connection(lambda: cls(on_event), path)
+            loop = asyncio.get_running_loop()
+            _, processes = await loop.create_unix_connection(lambda: cls(on_event), path)
         finally:
             os.close(folder)
         return processes
 
     def brief(self, brief_id: str, argv: Sequence[str], env: dict[str, str], cwd: str | None = None) -> None:
-        """Tell what many attempts of one job share. A keeper keeps it until forget_brief, or its own death."""
+        """Tell what many attempts of one job share. The keeper keeps it until forget_brief, or its death."""
         self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd})
 
     def forget_brief(self, brief_id: str) -> None:
@@ -190,7 +193,7 @@ class Processes(asyncio.Protocol):
         """All attempts that run, or have ended and were not forgotten; raises KeeperFailed if it is lost."""
         if self._gone.done():
             raise KeeperFailed("the connection to the keeper is lost")
-        answer = self._loop.create_future()
+        answer: asyncio.Future[Listing] = self._loop.create_future()
         self._listings.append(answer)
         self._ask("list")
         return await answer
@@ -210,7 +213,7 @@ class Processes(asyncio.Protocol):
             await asyncio.shield(self._gone)
 
     def _ask(self, *request: Any) -> None:
-        if not self._requests:
+        if not self._requests and not self._hearing:
             self._loop.call_soon(self._flush)
         self._requests.append(request)
 
@@ -223,18 +226,27 @@ class Processes(asyncio.Protocol):
             self._transport.write(len(body).to_bytes(4, "big") + body)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
 
     def data_received(self, data: bytes) -> None:
+        """Hear all that arrived. What is asked for in response leaves at the end, without another turn."""
         self._received += data
-        while len(self._received) >= 4:
-            end = 4 + int.from_bytes(self._received[:4], "big")
-            if len(self._received) < end:
-                return
-            frame = bytes(self._received[4:end])
-            del self._received[:end]
-            self._hear(frame)
+        self._hearing = not self._requests
+        try:
+            while (frame := self._next_frame()) is not None:
+                self._hear(frame)
+        finally:
+            if self._hearing:
+                self._hearing = False
+                self._flush()
+
+    def _next_frame(self) -> bytes | None:
+        end = 4 + int.from_bytes(self._received[:4], "big")
+        if len(self._received) < max(end, 4):
+            return None
+        frame = bytes(self._received[4:end])
+        del self._received[:end]
+        return frame
 
     def _hear(self, frame: bytes) -> None:
         try:
@@ -258,17 +270,22 @@ class Processes(asyncio.Protocol):
             self._on_event(KeeperLost(str(error or "the keeper closed the connection")))
 
 
-async def _start_keeper(state_dir: Path) -> None:
-    """Run the keeper's starter, which exits once its socket can be connected to."""
-    starter = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+def _start_keeper(state_dir: Path, deadline_s: float) -> None:
+    """Run the keeper's starter, which exits once its socket can be connected to.
+
+    It is waited for in a thread: the event loops differ in what they do to children and their descriptors.
+    """
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir)]
+    starter = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         start_new_session=True,
+        timeout=deadline_s,
+        check=False,
         env={},  # the keeper lives long and its environment can be read: nothing of the runner's goes there
     )
-    _, complaint = await starter.communicate()
     if starter.returncode != 0:
-        raise KeeperFailed(f"the keeper did not start: {complaint.decode(errors='replace').strip()[-500:]}")
+        complaint = starter.stderr.decode(errors="replace").strip()
+        raise KeeperFailed(f"the keeper did not start: {complaint[-500:]}")

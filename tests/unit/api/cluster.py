@@ -1,4 +1,4 @@
-"""A small real cluster for the tests of `api`: jobs are kept, ended by hand, and watched; nothing ever runs."""
+"""A small real cluster for the tests of `api`: jobs are kept, ended by hand, and watched; nothing runs."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class FakeCluster:
         self.compacted = 0
         self.open_streams = 0
         self.changed = asyncio.Condition()
+        self.closed = asyncio.Event()  # set whenever the last open stream ends
         self.failure: Exception | None = None
         self._ids = itertools.count(1)
 
@@ -86,7 +87,13 @@ class FakeCluster:
         return self._task_view(job)
 
     async def jobs(
-        self, *, status: StatusWord | None, queue: str | None, name: str | None, cursor: str | None, limit: int
+        self,
+        *,
+        status: StatusWord | None,
+        queue: str | None,
+        name: str | None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[JobView]:
         if self.failure is not None:
             raise self.failure
@@ -165,10 +172,9 @@ class FakeCluster:
                         yield event
                 if not self.endless:
                     return
-                async with self.changed:
-                    await self.changed.wait_for(lambda: position < len(self.events))
+                await self._until_more_than(position)
         finally:
-            self.open_streams -= 1
+            self._stream_ends()
 
     async def logs(
         self,
@@ -191,10 +197,9 @@ class FakeCluster:
                 position = max(position, len(data))
                 if over:
                     return
-                async with self.changed:
-                    await self.changed.wait()
+                await self._until_written_or_ended(job.id, position)
         finally:
-            self.open_streams -= 1
+            self._stream_ends()
 
     async def ready(self) -> None:
         if self.failure is not None:
@@ -216,10 +221,20 @@ class FakeCluster:
             self.output[job] = self.output.get(job, b"") + data
             self.changed.notify_all()
 
-    async def streams_to_close(self) -> None:
-        """Return when no watch and no log reader is open any more."""
-        while self.open_streams:
-            await asyncio.sleep(0)
+    async def _until_more_than(self, position: int) -> None:
+        async with self.changed:
+            await self.changed.wait_for(lambda: position < len(self.events))
+
+    async def _until_written_or_ended(self, job: str, position: int) -> None:
+        async with self.changed:
+            await self.changed.wait_for(
+                lambda: len(self.output.get(job, b"")) > position or self.status[job] != "Pending"
+            )
+
+    def _stream_ends(self) -> None:
+        self.open_streams -= 1
+        if not self.open_streams:
+            self.closed.set()
 
     def _new_id(self) -> str:
         return ulid(1_700_000_000_000, next(self._ids))

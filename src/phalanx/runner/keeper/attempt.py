@@ -61,6 +61,13 @@ class Attempt:
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
         self.exit: Exit | None = None  # set once nothing of the tree is left
 
+    def start_line(self) -> tuple[Any, ...]:
+        """What is written down and told about its start. The runner reads as far as started_at."""
+        return ("started", self.key, self.pid, self.started_at, self.born, self.cgroups)
+
+    def end_line(self) -> tuple[Any, ...]:
+        return ("ended", self.key, self.exit)
+
     def row(self) -> list[Any]:
         return [self.key, self._state(), self.pid, self.started_at, self.exit]
 

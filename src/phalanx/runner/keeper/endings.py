@@ -16,9 +16,9 @@ from .cgroup import members, oom_kills
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .attempt import Attempt
-    from .journal import Journal
     from .roster import Roster
     from .trim import Trimmer
 
@@ -29,11 +29,10 @@ DOUBTS_MAX = 5
 class Endings:
     """Reaps children and says which attempts are over."""
 
-    def __init__(self, roster: Roster, journal: Journal, trimmer: Trimmer, say: Callable[..., None]) -> None:
+    def __init__(self, roster: Roster, trimmer: Trimmer, tell: Callable[[tuple[Any, ...]], None]) -> None:
         self._roster = roster
-        self._journal = journal
         self._trimmer = trimmer
-        self._say = say
+        self._tell = tell  # writes down and says
 
     def reap(self) -> None:
         """Take note of every child that ended: leaders of attempts, and orphans."""
@@ -90,8 +89,7 @@ class Endings:
         self._trimmer.trim(attempt)
         oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
         attempt.exit = attempt.record(oom)
-        self._journal.ended(attempt.key, attempt.exit)
-        self._say("ended", attempt.key, attempt.exit)
+        self._tell(attempt.end_line())
 
 
 def _ended_child() -> int | None:

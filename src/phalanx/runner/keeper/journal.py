@@ -6,11 +6,13 @@ written before anything is said to the runner. What to do about the past is deci
 
     boot id                                       a keeper begins, during this boot of the machine
     starting [keys]                               about to be spawned
-    started key pid [tick tick] started_at cgroups
-    refused key                                   was not spawned after all
+    started key pid started_at [tick tick] cgroups
+    refused key code message                      was not spawned after all
     ended key exit
     forget [keys]                                 the runner has the exits
     stopped key                                   must not be started any more
+
+`started`, `refused` and `ended` are what the runner is told too, word for word: they are encoded once.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from .attempt import Attempt, Exit
+    from .attempt import Attempt
 
 COMPACT_BYTES_MIN = 4 << 20
 STOPPED_MAX = 10_000
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Journal:
@@ -46,25 +48,11 @@ class Journal:
         try:
             self.compact(boot, attempts, stopped)
         except OSError:
-            self._lines += ["", _encode(["boot", boot])]  # the empty line ends one that may be torn
+            self._lines += ["", encode(["boot", boot])]  # the empty line ends one that may be torn
 
-    def starting(self, keys: list[str]) -> None:
-        self._lines.append(_encode(["starting", keys]))
-
-    def started(self, attempt: Attempt) -> None:
-        self._lines.append(_started(attempt))
-
-    def refused(self, key: str) -> None:
-        self._lines.append(_encode(["refused", key]))
-
-    def ended(self, key: str, exit: Exit) -> None:
-        self._lines.append(_encode(["ended", key, exit]))
-
-    def forget(self, keys: list[str]) -> None:
-        self._lines.append(_encode(["forget", keys]))
-
-    def stopped(self, key: str) -> None:
-        self._lines.append(_encode(["stopped", key]))
+    def note(self, line: str) -> None:
+        """Take down a line of the kinds above, to be written with the next flush."""
+        self._lines.append(line)
 
     def flush(self) -> None:
         """Write what was gathered; raises OSError on a full disk, and keeps the rest for the next time."""
@@ -81,12 +69,12 @@ class Journal:
 
     def compact(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
         """Replace the file by one that says only what still matters."""
-        lines = [_encode(["boot", boot])]
+        lines = [encode(["boot", boot])]
         for attempt in attempts:
-            lines.append(_started(attempt))
+            lines.append(encode(attempt.start_line()))
             if attempt.exit is not None:
-                lines.append(_encode(["ended", attempt.key, attempt.exit]))
-        lines += (_encode(["stopped", key]) for key in stopped)
+                lines.append(encode(attempt.end_line()))
+        lines += (encode(["stopped", key]) for key in stopped)
         text = ("\n".join(lines) + "\n").encode()
         fd = _write_new(f"{self._path}.new", text)
         os.rename(f"{self._path}.new", self._path)
@@ -110,11 +98,11 @@ class Past:
                 self.boot = boot
             case ["starting", list(keys)]:
                 self.attempts.update((key, [0, [0, 0], None, [], None]) for key in keys)
-            case ["started", str(key), int(pid), [int(), int()] as ticks, float(started_at), list(cgroups)]:
+            case ["started", str(key), int(pid), float(started_at), [int(), int()] as ticks, list(cgroups)]:
                 self.attempts[key] = [pid, ticks, started_at, cgroups, None]
             case ["ended", str(key), dict(exit)] if key in self.attempts:
                 self.attempts[key][4] = exit
-            case ["refused", str(key)]:
+            case ["refused", str(key), str(), str()]:
                 self.attempts.pop(key, None)
             case ["forget", list(keys)]:
                 for key in keys:
@@ -152,11 +140,6 @@ def remember(stopped: dict[str, None], key: str) -> None:
     stopped[key] = None
     if len(stopped) > STOPPED_MAX:
         del stopped[next(iter(stopped))]
-
-
-def _started(attempt: Attempt) -> str:
-    started_at = float(attempt.started_at)
-    return _encode(["started", attempt.key, attempt.pid, attempt.born, started_at, attempt.cgroups])
 
 
 def _write_new(path: str, text: bytes) -> int:

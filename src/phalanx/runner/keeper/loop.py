@@ -17,6 +17,7 @@ from .deadlines import Deadlines
 from .endings import Endings
 from .requests import Requests
 from .trim import Trimmer
+from .voice import Voice
 from .wire import Link, Lost
 
 TYPE_CHECKING = False
@@ -41,11 +42,13 @@ class Loop:
         self._roster = roster
         self._journal = journal
         self._boot = boot
+        self._voice = Voice(journal)
         self._deadlines = Deadlines(roster, trimmer)
-        self._endings = Endings(roster, journal, trimmer, self._say)
-        self._requests = Requests(roster, self._deadlines, journal, spawner, trimmer, self._say)
+        self._endings = Endings(roster, trimmer, self._voice.tell)
+        self._requests = Requests(roster, self._deadlines, journal, spawner, trimmer, self._voice)
         self._backlog: deque[Any] = deque()
         self._link: Link | None = None
+        self._link_events = 0
         self._listener = listener
         self._signals = _catch_signals()
         self._poll = select.epoll()
@@ -59,6 +62,7 @@ class Loop:
         if self._link is not None:
             self._link.peer.settimeout(FAREWELL_S)
             self._speak()
+            self._speak()  # what the first time chose to keep
 
     def _turn(self) -> None:
         for fd, events in self._poll.poll(self._wait_s()):
@@ -78,7 +82,7 @@ class Loop:
     def _wait_s(self) -> float | None:
         if self._backlog:
             return 0.0
-        waits = (self._endings.wait_s(), self._deadlines.wait_s())
+        waits = (self._endings.wait_s(), self._deadlines.wait_s(), self._voice.wait_s())
         return min((wait_s for wait_s in waits if wait_s is not None), default=None)
 
     def _hear_signals(self) -> None:
@@ -105,7 +109,8 @@ class Loop:
         except OSError:
             return
         self._hang_up()  # a newer runner replaces an older one
-        self._link = Link(peer)
+        self._link = self._voice.link = Link(peer)
+        self._link_events = select.EPOLLIN
         self._poll.register(peer.fileno(), select.EPOLLIN)
 
     def _hear(self, events: int) -> None:
@@ -116,28 +121,23 @@ class Loop:
         except Lost:
             self._hang_up()
 
-    def _say(self, *answer: Any) -> None:
-        if self._link is not None:
-            self._link.say(answer)
-
     def _speak(self) -> None:
-        if self._link is None:
-            return
         try:
-            blocked, was_blocked = not self._link.flush(), self._link.blocked
+            self._voice.speak()
         except Lost:
             self._hang_up()
-            return
-        if blocked != was_blocked:
-            self._link.blocked = blocked
-            self._poll.modify(self._link.fileno(), select.EPOLLIN | (select.EPOLLOUT if blocked else 0))
+        if self._link is not None:
+            events = select.EPOLLIN | select.EPOLLOUT if self._link.blocked else select.EPOLLIN
+            if events != self._link_events:
+                self._link_events = events
+                self._poll.modify(self._link.fileno(), events)
 
     def _hang_up(self) -> None:
         """Let go of the connection. What was asked over it is still done, in order."""
         if self._link is not None:
             self._poll.unregister(self._link.fileno())
             self._link.close()
-            self._link = None
+            self._link = self._voice.link = None
 
 
 def _catch_signals() -> int:

@@ -6,6 +6,7 @@ import signal
 
 from . import VERSION
 from .deadlines import FENCE_GRACE_S
+from .journal import encode
 from .spawn import Brief, Refused
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .roster import Roster
     from .spawn import Spawner
     from .trim import Trimmer
+    from .voice import Voice
 
 
 class Requests:
@@ -31,7 +33,7 @@ class Requests:
         journal: Journal,
         spawner: Spawner,
         trimmer: Trimmer,
-        say: Callable[..., None],
+        voice: Voice,
     ) -> None:
         self.closing = False
         self._roster = roster
@@ -39,7 +41,7 @@ class Requests:
         self._journal = journal
         self._spawner = spawner
         self._trimmer = trimmer
-        self._say = say
+        self._voice = voice
         self._trouble = ""  # why nothing may start just now
 
     def serve(self, requests: list[Any]) -> None:
@@ -48,7 +50,7 @@ class Requests:
             try:
                 _VERBS[request[0]](self, *request[1:])
             except Exception as error:  # the one place: a bad request must not take the node's attempts along
-                self._say("misunderstood", f"{str(request)[:200]}: {type(error).__name__}: {error}")
+                self._voice.say(("misunderstood", f"{str(request)[:200]}: {error!r}"))
 
     def _write_intentions(self, requests: list[Any]) -> None:
         """Write down what is about to start, so that a keeper killed right after its spawn is no riddle."""
@@ -56,7 +58,7 @@ class Requests:
         new = [key for key in keys if isinstance(key, str) and key not in self._roster.attempts]
         if not new:
             return
-        self._journal.starting(new)
+        self._journal.note(encode(["starting", new]))
         try:
             self._journal.flush()
             self._trouble = ""
@@ -76,14 +78,14 @@ class Requests:
                 self._refuse(key, "spawn_failed", f"the start cannot be read: {error!r}")
                 return
             self._roster.add(attempt)
-            self._journal.started(attempt)
-        self._say("started", key, attempt.pid, attempt.started_at)
+            self._voice.tell(attempt.start_line(), urgent=False)
+            return
+        self._voice.say(attempt.start_line())
         if attempt.exit is not None:
-            self._say("ended", key, attempt.exit)
+            self._voice.say(attempt.end_line())
 
     def _refuse(self, key: str, code: str, message: str) -> None:
-        self._journal.refused(key)
-        self._say("refused", key, code, message)
+        self._voice.tell(("refused", key, code, message))
 
     def _check_may_start(self, key: str) -> None:
         if self._trouble:
@@ -124,19 +126,19 @@ class Requests:
             self._deadlines.stop(attempt, float(grace_s))
         elif key not in self._roster.attempts:
             self._roster.never_start(key)
-            self._journal.stopped(key)
+            self._journal.note(encode(["stopped", key]))
 
     def lease(self, seconds_left: float) -> None:
         self._deadlines.renew_lease(float(seconds_left))
 
     def listing(self) -> None:
         facts = {"version": VERSION, "log_cap": self._trimmer.supported, "briefs": [*self._spawner.briefs]}
-        self._say("listing", [attempt.row() for attempt in self._roster.attempts.values()], facts)
+        self._voice.say(("listing", [attempt.row() for attempt in self._roster.attempts.values()], facts))
 
     def forget(self, keys: list[str]) -> None:
         ended = self._roster.forget(keys)
         if ended:
-            self._journal.forget(ended)
+            self._journal.note(encode(["forget", ended]))
 
     def shutdown(self, grace_s: float = FENCE_GRACE_S) -> None:
         """Stop everything; the loop ends when nothing is left."""

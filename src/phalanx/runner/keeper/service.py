@@ -27,6 +27,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -I -S keeper/__main__.py STATE_DIR", file=sys.stderr)
         return 2
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # a socket leaked by the starter would stay open for weeks
     state_dir = os.path.realpath(arguments[0])
     folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
     lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)

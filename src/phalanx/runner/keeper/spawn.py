@@ -28,8 +28,6 @@ PROGRAMS_MAX = 1000
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
-# Python ignores some signals and the shell that started the runner may ignore others; a task starts clean.
-_DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _NOT_EXECUTABLE = (errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD)
 
 
@@ -61,6 +59,8 @@ class Spawner:
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
         self._programs: dict[tuple[str, str], str] = {}
+        # Python ignores some signals, the shell that started the runner perhaps others; a task starts clean.
+        self._ignored = [int(s) for s in signal.valid_signals() if signal.getsignal(s) is signal.SIG_IGN]
 
     def start(self, key: str, brief_id: str, options: Options) -> Attempt:
         """Spawn the attempt, or raise Refused."""
@@ -90,7 +90,7 @@ class Spawner:
             for cgroup in attempt.cgroups:
                 self._enter(cgroup)
                 entered.append(cgroup)
-            return _spawn_here(program, argv, env, attempt.out, attempt.err)
+            return self._spawn_here(attempt, program, argv, env)
         finally:
             for cgroup in entered:
                 self._homes.leave(cgroup)
@@ -98,6 +98,19 @@ class Spawner:
                 os.sched_setaffinity(0, self._cpus)
             if cwd:
                 os.fchdir(self._folder)
+
+    def _spawn_here(self, attempt: Attempt, program: str, argv: list[str], env: dict[str, str]) -> int:
+        files = (
+            _STDIN,
+            (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
+            (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600),
+        )
+        try:
+            return os.posix_spawn(
+                program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=self._ignored
+            )
+        except OSError as error:
+            raise _refusal(error, program, attempt.out, attempt.err) from None
 
     def _enter(self, cgroup: str) -> None:
         try:
@@ -143,22 +156,6 @@ def _use_cpus(cpus: list[int]) -> None:
         os.sched_setaffinity(0, cpus)
     except (OSError, ValueError) as error:
         raise Refused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
-
-
-def _spawn_here(program: str, argv: list[str], env: dict[str, str], out: str, err: str) -> int:
-    files = (
-        _STDIN,
-        (os.POSIX_SPAWN_OPEN, 1, out, _LOG_FLAGS, 0o600),
-        (os.POSIX_SPAWN_OPEN, 2, err, _LOG_FLAGS, 0o600),
-    )
-    try:
-        return os.posix_spawn(
-            program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=_DEFAULT_SIGNALS
-        )
-    except OSError as error:
-        raise _refusal(error, program, out, err) from None
-    except (ValueError, TypeError) as error:  # a NUL byte, a number where text belongs
-        raise Refused("spawn_failed", f"{program}: {error}") from None
 
 
 def _refusal(error: OSError, program: str, out: str, err: str) -> Refused:

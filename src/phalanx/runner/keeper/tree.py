@@ -49,8 +49,9 @@ class Orphans:
         self._keys.pop(pid, None)
 
     def _pids(self) -> list[int]:
-        text = b""
-        while part := os.pread(self._children, 65536, len(text)):
+        text = part = os.pread(self._children, 4096, 0)
+        while len(part) > 2048:  # the kernel fills a page before it gives less
+            part = os.pread(self._children, 4096, len(text))
             text += part
         return [int(pid) for pid in text.split()]
 

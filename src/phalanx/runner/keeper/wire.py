@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 FRAME_BYTES_MAX = 16 << 20
 UNSENT_BYTES_MAX = 64 << 20
-_READ_BYTES = 256 << 10
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_READ_BYTES = 64 << 10
 
 
 class Lost(Exception):
@@ -30,9 +29,8 @@ class Link:
         peer.setblocking(False)
         self.peer = peer
         self._received = bytearray()
-        self._said: list[Any] = []
         self._unsent = b""
-        self.blocked = False  # whether the loop waits for room to send the rest
+        self.blocked = False  # whether there was no room for all that was sent
 
     def fileno(self) -> int:
         return self.peer.fileno()
@@ -71,17 +69,16 @@ class Link:
             raise Lost("a frame is not an array of requests")
         return frame
 
-    def say(self, answer: tuple[Any, ...]) -> None:
-        self._said.append(answer)
-
-    def flush(self) -> bool:
-        """Send what was said; True when everything has left."""
-        if self._said:
-            body = _encode(self._said).encode()
+    def send(self, answers: list[str]) -> None:
+        """Send these answers as one frame, after what is left of earlier ones."""
+        if answers:
+            body = f"[{','.join(answers)}]".encode()
             self._unsent += len(body).to_bytes(4, "big") + body
-            self._said = []
-        if not self._unsent:
-            return True
+        if self._unsent:
+            self._send_some()
+        self.blocked = bool(self._unsent)
+
+    def _send_some(self) -> None:
         try:
             sent = self.peer.send(self._unsent)
         except (BlockingIOError, InterruptedError):
@@ -91,7 +88,6 @@ class Link:
         self._unsent = self._unsent[sent:]
         if len(self._unsent) > UNSENT_BYTES_MAX:
             raise Lost("the runner does not read its answers")
-        return not self._unsent
 
     def close(self) -> None:
         self.peer.close()

@@ -1,0 +1,192 @@
+"""The client for programs that use asyncio. `api/client.py` is its twin, with a sentence on each method.
+
+`wait` takes a timeout of its own, unlike most of asyncio, because it gives the view as it then stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from phalanx.api import calls
+from phalanx.api.aconnection import HttpxExchange
+from phalanx.api.calls import Call, Noun, SubmitFields
+from phalanx.api.commands import Stream
+from phalanx.api.exchange import AsyncAnswer, AsyncExchange, read_whole
+from phalanx.api.problems import read_problem
+from phalanx.api.resumption import LogPlace, Patience
+from phalanx.api.schema import (
+    CancelReply,
+    ClusterView,
+    JobView,
+    NodeView,
+    Page,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.api.sse import Feed
+from phalanx.config import connection, load
+from phalanx.errors import TooMany, Unavailable
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Talks to a cluster: the one at `address`, or the one that the settings name. Tasks may share it."""
+
+    def __init__(
+        self, address: str | None = None, token: str | None = None, *, exchange: AsyncExchange | None = None
+    ) -> None:
+        if token is None or (address is None and exchange is None):
+            address, token = connection(load({"client.address": address, "client.token": token}))
+        self._token = token
+        self._exchange = exchange or HttpxExchange(address or "")
+
+    async def close(self) -> None:
+        await self._exchange.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def submit(
+        self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]
+    ) -> SubmitReply:
+        return await self._ask(calls.submit(request, fields))
+
+    async def cancel(self, id: str) -> CancelReply:
+        return await self._ask(calls.cancel(id))
+
+    async def pause(self, id: str) -> TaskView:
+        return await self._ask(calls.pause(id))
+
+    async def resume(self, id: str) -> TaskView:
+        return await self._ask(calls.resume(id))
+
+    async def jobs(
+        self,
+        *,
+        status: StatusWord | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[JobView]:
+        return await self._ask(calls.jobs(status, queue, name, cursor, limit))
+
+    async def job(self, id: str) -> JobView:
+        return await self._ask(calls.job(id))
+
+    async def task(self, id: str) -> TaskView:
+        return await self._ask(calls.task(id))
+
+    async def tasks(
+        self, job: str, *, status: StatusWord | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[TaskView]:
+        return await self._ask(calls.tasks(job, status, cursor, limit))
+
+    async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        while True:
+            left_s = calls.WAIT_S if until is None else until - loop.time()
+            view = await self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            if calls.has_ended(view) or left_s <= 0:
+                return view
+
+    async def why(self, id: str) -> WhyReply:
+        return await self._ask(calls.why(id))
+
+    async def story(
+        self, id: str, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[StoryLine]:
+        return await self._ask(calls.story(id, of, cursor, limit))
+
+    async def nodes(self) -> list[NodeView]:
+        return await self._ask(calls.nodes())
+
+    async def node(self, name: str) -> NodeView:
+        return await self._ask(calls.node(name))
+
+    async def drain(self, name: str, reason: str) -> NodeView:
+        return await self._ask(calls.drain(name, reason))
+
+    async def undrain(self, name: str) -> NodeView:
+        return await self._ask(calls.undrain(name))
+
+    async def cluster(self) -> ClusterView:
+        return await self._ask(calls.cluster())
+
+    async def ready(self) -> None:
+        await self._ask(calls.ready())
+
+    async def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        place = LogPlace(id, stream, attempt, offset, lines, follow=follow)
+        patience = Patience()
+        while True:
+            try:
+                async with aclosing(await self._opened(place.call())) as answer:
+                    patience.renew()
+                    place.begin(answer.headers)
+                    async for piece in answer.pieces():
+                        place.advance(piece)
+                        yield piece
+                return
+            except (Unavailable, TooMany) as error:
+                await _pause(patience, error)
+
+    async def watch(
+        self, *, after: int | None = None, job: str | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        feed, patience = Feed(after), Patience()
+        while True:
+            try:
+                feed.restart()
+                async with aclosing(await self._opened(calls.watch(feed.last, job))) as answer:
+                    patience.renew()
+                    async for piece in answer.pieces():
+                        for event in feed.take(piece):
+                            yield event
+                raise Unavailable("the watch ended", reason="Dropped")
+            except (Unavailable, TooMany) as error:
+                await _pause(patience, error)
+
+    async def _ask(self, call: Call[T]) -> T:
+        async with aclosing(await self._exchange.send(call, self._token)) as answer:
+            return call.read(answer.status, answer.headers, await read_whole(answer))
+
+    async def _opened(self, call: Call[Any]) -> AsyncAnswer:
+        answer = await self._exchange.send(call, self._token)
+        if answer.status < 400:
+            return answer
+        async with aclosing(answer):
+            body = await read_whole(answer)
+        raise read_problem(answer.status, body, answer.headers.get("retry-after"))
+
+
+async def _pause(patience: Patience, error: Unavailable | TooMany) -> None:
+    pause_s = patience.next()
+    if pause_s is None:
+        raise error
+    await asyncio.sleep(pause_s)

@@ -1,0 +1,197 @@
+"""The client for programs that wait: every call of the API as a method. `api/aclient.py` is its async twin.
+
+Errors are those of `phalanx.errors`. How calls travel is left to an exchange.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from phalanx.api import calls
+from phalanx.api.calls import Call, Noun, SubmitFields
+from phalanx.api.commands import Stream
+from phalanx.api.connection import HttpExchange
+from phalanx.api.exchange import Answer, Exchange
+from phalanx.api.problems import read_problem
+from phalanx.api.resumption import LogPlace, Patience
+from phalanx.api.schema import (
+    CancelReply,
+    ClusterView,
+    JobView,
+    NodeView,
+    Page,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.api.sse import Feed
+from phalanx.clock import SystemClock
+from phalanx.config import connection, load
+from phalanx.errors import TooMany, Unavailable
+
+T = TypeVar("T")
+
+
+class Client:
+    """Talks to a cluster: the one at `address`, or the one that the settings name. Threads may share it."""
+
+    def __init__(
+        self, address: str | None = None, token: str | None = None, *, exchange: Exchange | None = None
+    ) -> None:
+        if token is None or (address is None and exchange is None):
+            address, token = connection(load({"client.address": address, "client.token": token}))
+        self._token = token
+        self._exchange = exchange or HttpExchange(address or "")
+        self._clock = SystemClock()
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._exchange.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]) -> SubmitReply:
+        """Submit work, given whole or by its fields. It is durable when this returns."""
+        return self._ask(calls.submit(request, fields))
+
+    def cancel(self, id: str) -> CancelReply:
+        """Cancel a job, or one task of an array."""
+        return self._ask(calls.cancel(id))
+
+    def pause(self, id: str) -> TaskView:
+        return self._ask(calls.pause(id))
+
+    def resume(self, id: str) -> TaskView:
+        return self._ask(calls.resume(id))
+
+    def jobs(
+        self,
+        *,
+        status: StatusWord | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[JobView]:
+        """Newest first."""
+        return self._ask(calls.jobs(status, queue, name, cursor, limit))
+
+    def job(self, id: str) -> JobView:
+        return self._ask(calls.job(id))
+
+    def task(self, id: str) -> TaskView:
+        return self._ask(calls.task(id))
+
+    def tasks(
+        self, job: str, *, status: StatusWord | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[TaskView]:
+        return self._ask(calls.tasks(job, status, cursor, limit))
+
+    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
+        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status."""
+        until = None if timeout is None else self._clock.monotonic() + timeout
+        while True:
+            left_s = calls.WAIT_S if until is None else until - self._clock.monotonic()
+            view = self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            if calls.has_ended(view) or left_s <= 0:
+                return view
+
+    def why(self, id: str) -> WhyReply:
+        """Why a job or a task is where it is, and the nearest fix."""
+        return self._ask(calls.why(id))
+
+    def story(
+        self, id: str, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[StoryLine]:
+        """All that happened to a job or a task, or to a node with `of="nodes"`."""
+        return self._ask(calls.story(id, of, cursor, limit))
+
+    def nodes(self) -> list[NodeView]:
+        return self._ask(calls.nodes())
+
+    def node(self, name: str) -> NodeView:
+        return self._ask(calls.node(name))
+
+    def drain(self, name: str, reason: str) -> NodeView:
+        return self._ask(calls.drain(name, reason))
+
+    def undrain(self, name: str) -> NodeView:
+        return self._ask(calls.undrain(name))
+
+    def cluster(self) -> ClusterView:
+        return self._ask(calls.cluster())
+
+    def ready(self) -> None:
+        self._ask(calls.ready())
+
+    def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """What a task wrote, in pieces. A cut connection is taken up again where it broke."""
+        place = LogPlace(id, stream, attempt, offset, lines, follow=follow)
+        patience = Patience()
+        while True:
+            try:
+                with closing(self._opened(place.call())) as answer:
+                    patience.renew()
+                    place.begin(answer.headers)
+                    for piece in answer.pieces():
+                        place.advance(piece)
+                        yield piece
+                return
+            except (Unavailable, TooMany) as error:
+                self._pause(patience, error)
+
+    def watch(self, *, after: int | None = None, job: str | None = None) -> Iterator[WatchEvent]:
+        """What happens, as it happens, without end. A cut connection is taken up again without a gap."""
+        feed, patience = Feed(after), Patience()
+        while True:
+            try:
+                feed.restart()
+                with closing(self._opened(calls.watch(feed.last, job))) as answer:
+                    patience.renew()
+                    for piece in answer.pieces():
+                        yield from feed.take(piece)
+                raise Unavailable("the watch ended", reason="Dropped")
+            except (Unavailable, TooMany) as error:
+                self._pause(patience, error)
+
+    def _ask(self, call: Call[T]) -> T:
+        with closing(self._exchange.send(call, self._token)) as answer:
+            return call.read(answer.status, answer.headers, b"".join(answer.pieces()))
+
+    def _opened(self, call: Call[Any]) -> Answer:
+        answer = self._exchange.send(call, self._token)
+        if answer.status < 400:
+            return answer
+        with closing(answer):
+            body = b"".join(answer.pieces())
+        raise read_problem(answer.status, body, answer.headers.get("retry-after"))
+
+    def _pause(self, patience: Patience, error: Unavailable | TooMany) -> None:
+        """Return when it is time to try again; closing the client ends the pause, and the trying."""
+        pause_s = patience.next()
+        if pause_s is None or self._closed.wait(pause_s):
+            raise error

@@ -1,0 +1,82 @@
+"""The seam between clients and the way their calls travel: over HTTP, or straight into an app beside them.
+
+An exchange carries one call and gives its answer. It raises Unavailable when nobody answers: with the reason
+`Unreachable` if no connection came about, `Dropped` if one was cut, `TimedOut` if nothing came in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Protocol
+
+from phalanx.api.calls import Call
+from phalanx.errors import Unavailable
+
+
+class Answer(Protocol):
+    """Header names are in lower case. Whoever has not read all `pieces` must `close`."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def pieces(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Exchange(Protocol):
+    def send(self, call: Call[Any], token: str) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncAnswer(Protocol):
+    """The same, for those who wait with `await`."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def pieces(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AsyncExchange(Protocol):
+    async def send(self, call: Call[Any], token: str) -> AsyncAnswer: ...
+
+    async def close(self) -> None: ...
+
+
+class WholeAnswer:
+    """An answer that has been read to its end."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+
+    def pieces(self) -> Iterator[bytes]:
+        yield self._body
+
+    def close(self) -> None:
+        pass
+
+
+async def read_whole(answer: AsyncAnswer) -> bytes:
+    return b"".join([piece async for piece in answer.pieces()])
+
+
+def unreachable(address: str, why: object) -> Unavailable:
+    return Unavailable(
+        f"cannot reach {address}: {why}",
+        reason="Unreachable",
+        hint="is the coordinator running? start one with: phalanx up",
+    )
+
+
+def dropped(address: str, why: object) -> Unavailable:
+    return Unavailable(f"the connection to {address} was cut: {why}", reason="Dropped")
+
+
+def timed_out(address: str, call: Call[Any]) -> Unavailable:
+    return Unavailable(f"{address} gave no answer within {call.timeout_s} s", reason="TimedOut")

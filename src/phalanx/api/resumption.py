@@ -1,0 +1,60 @@
+"""Going on after a cut: how often to try again, and where a log reader stood. No I/O; both clients use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from phalanx.api import calls
+from phalanx.api.calls import Call
+from phalanx.api.commands import Stream
+
+PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
+
+
+class Patience:
+    """How long to wait before each next try. What arrives makes it fresh; when it is used up, we give up."""
+
+    def __init__(self) -> None:
+        self._left: Iterator[float] = iter(())
+
+    def renew(self) -> None:
+        self._left = iter(PAUSES_S)
+
+    def next(self) -> float | None:
+        """Seconds to wait, or None to give up. Before the first success there is nothing to go on with."""
+        return next(self._left, None)
+
+
+class LogPlace:
+    """Where a reader of a log stands, so that it can ask for exactly what is missing."""
+
+    def __init__(
+        self,
+        id: str,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        *,
+        follow: bool,
+    ) -> None:
+        self._id = id
+        self._stream = stream
+        self._attempt = attempt
+        self._offset = offset
+        self._lines = lines
+        self._follow = follow
+
+    def call(self) -> Call[None]:
+        return calls.logs(
+            self._id, self._stream, self._attempt, self._offset, self._lines, follow=self._follow
+        )
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Note what the answer says of itself: from now on the place is exact."""
+        self._offset, self._lines = int(headers.get("x-phalanx-offset", 0)), None
+        attempt = int(headers.get("x-phalanx-attempt", 0))
+        self._attempt = attempt or self._attempt
+
+    def advance(self, piece: bytes) -> None:
+        self._offset = (self._offset or 0) + len(piece)

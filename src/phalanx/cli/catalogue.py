@@ -1,0 +1,118 @@
+"""The catalogue: every command by name, and where its function is.
+
+A command's module is imported when the command is called, so that `phalanx ps` does not pay for `phalanx up`.
+A function becomes a command by its signature, through Typer; nothing here knows what a command does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+Entries = Mapping[str, "str | Group"]
+
+
+class Group:
+    """A noun with its verbs."""
+
+    def __init__(self, purpose: str, verbs: Entries) -> None:
+        self.purpose = purpose
+        self.verbs = verbs
+
+
+_JOB_VERBS = {
+    "submit": "submit:submit",
+    "list": "ps:ps",
+    "show": "job:show",
+    "logs": "logs:logs",
+    "wait": "wait:wait",
+    "why": "why:why",
+    "story": "story:story",
+    "cancel": "job:cancel",
+    "pause": "job:pause",
+    "resume": "job:resume",
+}
+
+COMMANDS: Entries = {
+    "up": "up:up",
+    "down": "down:down",
+    "run": "run:run",
+    "submit": "submit:submit",
+    "ps": "ps:ps",
+    "show": "job:show",
+    "logs": "logs:logs",
+    "wait": "wait:wait",
+    "why": "why:why",
+    "story": "story:story",
+    "cancel": "job:cancel",
+    "pause": "job:pause",
+    "resume": "job:resume",
+    "nodes": "node:nodes",
+    "cluster": "cluster:cluster",
+    "status": "cluster:cluster",
+    "job": Group("Jobs, by noun and verb.", _JOB_VERBS),
+    "task": Group("Tasks: the same verbs, for one task of a job.", _JOB_VERBS),
+    "node": Group(
+        "Nodes: look at them, empty them, take them back.",
+        {"list": "node:nodes", "show": "node:show", "drain": "node:drain", "resume": "node:resume"},
+    ),
+    "coordinator": "daemon:coordinator",
+    "runner": "daemon:runner",
+    "config": Group(
+        "Settings: what they are, and where each comes from.",
+        {"show": "config:show", "explain": "config:explain", "path": "config:path"},
+    ),
+    "completion": "completion:completion",
+    "version": "version:version",
+}
+
+# After the first word of the user's command every option is the user's, with or without `--`.
+_TAKES_A_COMMAND = {"submit:submit", "run:run"}
+
+
+class Catalogue(Mapping[str, Any]):
+    """Names to commands, each made when it is asked for."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._entries[name]
+        if isinstance(entry, Group):
+            return LazyGroup(name=name, help=entry.purpose, commands=cast(Any, Catalogue(entry.verbs)))
+        return _command(name, entry)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands may be a Catalogue."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"rich_markup_mode": None})
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is Typer's
+        return list(self.commands)
+
+
+class Root(LazyGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": Catalogue(COMMANDS)})
+
+
+def _command(name: str, entry: str) -> Any:
+    module, _, function = entry.partition(":")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {"allow_interspersed_args": entry not in _TAKES_A_COMMAND, "help_option_names": ["-h", "--help"]}
+    app.command(name, context_settings=settings)(getattr(import_module(f"phalanx.cli.{module}"), function))
+    return typer.main.get_command(app)

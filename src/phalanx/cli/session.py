@@ -1,0 +1,67 @@
+"""Session: the settings of one command, and the way to its cluster.
+
+Made by the root command from the flags that stand before the verb. Which settings there are is
+`phalanx.config`'s business, how to talk to a coordinator is `phalanx.api.client`'s; it is imported late,
+because a command that asks nobody should not wait for it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from phalanx.config import Output, Settings, connection, load
+
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+
+
+class Session:
+    """What the flags before the verb said. Settings are read when they are first needed."""
+
+    def __init__(self, flags: dict[str, object] | None = None) -> None:
+        self._flags = flags or {}
+
+    @cached_property
+    def settings(self) -> Settings:
+        return load(self._flags)
+
+    def settings_with(self, **flags: object) -> Settings:
+        """The settings, with the flags of this verb on top; `coordinator_port` stands for coordinator.port."""
+        named = {_key(name): value for name, value in flags.items() if value is not None}
+        return load(self._flags | named)
+
+    def output(self, chosen: Output | None) -> Output:
+        """The format asked for, or the one of the settings."""
+        return chosen or self.settings.output
+
+    def client(self) -> Client:
+        """A new connection to the cluster."""
+        return connect(self.settings)
+
+
+def connect(settings: Settings) -> Client:
+    """A client for the cluster that the settings name."""
+    from phalanx.api.client import Client
+
+    found = connection(settings)
+    return Client(found.address, found.token, timeout_s=settings.client.timeout_s)
+
+
+def session(ctx: typer.Context) -> Session:
+    """The session of a running command."""
+    found = ctx.find_object(Session)
+    return found if found is not None else Session()
+
+
+def flags_before(address: str | None, token_file: Path | None, state: Path | None) -> dict[str, object]:
+    """The root's own options, by key."""
+    return {"client.address": address, "client.token_file": token_file, "state_dir": state}
+
+
+def _key(name: str) -> str:
+    section, _, rest = name.partition("_")
+    return f"{section}.{rest}" if section in {"coordinator", "runner", "client"} else name

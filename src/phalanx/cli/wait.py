@@ -1,0 +1,125 @@
+"""`phalanx wait`: stay until work has ended, and leave with its exit code.
+
+`submit --wait` and `run` end the same way. The bar shown meanwhile is in `progress.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from phalanx.api.schema import JobView, TaskView
+from phalanx.cli.completion import job_ids
+from phalanx.cli.output import OutputOption, emit, note
+from phalanx.cli.progress import Progress
+from phalanx.cli.session import session
+from phalanx.cli.text import span
+from phalanx.clock import SystemClock
+from phalanx.config import Output
+from phalanx.core.model.quantity import parse_seconds
+from phalanx.errors import PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+
+View = JobView | TaskView
+ENDED = frozenset({"Completed", "Failed", "Cancelled"})
+TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long, and exit with 124.")]
+
+
+class TimedOut(PhalanxError):
+    """The time of --timeout is over; the work goes on."""
+
+    exit_code = 124
+
+
+class Deadline:
+    """An instant to be done by, or none."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._clock = SystemClock()
+        self._at = None if seconds is None else self._clock.monotonic() + seconds
+
+    def left_s(self, at_most: float) -> float:
+        """What is left, at most so much."""
+        return at_most if self._at is None else max(0.0, min(at_most, self._at - self._clock.monotonic()))
+
+    @property
+    def is_over(self) -> bool:
+        return self._at is not None and self._clock.monotonic() >= self._at
+
+
+def wait(
+    ctx: typer.Context,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=job_ids)],
+    timeout: TimeoutOption = None,
+    exit_with: Annotated[
+        Literal["code", "outcome"],
+        typer.Option("--exit-code", help="Exit with the task's own code, or 0 and 1 for good and bad."),
+    ] = "code",
+    output: OutputOption = None,
+) -> int:
+    """Wait until jobs or tasks have ended; exit with the code of the first that failed."""
+    here = session(ctx)
+    views = await_all(here.client(), ids, deadline(timeout))
+    tell_end(views, here.output(output))
+    code = exit_code(views)
+    return code if exit_with == "code" else min(code, 1)
+
+
+def deadline(timeout: str | None) -> Deadline:
+    """Read a `--timeout`."""
+    try:
+        return Deadline(None if timeout is None else parse_seconds(timeout))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--timeout") from error
+
+
+def await_all(client: Client, ids: Sequence[str], until: Deadline) -> list[View]:
+    """Each of `ids` as it ended, or TimedOut."""
+    with Progress() as progress:
+        return [_await(client, each, until, progress) for each in ids]
+
+
+def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View:
+    view = client.wait(id, timeout=0)
+    while view.status not in ENDED:
+        progress.show(view)
+        if until.is_over:
+            raise TimedOut(f"{id} is still {view.status}", hint=f"`phalanx why {id}` says why")
+        view = client.wait(id, timeout=until.left_s(progress.pace_s(view)))
+    progress.show(view)
+    return view
+
+
+def exit_code(views: Sequence[View]) -> int:
+    """What a shell is told: 0, or the code of the first that did not complete."""
+    return next((_shell_code(view) for view in views if view.status != "Completed"), 0)
+
+
+def _shell_code(view: View) -> int:
+    """A task ended by signal N has −N, which shells write 128+N; lost ones have −1, which is no signal."""
+    code = view.exit_code
+    if not code or (code == -1 and view.reason not in {"signalled", "cancelled", "timeout", "oom"}):
+        return 1
+    return 128 - code if code < 0 else code
+
+
+def tell_end(views: Sequence[View], output: Output) -> None:
+    """One struct as it is, several as a list; people get a line for each."""
+    value = views[0] if len(views) == 1 else list(views)
+    if output in {"json", "yaml"}:
+        emit(value, output, [], lambda _wide: [])
+        return
+    for view in views:
+        note(f"{view.id} {view.status}{_because(view)} after {span(view.submitted_at, view.ended_at)}")
+
+
+def _because(view: View) -> str:
+    parts = [view.reason if view.status != "Completed" else ""]
+    if view.exit_code is not None:
+        parts.append(f"exit code {view.exit_code}")
+    said = ", ".join(part for part in parts if part)
+    return f" ({said})" if said else ""

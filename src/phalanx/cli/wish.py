@@ -1,0 +1,107 @@
+"""A wish: what the options of `submit` and `run` say about the work.
+
+Both commands take the same options, so they are written once, as a struct whose fields are the options.
+Whether a wish makes sense is decided by the coordinator; only what it could not see is checked here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+from msgspec import Struct, structs
+
+from phalanx.api.schema import SubmitRequest
+from phalanx.cli.completion import node_names
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Wish(Struct, kw_only=True):
+    """Each field is an option, or the argument `command`."""
+
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="CMD...", show_default=False, help="What to run.")
+    ] = None
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--target", help="host[:numa][::gpus]; repeat for a task on each.", autocompletion=node_names
+        ),
+    ] = None
+    cores: Annotated[int, typer.Option("-c", "--cores", min=0, help="Cores per task; 0 for no limit.")] = 1
+    memory: Annotated[str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB.")] = "0"
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
+    gpu_type: Annotated[str | None, typer.Option(help="The kind of GPU, such as h100.")] = None
+    gpu_memory: Annotated[str, typer.Option(help="What each GPU must have, such as 80GiB.")] = "0"
+    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0
+    queue: Annotated[str, typer.Option("-q", "--queue", help="Where to wait.")] = "default"
+    array: Annotated[str | None, typer.Option(help="Many tasks: 1-100%4 is 100, 4 at once.")] = None
+    name: Annotated[str, typer.Option("-n", "--name", help="A name to find it by.")] = ""
+    env: Annotated[
+        list[str] | None, typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable.")
+    ] = None
+    cwd: Annotated[Path | None, typer.Option(help="Where to run.", show_default="this folder")] = None
+    time_limit: Annotated[str | None, typer.Option(help="Stop it after this long: 90s, 1h30m.")] = None
+    grace: Annotated[str | None, typer.Option(help="Between the request to stop and the kill.")] = None
+    retries: Annotated[int | None, typer.Option(min=0, help="Runs after the first, if it fails.")] = None
+    shell: Annotated[bool, typer.Option("--shell", help="CMD is one string for /bin/sh.")] = False
+    no_queue: Annotated[bool, typer.Option("--no-queue", help="Refuse what cannot start now.")] = False
+    allow_infeasible: Annotated[
+        bool, typer.Option("--allow-infeasible", help="Wait even for nodes that are not there yet.")
+    ] = False
+
+    def request(self) -> SubmitRequest:
+        """The same in the words of the API."""
+        words = self.command or []
+        if not words:
+            raise typer.BadParameter("no command: what to run comes last, after `--`", param_hint="CMD")
+        if self.shell and len(words) > 1:
+            raise typer.BadParameter("--shell takes one string: put the command in quotes", param_hint="CMD")
+        return SubmitRequest(
+            command=[] if self.shell else words,
+            shell=words[0] if self.shell else None,
+            targets=self.target or [],
+            env=dict(_variable(each) for each in self.env or []),
+            cwd=str(Path.cwd() / (self.cwd or "")),
+            max_retries=self.retries,
+            **{name: getattr(self, name) for name in _SAME},
+        )
+
+
+# The fields that have the same name and meaning on both sides.
+_SAME = (
+    *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
+    *("time_limit", "grace", "no_queue", "allow_infeasible"),
+)
+
+
+def takes_a_wish(command: F) -> F:
+    """Give a command `(ctx, wish, **more)` the options of Wish beside its own, as Typer reads them."""
+    own = inspect.signature(command, eval_str=True).parameters
+    hints = get_type_hints(Wish, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    wished = [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in structs.fields(Wish)
+    ]
+    beside = [each.replace(kind=kind) for name, each in own.items() if name != "wish"]
+
+    def called(**given: Any) -> object:
+        wish = Wish(**{each.name: given.pop(each.name) for each in wished})
+        return command(wish=wish, **given)
+
+    called.__doc__ = command.__doc__
+    called.__name__ = command.__name__
+    vars(called)["__signature__"] = inspect.Signature([*beside, *wished])
+    return called  # type: ignore[return-value]
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+    return name, value

@@ -1,0 +1,180 @@
+"""What users ask for, carried out: the `Commands` that the REST app speaks to.
+
+Wishes become inputs and are answered when durable. Questions are read from the state at once. Refusals of the
+core become errors here, with the same reason and the nearest fix.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+from phalanx.api.commands import Stream
+from phalanx.api.schema import (
+    AcceptedTask,
+    CancelReply,
+    FailedTarget,
+    JobView,
+    LogChunk,
+    NodeView,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+)
+from phalanx.api.submission import to_jobs
+from phalanx.clock import Clock
+from phalanx.coordinator import lookup
+from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.logs import LogRoads
+from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.questions import Questions
+from phalanx.coordinator.refusals import refusal, submit_refusal
+from phalanx.coordinator.views import job_view, node_view, task_view
+from phalanx.core.cluster.decision import Accepted, Answer, Refused
+from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.job import Job
+from phalanx.errors import BadRequest
+from phalanx.store.protocol import Store
+
+
+class CoordinatorCommands(Questions):
+    """Everything REST may ask; the questions are inherited."""
+
+    def __init__(self, loop: Loop, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int) -> None:
+        super().__init__(loop, store, clock)
+        self._feed = feed
+        self._roads = roads
+        self._default_retries = retries
+
+    async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
+        if request.request_id and (known := self._loop.state.requests.get(request.request_id)):
+            return _replayed(known)
+        jobs, failed = to_jobs(
+            request, new_id=self._new_id, now=self._clock.now(), user=user, default_retries=self._default_retries
+        )
+        inputs: list[Input] = [
+            Submit(job, request.request_id or "", request.allow_infeasible, request.no_queue) for _, job in jobs
+        ]
+        answers = await self._loop.ask(inputs) if inputs else []
+        return self._reply(request, jobs, answers, failed)
+
+    async def cancel(self, id: str) -> CancelReply:
+        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        whole = position is None or job.job.array is None
+        wish = Cancel(job.job.id, None if whole else position)
+        done = _accepted(await self._loop.ask([wish]), id)
+        return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
+
+    async def pause(self, id: str) -> TaskView:
+        return await self._set_paused(id, True)
+
+    async def resume(self, id: str) -> TaskView:
+        return await self._set_paused(id, False)
+
+    async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
+        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        whole = position is None or "." not in id
+        over = job.is_over if position is None else job.status[position] >= 3
+        if not over and timeout_s > 0:
+            await self._feed.settled(job.job.id, position, timeout_s)
+            job = await lookup.find_job(self._loop.state, self._store, job.job.id)
+        if whole:
+            return job_view(job)
+        assert position is not None
+        return task_view(job, position, self._loop.state.table.names)
+
+    async def drain(self, name: str, reason: str) -> NodeView:
+        if not reason.strip() or len(reason) > 1000:
+            raise BadRequest("a drain needs a reason of 1 to 1000 characters", reason="ReasonMissing")
+        _accepted(await self._loop.ask([Drain(name, reason)]), name)
+        return node_view(self._loop.state, self._loop.state.nodes[name])
+
+    async def undrain(self, name: str) -> NodeView:
+        _accepted(await self._loop.ask([Undrain(name)]), name)
+        return node_view(self._loop.state, self._loop.state.nodes[name])
+
+    async def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
+        only = (await lookup.find_job(self._loop.state, self._store, job)).job.id if job else None
+        start = self._loop.state.revision if after is None else after
+        async for event in self._feed.watch(start, only, self._loop.state):
+            yield event
+
+    async def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        follow: bool,
+    ) -> AsyncIterator[LogChunk]:
+        job, position = await lookup.find_one_task(self._loop.state, self._store, id)
+        number = job.attempts[position] if attempt is None else attempt
+        if not 0 <= number <= job.attempts[position]:
+            raise BadRequest(f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt")
+        if number == 0 and not follow:
+            yield LogChunk(0, b"", 0, 0, True)
+            return
+        if number == 0:
+            number = await self._first_attempt(job, position)
+        node = self._node_of(job, position)
+        key = (job.job.id, position, number)
+        async for chunk in self._roads.read(node, key, stream=stream, offset=offset, lines=lines, follow=follow):
+            yield chunk
+
+    async def ready(self) -> None:
+        await self._loop.ask([])
+
+    async def _first_attempt(self, job: JobState, position: int) -> int:
+        """A follower came before the task was placed."""
+        after = self._loop.state.revision
+        if job.attempts[position] == 0:
+            async for _ in self._feed.watch(after, job.job.id, self._loop.state):
+                if job.attempts[position] or job.status[position] >= 3:
+                    break
+        return job.attempts[position]
+
+    async def _set_paused(self, id: str, paused: bool) -> TaskView:
+        job, position = await lookup.find_one_task(self._loop.state, self._store, id)
+        _accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
+        return task_view(job, position, self._loop.state.table.names)
+
+    def _reply(
+        self,
+        request: SubmitRequest,
+        jobs: list[tuple[str | None, Job]],
+        answers: list[Answer | None],
+        failed: list[FailedTarget],
+    ) -> SubmitReply:
+        accepted: list[AcceptedTask] = []
+        refused: list[Refused] = []
+        for (target, job), answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, Refused):
+                refused.append(answer)
+                failed.append(FailedTarget(target or "", answer.reason.code, answer.reason.text))
+            else:
+                accepted.append(AcceptedTask(job.id, job.tasks, target))
+        if not accepted:
+            raise submit_refusal(self._loop.state, request, jobs, refused, failed)
+        ids = [each.id for each in accepted]
+        node = jobs[0][1].request.target.host if len(jobs) == 1 and jobs[0][1].request.target else None
+        return SubmitReply(ids, ids[0], accepted, failed, node)
+
+    def _new_id(self) -> str:
+        return ulid(int(self._clock.now() * 1000), secrets.randbits(80))
+
+
+def _accepted(answers: list[Answer | None], what: str) -> Accepted:
+    answer = answers[0]
+    if isinstance(answer, Refused):
+        raise refusal(answer, what)
+    assert isinstance(answer, Accepted)
+    return answer
+
+
+def _replayed(ids: list[str]) -> SubmitReply:
+    return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)

@@ -1,0 +1,68 @@
+"""From what people type to what is meant: whole ids, unique prefixes, `job.index`, and the history behind them."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.image import decode_job
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import is_job_id
+from phalanx.errors import BadRequest, NotFound
+from phalanx.store.protocol import Store
+
+_ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
+
+
+async def find_job(state: ClusterState, store: Store, text: str) -> JobState:
+    """The job that an id or a unique prefix names, in memory or in the history."""
+    prefix = text.lower()
+    if job := state.jobs.get(prefix):
+        return job
+    if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
+        raise NotFound(f"no job {text[:80]!r}: ids are 26 letters and digits", reason="JobNotFound")
+    if is_job_id(prefix):
+        body = await store.history(prefix)
+        if body is None:
+            raise _no_job(text)
+        return decode_job(body)
+    found = state.with_prefix(prefix)
+    past = await store.past(None, 2, prefix) if len(found) < 2 else []
+    names = sorted({*found, *(record.job for record in past)})
+    if not names:
+        raise _no_job(text)
+    if len(names) > 1:
+        raise BadRequest(
+            f"{text!r} begins several ids: {', '.join(names[:3])}, …",
+            reason="AmbiguousId",
+            hint="give more of the id",
+        )
+    return state.jobs.get(names[0]) or decode_job(past[0].body)
+
+
+async def find_task(state: ClusterState, store: Store, text: str) -> tuple[JobState, int | None]:
+    """The job and position that an id names; the position is None for an array named as a whole."""
+    job_text, dot, index_text = text.partition(".")
+    job = await find_job(state, store, job_text)
+    array = job.job.array
+    if not dot:
+        return job, None if array else 0
+    if array is None or not (index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9):
+        raise NotFound(f"no task {text[:80]!r}", reason="TaskNotFound")
+    position = array.position(int(index_text))
+    if position is None:
+        hint = f"its indexes are {array}"
+        raise NotFound(f"job {job.job.id} has no task {index_text}", reason="TaskNotFound", hint=hint)
+    return job, position
+
+
+async def find_one_task(state: ClusterState, store: Store, text: str) -> tuple[JobState, int]:
+    """As find_task, for what is only done to one task at a time."""
+    job, position = await find_task(state, store, text)
+    if position is None:
+        first = job.job.task_id(0)
+        hint = f"name one of its tasks, such as {first}"
+        raise BadRequest(f"{job.job.id} is an array of {job.job.tasks} tasks", reason="IsArray", hint=hint)
+    return job, position
+
+
+def _no_job(text: str) -> NotFound:
+    return NotFound(f"no job {text[:80]!r}", reason="JobNotFound", hint="phalanx ps --all lists them")

@@ -1,0 +1,167 @@
+"""Questions about the state: lists, one job, one node, why, and the story. They change nothing."""
+
+from __future__ import annotations
+
+from phalanx import __version__
+from phalanx.api.schema import (
+    ClusterView,
+    Counts,
+    JobView,
+    NodeView,
+    Page,
+    StatusWord,
+    StoryLine,
+    TaskView,
+    WhyReply,
+)
+from phalanx.clock import Clock
+from phalanx.coordinator import lookup
+from phalanx.coordinator.feed import watch_event
+from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.views import job_view, node_view, task_view
+from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.events import decode, job_of, node_of
+from phalanx.core.cluster.image import decode_job
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.status import Status
+from phalanx.errors import BadRequest, NotFound, Unavailable
+from phalanx.store.protocol import Store
+
+BATCHES_PER_PAGE = 200
+
+
+class Questions:
+    """Reads of the state of one term, and of the store behind it."""
+
+    def __init__(self, loop: Loop, store: Store, clock: Clock) -> None:
+        self._loop = loop
+        self._store = store
+        self._clock = clock
+
+    async def jobs(
+        self, *, status: StatusWord | None, queue: str | None, name: str | None, cursor: str | None, limit: int
+    ) -> Page[JobView]:
+        found: list[JobView] = []
+        async for job in self._newest_first(cursor):
+            view = job_view(job)
+            if (status in (None, view.status)) and (queue in (None, view.queue)) and (name in (None, view.name)):
+                found.append(view)
+                if len(found) > limit:
+                    break
+        return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
+
+    async def job(self, id: str) -> JobView:
+        return job_view(await lookup.find_job(self._loop.state, self._store, id.partition(".")[0]))
+
+    async def task(self, id: str) -> TaskView:
+        job, position = await lookup.find_one_task(self._loop.state, self._store, id)
+        return task_view(job, position, self._loop.state.table.names)
+
+    async def tasks(
+        self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
+    ) -> Page[TaskView]:
+        found = await lookup.find_job(self._loop.state, self._store, job)
+        wanted = None if status is None else Status[status.upper()]
+        at = _position(cursor)
+        views: list[TaskView] = []
+        while at < len(found.status) and len(views) < limit:
+            if wanted is None or found.status[at] == wanted:
+                views.append(task_view(found, at, self._loop.state.table.names))
+            at += 1
+            if wanted is not None and at < len(found.status) and found.status[at] != wanted:
+                next_at = found.status.find(wanted, at)
+                at = len(found.status) if next_at < 0 else next_at
+        return Page(views, str(at) if at < len(found.status) else None)
+
+    async def why(self, id: str) -> WhyReply:
+        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        return why_reply(self._loop.state, job, position, self._clock.now())
+
+    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+        if id in self._loop.state.nodes:
+            return await self._story(id, None, None, cursor, limit)
+        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)
+
+    async def nodes(self) -> list[NodeView]:
+        state = self._loop.state
+        return [node_view(state, node) for _, node in sorted(state.nodes.items())]
+
+    async def node(self, name: str) -> NodeView:
+        state = self._loop.state
+        if name not in state.nodes:
+            known = ", ".join(sorted(state.nodes)[:8]) or "none"
+            raise NotFound(f"no node {name[:80]!r} (nodes: {known})", reason="NodeNotFound")
+        return node_view(state, state.nodes[name])
+
+    async def cluster(self) -> ClusterView:
+        state = self._loop.state
+        ledgers = state.table.ledgers
+        return ClusterView(
+            version=__version__,
+            epoch=state.epoch,
+            revision=state.revision,
+            nodes=len(state.nodes),
+            nodes_online=sum(node.takes_work for node in state.nodes.values()),
+            cores=sum(ledger.capacity.cores for ledger in ledgers),
+            cores_free=sum(ledger.cores_free for ledger in ledgers),
+            devices=sum(len(ledger.devices) for ledger in ledgers),
+            devices_free=sum(len(ledger.devices_free) for ledger in ledgers),
+            jobs=len(state.jobs),
+            tasks=Counts(*state.counts),
+        )
+
+    def _node_of(self, job: JobState, position: int) -> str:
+        attempt = job.live.get(position)
+        if attempt is not None:
+            return attempt.node
+        row = job.nodes[position] if job.nodes else 0
+        if not row or row > len(self._loop.state.table.names):
+            raise Unavailable("the task never reached a node, so it has no log", reason="LogUnavailable")
+        return self._loop.state.table.names[row - 1]
+
+    async def _newest_first(self, cursor: str | None):  # type: ignore[no-untyped-def]
+        state = self._loop.state
+        ids = state.job_ids if cursor is None else [id for id in state.job_ids if id < cursor]
+        for id in reversed(ids):
+            if id in state.jobs:
+                yield state.jobs[id]
+        before = ids[0] if ids else cursor
+        while records := await self._store.past(before, 100):
+            for record in records:
+                yield decode_job(record.body)
+            before = records[-1].job
+
+    async def _story(
+        self, subject: str, job: JobState | None, position: int | None, cursor: str | None, limit: int
+    ) -> Page[StoryLine]:
+        after = _position(cursor)
+        lines: list[StoryLine] = []
+        while len(lines) < limit:
+            batches = await self._store.story(subject, after, BATCHES_PER_PAGE)
+            for batch in batches:
+                events = decode(batch.body)
+                first = batch.revision - len(events)
+                for offset, event in enumerate(events, start=1):
+                    if subject not in (job_of(event), node_of(event)):
+                        continue
+                    told = watch_event(first + offset, event, self._loop.state)
+                    key = getattr(event, "key", None)
+                    if position is not None and key is not None and key[1] != position:
+                        continue
+                    task = job.job.task_id(key[1]) if job and key else told.task
+                    lines.append(
+                        StoryLine(told.revision, told.at, told.event, told.text, task, told.node, event.cause)
+                    )
+                after = batch.revision
+            if len(batches) < BATCHES_PER_PAGE:
+                return Page(lines, None)
+        return Page(lines, str(after))
+
+
+def _position(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 15):
+        raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
+    return int(cursor)

@@ -1,0 +1,107 @@
+"""A runner process: wiring, and nothing else.
+
+It finds out what the node has, attaches to the keeper of its folder, and keeps two connections to the
+coordinator. Told to stop, it leaves its tasks running unless it was told to stop them too (`--stop-tasks`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import signal
+from pathlib import Path
+
+import structlog
+
+from phalanx.api import wire
+from phalanx.clock import SteadyClock
+from phalanx.config import Settings, read_token, task_environment
+from phalanx.core.model.resources import Capacity
+from phalanx.runner.agent import Agent
+from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.devices import discover
+from phalanx.runner.link import keep_connected
+from phalanx.runner.logroad import LogRoad
+from phalanx.runner.pretend import parse_pretend
+from phalanx.runner.processes import KeeperFailed
+from phalanx.runner.shell import Shell
+
+log = structlog.get_logger()
+
+
+def run(settings: Settings) -> int:
+    """Run a runner until it is told to stop; the exit code."""
+    try:
+        return asyncio.run(_run(settings))
+    except (KeeperFailed, OSError) as error:
+        log.error("the runner cannot start", error=str(error))
+        return 1
+
+
+def capacity_of(name: str, pretend: str | None) -> Capacity:
+    """What the node has, or pretends to have."""
+    return parse_pretend(pretend, name) if pretend else discover()
+
+
+async def _run(settings: Settings) -> int:
+    section = settings.runner
+    state_dir = Path(section.state_dir)
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    token = read_token(section.token_file)
+    capacity = capacity_of(section.name, section.pretend)
+    shell = Shell(
+        Agent(section.name, secrets.token_hex(8), _origin(state_dir), token, capacity),
+        state_dir,
+        SteadyClock(),
+        task_environment(),
+        section.log_max_bytes,
+        Cgroups.find(section.name),
+    )
+    await shell.open()
+    host, _, port = section.join.rpartition(":")
+    return await _until_stopped(shell, host.strip("[]"), int(port))
+
+
+async def _until_stopped(shell: Shell, host: str, port: int) -> int:
+    """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    agent = shell.agent
+    road = LogRoad(
+        lambda: wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation), shell.log_root, shell.is_live
+    )
+
+    async def control() -> None:
+        await keep_connected(host, port, shell, random.random, lambda: shell.fatal is not None)
+        stopped.set()
+
+    jobs = [
+        control(),
+        keep_connected(host, port, road, random.random, stopped.is_set),
+        shell.beat(),
+        shell.tick(),
+    ]
+    tasks = [asyncio.ensure_future(job) for job in jobs]
+    waiting = asyncio.ensure_future(stopped.wait())
+    done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, waiting, return_exceptions=True)
+    await shell.close(stop_tasks=shell.fatal is None)
+    for task in done - {waiting}:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+    return 0 if shell.fatal is None else 77
+
+
+def _origin(state_dir: Path) -> str:
+    """Who we are across our lives: made once, kept in the state folder."""
+    path = state_dir / "origin"
+    if not path.exists():
+        draft = path.with_suffix(".new")
+        draft.write_text(secrets.token_hex(16))
+        draft.replace(path)
+    return path.read_text().strip()

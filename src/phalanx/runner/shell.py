@@ -1,0 +1,249 @@
+"""The shell round a runner's state machine: it carries out deeds and brings the news.
+
+Deeds become requests to the keeper; what the keeper says becomes news for the state machine; reports gather
+for a moment and travel together. A report is urgent only when a lane would otherwise stand idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from phalanx.api import wire
+from phalanx.clock import Clock
+from phalanx.core.model.orders import AttemptKey, Brief, Phase, Start, key_from_text, key_text
+from phalanx.core.model.resources import Grant
+from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.runner import logs, processes
+from phalanx.runner.agent import Agent
+from phalanx.runner.cgroups import Cgroup, Cgroups
+from phalanx.runner.environment import attempt_environment, job_environment
+from phalanx.runner.link import Wire
+from phalanx.runner.processes import Processes
+
+log = structlog.get_logger()
+TICK_S = 0.2
+GATHER_S = 0.003
+
+
+class Shell:
+    """One runner: its agent, its keeper, and the connection of the moment."""
+
+    def __init__(
+        self, agent: Agent, state_dir: Path, clock: Clock, base_env: dict[str, str], log_max_bytes: int, cgroups: Cgroups
+    ) -> None:
+        self.agent = agent
+        self.clock = clock
+        self.fatal: wire.Rejected | None = None
+        self._log_root = state_dir / "logs"
+        self._checkpoints = state_dir / "checkpoints"
+        self._state_dir = state_dir
+        self._base_env = base_env
+        self._log_max_bytes = log_max_bytes
+        self._cgroups = cgroups
+        self._held_cgroups: dict[AttemptKey, Cgroup] = {}
+        self._keys: dict[AttemptKey, str] = {}  # the keeper's word for an attempt carries its lane
+        self._briefed: set[str] = set()
+        self._wire: Wire | None = None
+        self._keeper: Processes | None = None
+        self._flush_at: asyncio.TimerHandle | None = None
+        self._address = "127.0.0.1"
+
+    @property
+    def log_root(self) -> Path:
+        return self._log_root
+
+    async def open(self) -> None:
+        """Find the keeper of this folder, or start one, and adopt what it kept."""
+        self._keeper = await Processes.open(self._state_dir, self._news)
+        for row in (await self._keeper.listing()).attempts:
+            text, _, lane = row.key.rpartition("/")
+            key = key_from_text(text)
+            self._keys[key] = row.key
+            self.agent.state.adopt(key, int(lane), _end_of(row.exit) if row.exit else None, row.started_at)
+        log.info("keeper attached", attempts=len(self.agent.state.held))
+
+    async def close(self, stop_tasks: bool) -> None:
+        """Leave; the tasks go on unless they are to be stopped."""
+        if self._keeper is None:
+            return
+        if stop_tasks:
+            await self._keeper.shutdown(5.0)
+        else:
+            await self._keeper.close()
+
+    # What the connection brings.
+
+    def connected(self, wire_out: Wire) -> None:
+        self._wire = wire_out
+        wire_out.send(self.agent.hello(self.clock.now()))
+
+    def received(self, message: wire.Message) -> None:
+        now = self.clock.now()
+        was_welcomed = self.agent.welcomed
+        self._do(self.agent.receive(message, now), now)
+        if isinstance(message, wire.BeatAck | wire.Welcome) and self._keeper is not None:
+            self._keeper.lease(max(0.0, self.agent.state.lease_until - now))
+        if isinstance(message, wire.Rejected):
+            log.error("the coordinator refused us", code=message.code, message=message.message)
+            if not message.retry:
+                self.fatal = message
+        elif self.agent.welcomed and not was_welcomed:
+            log.info("joined", node=self.agent.node, epoch=self.agent.state.epoch)
+
+    def settled(self) -> None:
+        self._flush()
+
+    def disconnected(self) -> None:
+        self._wire = None
+        self.agent.welcomed = False
+
+    # What time brings.
+
+    async def beat(self) -> None:
+        """Heartbeats, as long as the runner lives."""
+        while True:
+            if self.agent.welcomed and self._wire is not None:
+                self._wire.send(self.agent.beat(self.clock.now()))
+                self._flush()
+            await asyncio.sleep(self.agent.heartbeat_s)
+
+    async def tick(self) -> None:
+        """Time limits, and lanes whose first attempt takes long."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = self.clock.now()
+            self._do(self.agent.state.tick(now), now)
+            self._flush()
+
+    # What the keeper brings.
+
+    def _news(self, event: processes.Event) -> None:
+        now, state = self.clock.now(), self.agent.state
+        match event:
+            case processes.Started():
+                self._do(state.process_started(_key(event.key), event.started_at), now)
+            case processes.Ended():
+                self._release_cgroup(_key(event.key))
+                self._do(state.process_ended(_key(event.key), _end_of(event.exit), now), now)
+            case processes.Refused():
+                self._release_cgroup(_key(event.key))
+                self._do(state.process_refused(_key(event.key), event.message, now), now)
+            case processes.KeeperLost():
+                log.error("the keeper was lost", message=event.message)
+                self._keeper = None
+                asyncio.get_running_loop().create_task(self._reopen())
+            case processes.Misunderstood():
+                log.error("the keeper did not understand", text=event.text)
+        self._flush_soon()
+
+    async def _reopen(self) -> None:
+        """A new keeper reads the journal of the old one and tells us what became of its attempts."""
+        self._briefed.clear()
+        self._keeper = await Processes.open(self._state_dir, self._news)
+        for row in (await self._keeper.listing()).attempts:
+            if row.exit is not None:
+                self._news(processes.Ended(row.key, row.exit))
+
+    # What the state machine wants done.
+
+    def _do(self, deeds: list[Deed], now: float) -> None:
+        for deed in deeds:
+            match deed:
+                case Spawn():
+                    self._spawn(deed.start, deed.brief, now)
+                case Forget():
+                    self._forget(deed.key)
+                case Halt():
+                    self._with_keeper(deed.key, lambda keeper, key, grace=deed.grace_s: keeper.stop(key, grace))
+                case Freeze():
+                    freeze = Processes.pause if deed.frozen else Processes.resume
+                    self._with_keeper(deed.key, freeze)
+
+    def _with_keeper(self, key: AttemptKey, request: Callable[[Processes, str], None]) -> None:
+        if self._keeper is not None and key in self._keys:
+            request(self._keeper, self._keys[key])
+
+    def _spawn(self, start: Start, brief: Brief, now: float) -> None:
+        if self._keeper is None:
+            self._do(self.agent.state.process_refused(start.key, "the keeper is not there", now), now)
+            return
+        self._brief(brief)
+        name = self._keys[start.key] = f"{key_text(start.key)}/{start.lane}"
+        job, position, number = start.key
+        cgroup = self._cgroup(start)
+        launch = processes.Launch(
+            out=str(logs.log_path(self._log_root, job, position, number, "stdout")),
+            err=str(logs.log_path(self._log_root, job, position, number, "stderr")),
+            env=attempt_environment(brief, start, self.agent.capacity, self.agent.state.epoch, now),
+            cpus=self._cpus(start.grant),
+            cgroups=cgroup.folders if cgroup else None,
+            log_max_bytes=self._log_max_bytes,
+        )
+        self._keeper.start(name, job, launch)
+
+    def _brief(self, brief: Brief) -> None:
+        """Tell the keeper what the job's attempts share, once, and make its folders."""
+        if brief.job in self._briefed or self._keeper is None:
+            return
+        self._briefed.add(brief.job)
+        checkpoints = self._checkpoints / brief.job
+        for folder in (self._log_root / brief.job, checkpoints):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        env = self._base_env | job_environment(brief, self.agent.node, self._address, str(checkpoints))
+        self._keeper.brief(brief.job, brief.command.argv, env, brief.command.cwd)
+
+    def _cpus(self, grant: Grant) -> list[int] | None:
+        """The kernel CPUs of the NUMA node a task is bound to."""
+        if grant.numa is None:
+            return None
+        return next((list(numa.cpus) for numa in self.agent.capacity.numa if numa.id == grant.numa), None) or None
+
+    def _cgroup(self, start: Start) -> Cgroup | None:
+        if not start.grant.memory_bytes:
+            return None
+        name = f"{self.agent.node}-{'-'.join(map(str, start.key))}"
+        cgroup = self._cgroups.create(name, start.grant.memory_bytes, start.grant.cores)
+        if cgroup is not None:
+            self._held_cgroups[start.key] = cgroup
+        return cgroup
+
+    def _release_cgroup(self, key: AttemptKey) -> None:
+        if (cgroup := self._held_cgroups.pop(key, None)) is not None:
+            self._cgroups.remove(cgroup)
+
+    def _forget(self, key: AttemptKey) -> None:
+        if self._keeper is not None and (name := self._keys.pop(key, None)) is not None:
+            self._keeper.forget([name])
+
+    def is_live(self, key: AttemptKey) -> bool:
+        """Whether more may be written to this attempt's logs."""
+        held = self.agent.state.held.get(key)
+        return held is not None and held.phase != Phase.ENDED
+
+    # Reports gather for a moment.
+
+    def _flush_soon(self) -> None:
+        if self._flush_at is None:
+            delay_s = GATHER_S if self.agent.state.is_busy else 0.0
+            self._flush_at = asyncio.get_running_loop().call_later(delay_s, self._flush)
+
+    def _flush(self) -> None:
+        if self._flush_at is not None:
+            self._flush_at.cancel()
+            self._flush_at = None
+        if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
+            self._wire.send(reports)
+
+
+def _key(name: str) -> AttemptKey:
+    return key_from_text(name.rpartition("/")[0])
+
+
+def _end_of(exit: processes.Exit) -> ProcessEnd:
+    return ProcessEnd(
+        exit.code, exit.signal, exit.oom, exit.reason, exit.started_at, exit.ended_at, exit.stderr_tail
+    )

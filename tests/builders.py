@@ -1,0 +1,101 @@
+"""Builders: a test's line says only what matters in that test."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from phalanx.coordinator.heart import Heart, Turn
+from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.model.array import parse_array
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.job import Command, Job
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Started
+from phalanx.core.model.plan import Policy
+from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
+from phalanx.core.model.status import Status, Why
+from phalanx.core.model.target import parse_target
+
+GIB = 1024**3
+
+
+def a_capacity(cores: int = 8, memory: int = 16 * GIB, numa: int = 0, gpus: int = 0, kind: str = "h100") -> Capacity:
+    """A node's hardware; GPUs and cores are spread evenly over the NUMA nodes."""
+    parts = tuple(NumaNode(i, cores // numa, ()) for i in range(numa))
+    devices = tuple(Device(i, kind, 80 * GIB, i * numa // gpus if numa else None, f"GPU-{i}") for i in range(gpus))
+    return Capacity(cores, memory, parts, devices)
+
+
+def a_job(target: str | None = None, *, array: str | None = None, **fields: object) -> Job:
+    """A job that runs /bin/true. Request fields and job fields may be given by name."""
+    asked = {name: fields.pop(name) for name in list(fields) if name in Request.__struct_fields__}
+    aim = parse_target(target) if target else None
+    if aim and aim.devices:
+        asked["gpus"] = len(aim.devices)
+    id = str(fields.pop("id", ulid(1, next(_numbers))))
+    return Job(
+        id=id,
+        command=Command(("/bin/true",)),
+        request=Request(target=aim, **asked),  # type: ignore[arg-type]
+        batch=id,
+        submitted_at=0.0,
+        array=parse_array(array) if array else None,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+class Cluster:
+    """A coordinator's heart with a clock in the test's hand, and runners that the test plays."""
+
+    def __init__(self, rules: Rules | None = None, policy: Policy | None = None) -> None:
+        self.heart = Heart(ClusterState(rules), policy)
+        self.heart.state.epoch = 1
+        self.now = 100.0
+        self.orders: list[tuple[str, Order]] = []
+
+    @property
+    def state(self) -> ClusterState:
+        return self.heart.state
+
+    def give(self, *inputs: Input) -> list[Answer | None]:
+        """One turn; its orders are kept and the invariants asked."""
+        turn: Turn = self.heart.turn(list(inputs), self.now)
+        self.orders += [(effect.node, effect.order) for effect in turn.effects if hasattr(effect, "order")]
+        assert check(self.state) == []
+        return turn.answers
+
+    def add_node(self, name: str, life: str = "a", held: tuple[AttemptKey, ...] = (), **has: int) -> None:
+        listing = [(key, Phase.RUNNING) for key in held]
+        self.give(Hello(name, life, f"origin-{name}", a_capacity(**has), listing))  # type: ignore[arg-type]
+
+    def submit(self, job: Job, **how: bool) -> Answer | None:
+        return self.give(Submit(job, **how))[0]  # type: ignore[arg-type]
+
+    def status(self, job: Job, position: int = 0) -> Status:
+        return Status(self.state.jobs[job.id].status[position])
+
+    def started(self, node: str, key: AttemptKey, life: str = "a", epoch: int = 1) -> Answer | None:
+        return self.give(Tell(node, life, epoch, Started(key, self.now)))[0]
+
+    def ended(
+        self, node: str, key: AttemptKey, code: int = 0, why: Why | None = None, life: str = "a", epoch: int = 1
+    ) -> Answer | None:
+        reason = why if why is not None else Why.EXITED if code else Why.NONE
+        exit = Exit(reason, code, self.now, self.now)
+        return self.give(Tell(node, life, epoch, Ended(key, exit)))[0]
+
+    def beat(self, node: str, *held: AttemptKey, life: str = "a") -> Answer | None:
+        return self.give(Heartbeat(node, life, [(key, Phase.RUNNING) for key in held]))[0]
+
+
+def a_cluster(**nodes: dict[str, int]) -> Cluster:
+    """A cluster of nodes by name: a_cluster(n1={"cores": 8, "gpus": 2})."""
+    cluster = Cluster()
+    for name, has in nodes.items():
+        cluster.add_node(name, **has)
+    return cluster
+
+
+_numbers = count(1)

@@ -1,0 +1,106 @@
+"""What the tests of `api` live in: the app round a fake cluster, raw requests to it, and clients of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+
+from phalanx.api.aclient import AsyncClient
+from phalanx.api.app import build_app
+from phalanx.api.auth import Tokens
+from phalanx.api.client import Client
+from phalanx.api.inprocess import BridgedExchange, InProcessExchange
+from phalanx.api.route import Limits
+from phalanx.api.visit import App, Message
+from tests.unit.api.cluster import FakeCluster
+
+TOKEN = "phx_of_the_tests"
+JSON = {"content-type": "application/json"}
+
+
+class House(NamedTuple):
+    app: App
+    cluster: FakeCluster
+    tokens: Tokens
+
+
+class Answered(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+def a_house(cluster: FakeCluster | None = None, **limits: Any) -> House:
+    cluster = cluster or FakeCluster()
+    tokens = Tokens([("ada", TOKEN)])
+    return House(build_app(cluster, tokens, limits=Limits(**limits)), cluster, tokens)
+
+
+async def ask(
+    app: App,
+    method: str = "GET",
+    path: str = "/v1/jobs",
+    body: bytes = b"",
+    *,
+    query: bytes = b"",
+    headers: dict[str, str] | None = None,
+    pieces: list[bytes] | None = None,
+) -> Answered:
+    """One raw request with a good token and Host, unless `headers` say otherwise; an empty value leaves one out."""
+    words = {"host": "localhost:7433", "authorization": f"Bearer {TOKEN}"} | (headers or {})
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in words.items() if value]
+    return await ask_raw(app, method, path, raw, query, pieces or [body])
+
+
+async def ask_raw(
+    app: App, method: str, path: str, headers: list[tuple[bytes, bytes]], query: bytes, pieces: list[bytes]
+) -> Answered:
+    coming = list(pieces)
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        if not coming:
+            await asyncio.Event().wait()  # a client that stays and says nothing more
+        return {"type": "http.request", "body": coming.pop(0), "more_body": bool(coming)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": headers}
+    await app(scope, receive, send)
+    names = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Answered(sent[0]["status"], names, b"".join(each["body"] for each in sent[1:]))
+
+
+@asynccontextmanager
+async def an_async_client(house: House, token: str = TOKEN) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(token=token, exchange=InProcessExchange(house.app)) as client:
+        yield client
+
+
+@contextmanager
+def a_client(house: House) -> Iterator[Client]:
+    """The sync client, with the house in a loop of its own thread."""
+    with a_loop() as loop, Client(token=TOKEN, exchange=BridgedExchange(InProcessExchange(house.app), loop)) as client:
+        yield client
+
+
+@contextmanager
+def a_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
