@@ -21,10 +21,14 @@ from phalanx.core.model.target import parse_target
 GIB = 1024**3
 
 
-def a_capacity(cores: int = 8, memory: int = 16 * GIB, numa: int = 0, gpus: int = 0, kind: str = "h100") -> Capacity:
+def a_capacity(
+    cores: int = 8, memory: int = 16 * GIB, numa: int = 0, gpus: int = 0, kind: str = "h100"
+) -> Capacity:
     """A node's hardware; GPUs and cores are spread evenly over the NUMA nodes."""
     parts = tuple(NumaNode(i, cores // numa, ()) for i in range(numa))
-    devices = tuple(Device(i, kind, 80 * GIB, i * numa // gpus if numa else None, f"GPU-{i}") for i in range(gpus))
+    devices = tuple(
+        Device(i, kind, 80 * GIB, i * numa // gpus if numa else None, f"GPU-{i}") for i in range(gpus)
+    )
     return Capacity(cores, memory, parts, devices)
 
 
@@ -80,7 +84,13 @@ class Cluster:
         return self.give(Tell(node, life, epoch, Started(key, self.now)))[0]
 
     def ended(
-        self, node: str, key: AttemptKey, code: int = 0, why: Why | None = None, life: str = "a", epoch: int = 1
+        self,
+        node: str,
+        key: AttemptKey,
+        code: int = 0,
+        why: Why | None = None,
+        life: str = "a",
+        epoch: int = 1,
     ) -> Answer | None:
         reason = why if why is not None else Why.EXITED if code else Why.NONE
         exit = Exit(reason, code, self.now, self.now)

@@ -33,8 +33,8 @@ ALIASES = {
 }
 # What tasks are given. A command run inside a task must not stumble over them.
 TASK_VARIABLE = re.compile(
-    "PHALANX_(?:JOB_ID|TASK_ID|ATTEMPT|EPOCH|RESTART_COUNT|QUEUE|ARRAY_INDEX|ARRAY_COUNT|NODE_RANK|NUM_NODES"
-    "|NODE_IPS|NODE_NAMES|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
+    "PHALANX_(JOB_ID|JOB_NAME|BATCH_ID|TASK_ID|ATTEMPT|ATTEMPT_KEY|EPOCH|RESTART_COUNT|QUEUE|ARRAY_INDEX|ARRAY_COUNT"
+    "|NODE|NODE_RANK|NUM_NODES|NODE_IPS|NODE_NAMES|CORES|NUMA|DEVICES|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
 
 
@@ -98,8 +98,7 @@ class Coordinator(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
-            pair = f"{self.lost_after_s:g} with coordinator.heartbeat_s = {self.heartbeat_s:g}"
-            raise ConfigError(f"coordinator.lost_after_s = {pair}: expected two heartbeats at the least")
+            raise ConfigError(f"coordinator.lost_after_s = {self.lost_after_s:g}: expected >= 2 heartbeat_s")
         if self.port == self.link_port:
             raise ConfigError(f"coordinator.port and coordinator.link_port are both {self.port}")
 
@@ -122,7 +121,6 @@ class Client(Struct, frozen=True, kw_only=True):
     address: Annotated[Address | None, "http://host:port", "the cluster, if not that of `phalanx up`"] = None
     token_file: Annotated[Path | None, "a path", "the file with the token to show"] = None
     token: Annotated[Secret | None, "a token", "a token; token_file is safer, and beats it"] = None
-    timeout_s: Annotated[Seconds, "how long to wait for an answer"] = 30.0
 
 
 class Given(NamedTuple):
@@ -179,8 +177,7 @@ def load(
     try:
         for rank, source, base, values in _sources(flags or {}, env, folder or Path.cwd(), system):
             for name, value in values.items():
-                read = Given(_read(name, value, source, base), source, rank)
-                given[name] = (*given.get(name, ()), read)
+                given[name] = (*given.get(name, ()), Given(_read(name, value, source, base), source, rank))
         return _settled(given, env)
     except (OSError, RuntimeError) as error:  # A folder we may not look into, or a user without a home.
         raise ConfigError(f"settings cannot be read: {error}") from error
@@ -305,7 +302,7 @@ def _settled(given: dict[str, tuple[Given, ...]], env: Mapping[str, str]) -> Set
     said.setdefault("coordinator.node_token_file", state / "node-credentials")
     host = re.sub(r"[^a-z0-9._-]", "-", os.uname().nodename.lower())[:63].strip("._-")
     said.setdefault("runner.name", host or "node")
-    said.setdefault("runner.state_dir", state / "runner")
+    said.setdefault("runner.state_dir", state / "runners" / said["runner.name"])
     said.setdefault("runner.work_dir", said["runner.state_dir"] / "work")
     said.setdefault("runner.token_file", state / "node-credentials")
     file, token = given.get("client.token_file"), given.get("client.token")
@@ -316,6 +313,11 @@ def _settled(given: dict[str, tuple[Given, ...]], env: Mapping[str, str]) -> Set
         for section, kind in SECTIONS.items()
     }
     return Settings(given=given, **made, **{name: value for name, value in said.items() if "." not in name})
+
+
+def task_environment() -> dict[str, str]:
+    """What tasks inherit from us: everything but our own settings and tokens (S9)."""
+    return {name: text for name, text in os.environ.items() if not name.startswith(("PHALANX_", "KRISHIV_"))}
 
 
 class Endpoint(Struct, frozen=True):
@@ -368,7 +370,7 @@ def read_token(path: Path) -> Secret:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             found = os.fstat(file.fileno())
-            text = file.read(5000).decode("latin-1").strip()
+            text = (file.read(5000) or b"").decode("latin-1").strip()
     except OSError as error:
         raise TokenError(f"token file {path} cannot be read: {error.strerror}") from error
     if found.st_mode & 0o077 or found.st_uid not in {os.geteuid(), 0}:

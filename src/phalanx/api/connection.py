@@ -1,13 +1,13 @@
 """Calls over HTTP with the standard library alone, because the command line must start fast.
 
-Each thread keeps one connection alive between its calls; a stream gets a connection of its own.
+Connections are kept alive between calls, as many as there are threads that call at once; a stream gets one of
+its own.
 """
 
 from __future__ import annotations
 
 import select
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -31,7 +31,7 @@ class HttpExchange:
         self._site = urlsplit(address)
         if self._site.scheme not in ("http", "https") or not self._site.hostname:
             raise BadRequest(f"address {address!r} is not one: write http://HOST:PORT")
-        self._mine = threading.local()
+        self._idle: list[HTTPConnection] = []
         self._all: WeakSet[HTTPConnection] = WeakSet()
 
     def send(self, call: Call[Any], token: str) -> Answer:
@@ -56,7 +56,9 @@ class HttpExchange:
         connection = self._kept()
         with self._closed_if_it_fails(connection, call):
             response = self._sent(connection, call, token)
-            return WholeAnswer(response.status, _headers(response), response.read())
+            answer = WholeAnswer(response.status, _headers(response), response.read())
+        self._idle.append(connection)
+        return answer
 
     def _stream(self, call: Call[Any], token: str) -> StreamAnswer:
         connection = self._opened()
@@ -77,12 +79,13 @@ class HttpExchange:
             undo.pop_all()
 
     def _kept(self) -> HTTPConnection:
-        """This thread's connection. One that the server closed while it was idle is not used again."""
-        connection: HTTPConnection | None = getattr(self._mine, "connection", None)
-        if connection is None:
-            connection = self._mine.connection = self._opened()
+        """A connection for one call. One that the server closed while it was idle is not used again."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return self._opened()
         if connection.sock is not None and _is_closed(connection.sock):
-            connection.close()
+            connection.close()  # it opens again by itself
         return connection
 
     def _opened(self) -> HTTPConnection:

@@ -64,19 +64,20 @@ class Conversation:
         self._body = call.body or b""
         self._asked = False
         self._gone = asyncio.Event()
-        self._messages: asyncio.Queue[Message | None] = asyncio.Queue(maxsize=1)
+        self._messages: asyncio.Queue[Message | None] = asyncio.Queue()  # None is the end
+        self._room = asyncio.Semaphore(1)  # the app goes on when its last message has been read
         self.ended = asyncio.create_task(self._run(app, _scope(call, token)))
 
     async def begin(self) -> None:
         """Read until the status is known."""
-        message = await self._messages.get()
+        message = await self._next()
         if message is None:
             raise await self._cut()
         self.status = message["status"]
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        while (message := await self._messages.get()) is not None:
+        while (message := await self._next()) is not None:
             if message.get("body"):
                 yield message["body"]
             if not message.get("more_body", False):
@@ -86,8 +87,7 @@ class Conversation:
     def hang_up(self) -> None:
         """Leave. An app that waited to be read from may go on, to nobody."""
         self._gone.set()
-        while not self._messages.empty():
-            self._messages.get_nowait()
+        self._room.release()
 
     async def aclose(self) -> None:
         """Leave, and return when the app has noticed."""
@@ -98,7 +98,7 @@ class Conversation:
         try:
             await app(scope, self._receive, self._send)
         finally:
-            await self._send(None)
+            self._messages.put_nowait(None)
 
     async def _receive(self) -> Message:
         if not self._asked:
@@ -107,9 +107,15 @@ class Conversation:
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
-    async def _send(self, message: Message | None) -> None:
+    async def _send(self, message: Message) -> None:
         if not self._gone.is_set():
-            await self._messages.put(message)
+            await self._room.acquire()
+            self._messages.put_nowait(message)
+
+    async def _next(self) -> Message | None:
+        message = await self._messages.get()
+        self._room.release()
+        return message
 
     async def _cut(self) -> Unavailable:
         (error,) = await asyncio.gather(self.ended, return_exceptions=True)

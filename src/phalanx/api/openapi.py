@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ _LOG_HEADERS = {
 }
 
 
+@cache
 def openapi_document() -> bytes:
     """The document, as the app serves it and as the repository keeps it."""
     return (json.dumps(_document(), indent=2, sort_keys=True) + "\n").encode()

@@ -77,6 +77,11 @@ def json_reply(value: Any, status: int = 200) -> Reply:
     return Reply(status, _JSON, _encode(value))
 
 
+def encoded_reply(body: bytes) -> Reply:
+    """JSON that is spelled already."""
+    return Reply(200, _JSON, body)
+
+
 def problem_reply(error: PhalanxError, path: str = "") -> Reply:
     """The error with the headers that its status calls for."""
     headers = list(_PROBLEM)

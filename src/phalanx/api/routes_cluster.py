@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from phalanx.api import sse
 from phalanx.api.queries import REVISION_MAX, EventsQuery
-from phalanx.api.reply import Reply, Streamed, json_reply
+from phalanx.api.reply import Reply, Streamed, encoded_reply, json_reply
 from phalanx.api.route import Route, Service
 from phalanx.api.schema import ClusterView, WatchEvent
 from phalanx.api.streams import held
@@ -54,7 +54,7 @@ async def readyz(service: Service, _visit: Visit) -> Reply:
 
 
 async def openapi(service: Service, _visit: Visit) -> Reply:
-    return Reply(200, ((b"content-type", b"application/json"),), service.openapi)
+    return encoded_reply(service.openapi)
 
 
 def _last_event_id(visit: Visit, after: int | None) -> int | None:

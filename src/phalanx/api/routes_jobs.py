@@ -59,9 +59,16 @@ async def story(service: Service, visit: Visit) -> Reply:
 
 
 async def wait(service: Service, visit: Visit) -> Reply:
+    view = await waited(service, visit)
+    if isinstance(view, TaskView):  # the id was that of one task of an array
+        view = await service.commands.job(view.job_id)
+    return json_reply(view)
+
+
+async def waited(service: Service, visit: Visit) -> JobView | TaskView:
     query: WaitQuery = visit.query
     with service.waits.taken():
-        return json_reply(await service.commands.wait(visit.id, query.timeout_s))
+        return await service.commands.wait(visit.id, query.timeout_s)
 
 
 def _join_key(request: SubmitRequest, key: str) -> None:

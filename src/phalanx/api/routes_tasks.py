@@ -5,8 +5,8 @@ from __future__ import annotations
 from phalanx.api.queries import StoryQuery, WaitQuery
 from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
-from phalanx.api.routes_jobs import cancel, story, wait, why
-from phalanx.api.schema import CancelReply, Page, StoryLine, TaskView, WhyReply
+from phalanx.api.routes_jobs import cancel, story, waited, why
+from phalanx.api.schema import CancelReply, JobView, Page, StoryLine, TaskView, WhyReply
 from phalanx.api.visit import Visit
 
 
@@ -20,6 +20,13 @@ async def pause(service: Service, visit: Visit) -> Reply:
 
 async def resume(service: Service, visit: Visit) -> Reply:
     return json_reply(await service.commands.resume(visit.id))
+
+
+async def wait(service: Service, visit: Visit) -> Reply:
+    view = await waited(service, visit)
+    if isinstance(view, JobView):  # the only task of a job shares its id
+        view = await service.commands.task(visit.id)
+    return json_reply(view)
 
 
 ROUTES = (

@@ -123,7 +123,7 @@ Message = (
 )
 
 _encoder = msgpack.Encoder()
-_decoder = msgpack.Decoder(Message)
+_decoder: msgpack.Decoder[Message] = msgpack.Decoder(Message)
 
 
 def pack(message: Message) -> bytes:

@@ -113,6 +113,9 @@ class Root(LazyGroup):
 def _command(name: str, entry: str) -> Any:
     module, _, function = entry.partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    settings = {"allow_interspersed_args": entry not in _TAKES_A_COMMAND, "help_option_names": ["-h", "--help"]}
+    settings = {
+        "allow_interspersed_args": entry not in _TAKES_A_COMMAND,
+        "help_option_names": ["-h", "--help"],
+    }
     app.command(name, context_settings=settings)(getattr(import_module(f"phalanx.cli.{module}"), function))
     return typer.main.get_command(app)

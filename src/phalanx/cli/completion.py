@@ -7,6 +7,8 @@ offers nothing and says nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -27,10 +29,12 @@ OFFERED_MAX = 50
 def completion(
     ctx: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")]
 ) -> None:
-    """Print the completion script of a shell: eval "$(phalanx completion bash)"."""
-    from typer.completion import completion_init, shell_complete
+    """Print a shell's completion script.
 
-    completion_init()
+    Use it with: eval "$(phalanx completion bash)"
+    """
+    from typer.completion import shell_complete
+
     shell_complete(ctx.find_root().command, {}, "phalanx", "_PHALANX_COMPLETE", f"source_{shell}")
 
 
@@ -56,8 +60,13 @@ def _nodes(client: Client) -> list[Offer]:
 def _offered(ctx: typer.Context, incomplete: str, ask: Callable[[Client], list[Offer]]) -> list[Offer]:
     given = ctx.find_root().params
     flags = flags_before(given.get("address"), given.get("token_file"), given.get("state"))
-    try:
-        offers = ask(connect(load({**flags, "client.timeout_s": TIMEOUT_S})))
-    except (PhalanxError, OSError, ValueError):
-        return []
+    offers: list[Offer] = []
+    asking = Thread(target=_ask, args=(flags, ask, offers), daemon=True)
+    asking.start()
+    asking.join(TIMEOUT_S)
     return [(name, clean(text)[:60]) for name, text in offers if name.startswith(incomplete)]
+
+
+def _ask(flags: dict[str, object], ask: Callable[[Client], list[Offer]], offers: list[Offer]) -> None:
+    with suppress(PhalanxError, OSError):
+        offers += ask(connect(load(flags)))

@@ -20,12 +20,16 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the attempt ends.")] = False,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines; 0 for all of them.")] = None,
     stderr: Annotated[bool, typer.Option("--stderr", help="Standard error instead of output.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="An earlier attempt; by default the newest.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="An earlier attempt; by default the newest.")
+    ] = None,
 ) -> None:
     """Show what a task wrote. On a terminal, the last 1000 lines unless --tail says otherwise."""
     lines = _lines(tail)
-    pieces = session(ctx).client().logs(
-        id, stream="stderr" if stderr else "stdout", attempt=attempt, lines=lines, follow=follow
+    pieces = (
+        session(ctx)
+        .client()
+        .logs(id, stream="stderr" if stderr else "stdout", attempt=attempt, lines=lines, follow=follow)
     )
     for piece in pieces:
         sys.stdout.buffer.write(piece)

@@ -15,8 +15,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from phalanx.cli.catalogue import Root
+from phalanx.cli.output import tell_error
 from phalanx.cli.session import Session, flags_before
-from phalanx.cli.text import clean_lines
 from phalanx.errors import PhalanxError
 
 INTERRUPTED = 130
@@ -28,7 +28,9 @@ def root(
     ctx: typer.Context,
     address: Annotated[str | None, typer.Option(help="The cluster to talk to, as http://host:port.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="The file with the token to show it.")] = None,
-    state: Annotated[Path | None, typer.Option(help="The state folder of the cluster on this machine.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="The state folder of the cluster on this machine.")
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
 ) -> None:
     """A scheduler for AI work: groups of tasks are placed whole, near each other, once.
@@ -57,22 +59,20 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except PhalanxError as error:
-        return _tell(error.detail, error.hint, error.exit_code)
+        tell_error(error.detail, error.hint)
+        return error.exit_code
     except typer.TyperException as error:
-        return _tell(error.format_message(), _usage_hint(error), error.exit_code)
+        tell_error(error.format_message(), _usage_hint(error))
+        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
         # The reader has left. What is still buffered goes nowhere, or Python would complain at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-def _tell(detail: str, hint: str, code: int) -> int:
-    print(f"error: {clean_lines(detail)}", file=sys.stderr)
-    if hint:
-        print(f"hint: {clean_lines(hint)}", file=sys.stderr)
-    return code
+    except OSError as error:  # A folder that is gone, a disk that is full.
+        tell_error(str(error), "")
+        return 1
 
 
 def _usage_hint(error: typer.TyperException) -> str:

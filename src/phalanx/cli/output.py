@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from phalanx.cli.table import Table
-from phalanx.cli.text import clean
+from phalanx.cli.text import clean, clean_lines
 from phalanx.config import Output
 
 OutputOption = Annotated[
@@ -43,7 +43,14 @@ def emit(
 
 def note(text: str) -> None:
     """Chatter: to standard error, so that a pipe gets data only."""
-    print(clean(text), file=sys.stderr, flush=True)
+    print(clean_lines(text), file=sys.stderr, flush=True)
+
+
+def tell_error(detail: str, hint: str) -> None:
+    """An error and what to do about it."""
+    note(f"error: {detail}")
+    if hint:
+        note(f"hint: {hint}")
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> Iterable[str]:

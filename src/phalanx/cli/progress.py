@@ -59,9 +59,7 @@ class Progress:
         bar = self._bar = self._bar or _new_bar()
         if view.id not in self._rows:
             self._rows[view.id] = bar.add_task(view.name or view.id, total=view.tasks, words="")
-        bar.update(
-            self._rows[view.id], completed=_ended(view.counts), words=_words(view.counts, view.tasks)
-        )
+        bar.update(self._rows[view.id], completed=_ended(view.counts), words=_words(view.counts, view.tasks))
 
 
 def _new_bar() -> Bar:
@@ -92,7 +90,11 @@ def _words(counts: Counts, tasks: int) -> str:
     words = [f"{_ended(counts)} of {tasks} ended"]
     words += [
         f"{count} {word}"
-        for count, word in ((counts.running, "running"), (counts.failed, "failed"), (counts.cancelled, "cancelled"))
+        for count, word in (
+            (counts.running, "running"),
+            (counts.failed, "failed"),
+            (counts.cancelled, "cancelled"),
+        )
         if count
     ]
     return ", ".join(words)

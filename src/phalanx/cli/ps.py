@@ -1,90 +1,156 @@
-"""`phalanx ps`: jobs and tasks in a list, once or live.
+"""`phalanx ps`: jobs, or the tasks of one job, in a list, once or live.
 
 A live list on a terminal is drawn again when the coordinator says that something changed; into a pipe go the
-changes themselves, one a line.
+changes themselves, one a line. The live half is in `live.py`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from phalanx.api.schema import JobView, StatusWord, TaskView, WatchEvent
+from phalanx.api.schema import Counts, JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.output import OutputOption, emit, note
-from phalanx.cli.session import Session, session
+from phalanx.cli.pages import collected
+from phalanx.cli.session import session
 from phalanx.cli.table import Table
-from phalanx.cli.text import clean, moment, span
+from phalanx.cli.text import moment, span
 from phalanx.clock import SystemClock
-from phalanx.config import Output
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
 
 LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
-PAGE_MAX = 1000
+# Typer takes several choices only from an Enum.
+Status = Enum("Status", [(word, word) for word in get_args(StatusWord)])  # type: ignore[misc]
 
 
-class Choice:
-    """Which jobs or tasks to list."""
+class Listing:
+    """Which jobs or tasks to show."""
 
-    def __init__(self, statuses: list[StatusWord], queue: str | None, name: str | None, limit: int) -> None:
-        self.statuses = statuses
+    def __init__(
+        self, job: str | None, statuses: list[StatusWord], queue: str | None, name: str | None
+    ) -> None:
+        self.job = job
+        self.statuses: Sequence[StatusWord | None] = statuses or [None]
         self.queue = queue
         self.name = name
-        self.limit = limit
+
+    def read(self, client: Client, limit: int) -> tuple[list[JobView] | list[TaskView], bool]:
+        """The newest `limit` of them, and whether there are more."""
+        if self.job is not None:
+            return self._tasks(client, self.job, limit)
+        found: list[JobView] = []
+        more = False
+        for status in self.statuses:
+            ask = partial(client.jobs, status=status, queue=self.queue, name=self.name)
+            jobs, left = collected(ask, limit)
+            found, more = found + jobs, more or left
+        # Ids grow with time, so the newest of several lists are those with the greatest ids.
+        return sorted(found, key=lambda job: job.id, reverse=True)[:limit], more or len(found) > limit
+
+    def _tasks(self, client: Client, job: str, limit: int) -> tuple[list[TaskView], bool]:
+        found: list[TaskView] = []
+        more = False
+        for status in self.statuses:
+            tasks, left = collected(partial(client.tasks, job, status=status), limit)
+            found, more = found + tasks, more or left
+        return found[:limit], more or len(found) > limit
 
 
-def ps(
+def ps(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
-    status: Annotated[list[StatusWord] | None, typer.Option(case_sensitive=False, help="Only these.")] = None,
+    status: Annotated[list[Status] | None, typer.Option(case_sensitive=False, help="Only these.")] = None,
     queue: Annotated[str | None, typer.Option("-q", "--queue", help="Only of this queue.")] = None,
     name: Annotated[str | None, typer.Option("-n", "--name", help="Only of this name.")] = None,
     tasks: Annotated[
         str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
     ] = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Stay and show what changes.")] = False,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Stay, and show what changes.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
     output: OutputOption = None,
 ) -> None:
-    """List jobs, the newest first: those that wait or run, with --all every one."""
+    """List jobs, the newest first.
+
+    Those that wait or run; with --all those that have ended, too.
+    """
     here = session(ctx)
-    choice = Choice(status or ([] if every or tasks else list(LIVE)), queue, name, limit)
     chosen = here.output(output)
-    if not watch:
-        _list(here.client(), choice, tasks, chosen)
-    elif chosen in {"table", "wide"} and sys.stdout.isatty():
-        from phalanx.cli.live import redraw
+    statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
+    listing = Listing(tasks, statuses, queue, name)
+    if watch:
+        from phalanx.cli.live import follow
 
-        redraw(here, tasks, lambda client: _drawn(client, choice, tasks, chosen == "wide"))
-    else:
-        _stream(here, tasks, chosen)
-
-
-def _list(client: Client, choice: Choice, job: str | None, output: Output) -> None:
-    if job is not None:
-        tasks = _tasks(client, choice, job)
-        emit(tasks, output, [task.id for task in tasks], lambda wide: _task_table(tasks, wide))
-    else:
-        jobs = _jobs(client, choice)
-        emit(jobs, output, [each.id for each in jobs], lambda wide: _job_table(jobs, wide))
+        follow(here, tasks, chosen, lambda client: table_of(listing.read(client, limit)[0], chosen == "wide"))
+        return
+    items, more = listing.read(here.client(), limit)
+    emit(items, chosen, [item.id for item in items], lambda wide: table_of(items, wide))
+    if more and sys.stderr.isatty():
+        note(f"there are more than these {limit}: see --limit")
 
 
-def _drawn(client: Client, choice: Choice, job: str | None, wide: bool) -> Table:
-    if job is not None:
-        return _task_table(_tasks(client, choice, job), wide)
-    return _job_table(_jobs(client, choice), wide)
+def table_of(items: list[JobView] | list[TaskView], wide: bool) -> Table:
+    """Jobs or tasks as a table."""
+    now = SystemClock().now()
+    table = Table()
+    for item in items:
+        row = _job_row(item, now, wide) if isinstance(item, JobView) else _task_row(item, now, wide)
+        table.headings = tuple(row)
+        table.add(*row.values())
+    if not items:
+        table.headings = ("ID", "NAME", "STATUS")
+    return table
 
 
-def _jobs(client: Client, choice: Choice) -> list[JobView]:
-    """Ids grow with time, so the newest of several lists are those with the greatest ids."""
-    found: list[JobView] = []
-    for status in choice.statuses or [None]:
-        found += _pages(choice.limit, lambda cursor, size, status=status: client.jobs(
-            status=status, queue=choice.queue, name=choice.name, cursor=cursor, limit=size
-        ))
-    return _newest(found, choice.limit)
+def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
+    row: dict[str, object] = {
+        "ID": job.id,
+        "NAME": job.name,
+        "STATUS": job.status,
+        "TASKS": _tasks_in_short(job.counts, job.tasks),
+        "QUEUE": job.queue,
+        "PRIORITY": job.priority,
+        "TIME": span(job.started_at, job.ended_at or now),
+        "COMMAND": " ".join(job.command),
+    }
+    if wide:
+        asked = job.request
+        row |= {
+            "REASON": job.reason,
+            "EXIT": job.exit_code,
+            "CORES": asked.cores,
+            "GPUS": asked.gpus,
+            "TARGET": asked.target,
+            "USER": job.user,
+            "SUBMITTED": moment(job.submitted_at),
+        }
+    return row
+
+
+def _task_row(task: TaskView, now: float, wide: bool) -> dict[str, object]:
+    row: dict[str, object] = {
+        "ID": task.id,
+        "STATUS": "Paused" if task.paused else task.status,
+        "NODE": task.node,
+        "GPUS": ",".join(map(str, task.devices)),
+        "ATTEMPT": task.attempt,
+        "EXIT": task.exit_code,
+        "TIME": span(task.started_at, task.ended_at or now),
+        "REASON": task.reason,
+    }
+    if wide:
+        row |= {"TARGET": task.target, "STARTED": moment(task.started_at), "MESSAGE": task.message}
+    return row
+
+
+def _tasks_in_short(counts: Counts, tasks: int) -> str:
+    """`3/10` have ended, or just `1`."""
+    ended = counts.completed + counts.failed + counts.cancelled
+    return f"{ended}/{tasks}" + (f" ({counts.failed} failed)" if counts.failed else "")

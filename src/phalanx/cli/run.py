@@ -15,7 +15,7 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.cli.output import note
-from phalanx.cli.session import Session, session
+from phalanx.cli.session import session
 from phalanx.cli.wait import ENDED, Deadline, TimedOut, TimeoutOption, View, deadline, exit_code
 from phalanx.cli.wish import Wish, takes_a_wish
 from phalanx.errors import BadRequest, NotFound, PhalanxError
@@ -31,15 +31,18 @@ DRAIN_S = 10.0
 
 @takes_a_wish
 def run(ctx: typer.Context, wish: Wish, timeout: TimeoutOption = None) -> int:
-    """Run a command on the cluster, attached: `phalanx run --gpus 1 -- nvidia-smi`. Ctrl-C cancels it."""
-    here, until = session(ctx), deadline(timeout)
+    """Run a command and show its output.
+
+    `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it.
+    """
+    until = deadline(timeout)
     request = replace(wish, retries=wish.retries or 0).request()
     if request.array or len(request.targets) > 1:
         raise BadRequest("`run` shows the output of one task", hint="use `phalanx submit` for several")
-    client = here.client()
+    client = session(ctx).client()
     id = client.submit(request).task_ids[0]
     try:
-        view = _attached(here, client, id, until)
+        view = _attached(client, id, until)
     except (KeyboardInterrupt, TimedOut):
         _cancel(client, id)
         raise
@@ -48,11 +51,11 @@ def run(ctx: typer.Context, wish: Wish, timeout: TimeoutOption = None) -> int:
     return exit_code([view])
 
 
-def _attached(here: Session, client: Client, id: str, until: Deadline) -> View:
+def _attached(client: Client, id: str, until: Deadline) -> View:
     """Copy both streams while the task runs; the task as it ended."""
     copiers = [
-        Thread(target=_copy, args=(here, id, "stdout", sys.stdout.buffer), daemon=True),
-        Thread(target=_copy, args=(here, id, "stderr", sys.stderr.buffer), daemon=True),
+        Thread(target=_copy, args=(client, id, "stdout", sys.stdout.buffer), daemon=True),
+        Thread(target=_copy, args=(client, id, "stderr", sys.stderr.buffer), daemon=True),
     ]
     for copier in copiers:
         copier.start()
@@ -66,9 +69,9 @@ def _attached(here: Session, client: Client, id: str, until: Deadline) -> View:
     return view
 
 
-def _copy(here: Session, id: str, stream: Stream, into: IO[bytes]) -> None:
+def _copy(client: Client, id: str, stream: Stream, into: IO[bytes]) -> None:
     try:
-        _copy_attempts(here.client(), id, stream, into)
+        _copy_attempts(client, id, stream, into)
     except BrokenPipeError:
         return  # Nobody reads our output any more; the task goes on.
     except PhalanxError as error:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from phalanx.config import Output, Settings, connection, load
+from phalanx.cli.owner import Owner
+from phalanx.config import Output, Settings, connection, endpoint, load
+from phalanx.errors import Unavailable
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
@@ -30,7 +32,7 @@ class Session:
         return load(self._flags)
 
     def settings_with(self, **flags: object) -> Settings:
-        """The settings, with the flags of this verb on top; `coordinator_port` stands for coordinator.port."""
+        """The settings with this verb's flags on top; `coordinator_port` stands for coordinator.port."""
         named = {_key(name): value for name, value in flags.items() if value is not None}
         return load(self._flags | named)
 
@@ -47,8 +49,20 @@ def connect(settings: Settings) -> Client:
     """A client for the cluster that the settings name."""
     from phalanx.api.client import Client
 
+    if settings.client.address is None:
+        _refuse_dead(settings)
     found = connection(settings)
-    return Client(found.address, found.token, timeout_s=settings.client.timeout_s)
+    return Client(found.address, found.token)
+
+
+def _refuse_dead(settings: Settings) -> None:
+    """A cluster that was killed leaves its address behind, and by now somebody else may listen there."""
+    local = endpoint(settings.state_dir)
+    if local is not None and Owner.of(local.pid) is None:
+        raise Unavailable(
+            f"the cluster in {settings.state_dir} was killed",
+            hint="`phalanx up` starts it again where it was",
+        )
 
 
 def session(ctx: typer.Context) -> Session:

@@ -24,9 +24,10 @@ def submit(
     timeout: TimeoutOption = None,
     output: OutputOption = None,
 ) -> int:
-    """Submit work: `phalanx submit -c 4 --gpus 1 -- python train.py`. Prints the id of each accepted task.
+    """Submit work and come back at once.
 
-    With several targets there is one task on each; those that were refused are told on standard error.
+    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the id of what was accepted. With several
+    targets there is one task on each; those that were refused are told on standard error.
     """
     here = session(ctx)
     request, chosen, until = wish.request(), here.output(output), deadline(timeout)

@@ -61,7 +61,10 @@ def wait(
     ] = "code",
     output: OutputOption = None,
 ) -> int:
-    """Wait until jobs or tasks have ended; exit with the code of the first that failed."""
+    """Wait until work has ended.
+
+    Exits with the code of the first job or task that failed, or 0.
+    """
     here = session(ctx)
     views = await_all(here.client(), ids, deadline(timeout))
     tell_end(views, here.output(output))

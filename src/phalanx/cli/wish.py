@@ -29,7 +29,10 @@ class Wish(Struct, kw_only=True):
     target: Annotated[
         list[str] | None,
         typer.Option(
-            "-t", "--target", help="host[:numa][::gpus]; repeat for a task on each.", autocompletion=node_names
+            "-t",
+            "--target",
+            help="host[:numa][::gpus]; repeat for a task on each.",
+            autocompletion=node_names,
         ),
     ] = None
     cores: Annotated[int, typer.Option("-c", "--cores", min=0, help="Cores per task; 0 for no limit.")] = 1
@@ -42,7 +45,8 @@ class Wish(Struct, kw_only=True):
     array: Annotated[str | None, typer.Option(help="Many tasks: 1-100%4 is 100, 4 at once.")] = None
     name: Annotated[str, typer.Option("-n", "--name", help="A name to find it by.")] = ""
     env: Annotated[
-        list[str] | None, typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable.")
+        list[str] | None,
+        typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable."),
     ] = None
     cwd: Annotated[Path | None, typer.Option(help="Where to run.", show_default="this folder")] = None
     time_limit: Annotated[str | None, typer.Option(help="Stop it after this long: 90s, 1h30m.")] = None

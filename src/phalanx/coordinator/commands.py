@@ -43,7 +43,9 @@ from phalanx.store.protocol import Store
 class CoordinatorCommands(Questions):
     """Everything REST may ask; the questions are inherited."""
 
-    def __init__(self, loop: Loop, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int) -> None:
+    def __init__(
+        self, loop: Loop, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int
+    ) -> None:
         super().__init__(loop, store, clock)
         self._feed = feed
         self._roads = roads
@@ -53,13 +55,18 @@ class CoordinatorCommands(Questions):
         if request.request_id and (known := self._loop.state.requests.get(request.request_id)):
             return _replayed(known)
         jobs, failed = to_jobs(
-            request, new_id=self._new_id, now=self._clock.now(), user=user, default_retries=self._default_retries
+            request,
+            new_id=self._new_id,
+            now=self._clock.now(),
+            user=user,
+            default_retries=self._default_retries,
         )
         inputs: list[Input] = [
-            Submit(job, request.request_id or "", request.allow_infeasible, request.no_queue) for _, job in jobs
+            Submit(job, request.request_id or "", request.allow_infeasible, request.no_queue)
+            for _, job in jobs
         ]
         answers = await self._loop.ask(inputs) if inputs else []
-        return self._reply(request, jobs, answers, failed)
+        return self._reply(jobs, answers, failed)
 
     async def cancel(self, id: str) -> CancelReply:
         job, position = await lookup.find_task(self._loop.state, self._store, id)
@@ -115,7 +122,9 @@ class CoordinatorCommands(Questions):
         job, position = await lookup.find_one_task(self._loop.state, self._store, id)
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
-            raise BadRequest(f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt")
+            raise BadRequest(
+                f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt"
+            )
         if number == 0 and not follow:
             yield LogChunk(0, b"", 0, 0, True)
             return
@@ -123,7 +132,9 @@ class CoordinatorCommands(Questions):
             number = await self._first_attempt(job, position)
         node = self._node_of(job, position)
         key = (job.job.id, position, number)
-        async for chunk in self._roads.read(node, key, stream=stream, offset=offset, lines=lines, follow=follow):
+        async for chunk in self._roads.read(
+            node, key, stream=stream, offset=offset, lines=lines, follow=follow
+        ):
             yield chunk
 
     async def ready(self) -> None:
@@ -145,7 +156,6 @@ class CoordinatorCommands(Questions):
 
     def _reply(
         self,
-        request: SubmitRequest,
         jobs: list[tuple[str | None, Job]],
         answers: list[Answer | None],
         failed: list[FailedTarget],
@@ -159,7 +169,7 @@ class CoordinatorCommands(Questions):
             else:
                 accepted.append(AcceptedTask(job.id, job.tasks, target))
         if not accepted:
-            raise submit_refusal(self._loop.state, request, jobs, refused, failed)
+            raise submit_refusal(self._loop.state, jobs, refused, failed)
         ids = [each.id for each in accepted]
         node = jobs[0][1].request.target.host if len(jobs) == 1 and jobs[0][1].request.target else None
         return SubmitReply(ids, ids[0], accepted, failed, node)

@@ -71,7 +71,9 @@ class Feed:
         """Everything after a revision, as it comes."""
         while True:
             if after < self._first:
-                raise Gone(f"revision {after} is no longer kept, the oldest is {self._first}", hint="list again")
+                raise Gone(
+                    f"revision {after} is no longer kept, the oldest is {self._first}", hint="list again"
+                )
             fresh = self._fresh
             for revision, event in self._since(after):
                 after = revision
@@ -96,7 +98,9 @@ def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEven
     """An event in the words of REST."""
     job_id, key = e.job_of(event), getattr(event, "key", None)
     job = state.jobs.get(job_id) if job_id else None
-    watched = WatchEvent(revision, event.at, type(event).__name__, job_id, node=e.node_of(event), text=sentence(event))
+    watched = WatchEvent(
+        revision, event.at, type(event).__name__, job_id, node=e.node_of(event), text=sentence(event)
+    )
     if key is not None and job is not None:
         watched.task = job.job.task_id(key[1])
     match event:

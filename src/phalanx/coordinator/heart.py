@@ -57,10 +57,9 @@ class Heart:
         leaders: dict[str, str] = {}
         for given in inputs:
             if type(given) is Submit:
-                given = self._prepared(given, leaders, now)
-            self._decide(given, now, turn)
-            if type(given) is Submit and isinstance(turn.answers[-1], Accepted):
-                leaders.setdefault(given.job.batch, given.job.id)
+                self._submit(given, leaders, now, turn)
+            else:
+                self._decide(given, now, turn)
         self._place(now, turn)
         turn.revision = self.state.revision
         return turn
@@ -75,13 +74,18 @@ class Heart:
         turn.effects += decision.effects
         turn.answers.append(decision.answer)
 
-    def _prepared(self, given: Submit, leaders: dict[str, str], now: float) -> Submit:
+    def _submit(self, given: Submit, leaders: dict[str, str], now: float, turn: Turn) -> None:
+        self._decide(self._prepared(given, leaders), now, turn)
+        if isinstance(turn.answers[-1], Accepted):
+            leaders.setdefault(given.job.batch, given.job.id)
+
+    def _prepared(self, given: Submit, leaders: dict[str, str]) -> Submit:
         """Name the batch after the first job of it that was accepted; find the place a no_queue job asks for."""
         leader = leaders.get(given.job.batch, given.job.id)
         job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
         placement = None
         if given.no_queue and job.tasks == 1:
-            placement = place_one(snapshot(self.state), JobState(job, 0, [0] * 6), now)
+            placement = place_one(snapshot(self.state), JobState(job, 0, [0] * 6))
         return structs.replace(given, job=job, placement=placement)
 
     def _place(self, now: float, turn: Turn) -> None:
@@ -93,7 +97,7 @@ class Heart:
         for _ in range(2):
             if not len(state.waiting) or self._planned == (state.revision, state.gain):
                 return
-            proposal = plan(snapshot(state), self.policy, now)
+            proposal = plan(snapshot(state), self.policy)
             for placement in proposal.placements:
                 self._decide(Propose(placement), now, turn)
                 if isinstance(turn.answers.pop(), Refused):

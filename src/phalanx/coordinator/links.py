@@ -103,7 +103,9 @@ class Links:
 
         def welcome(answers: list[Answer | None]) -> None:
             if not answers:
-                session.connection.send([wire.Rejected("StoreUnavailable", "the coordinator cannot write", True)])
+                session.connection.send(
+                    [wire.Rejected("StoreUnavailable", "the coordinator cannot write", True)]
+                )
                 session.connection.close()
                 return
             if isinstance(answers[0], Refused):
@@ -125,14 +127,16 @@ class Links:
 
     def _why_not(self, message: wire.HelloMessage) -> wire.Rejected | None:
         if message.version != wire.VERSION:
-            text = f"this coordinator speaks version {wire.VERSION}, the runner {message.version}: upgrade the older one"
+            text = f"the coordinator speaks version {wire.VERSION}, the runner {message.version}: upgrade the older"
             return wire.Rejected("VersionMismatch", text, False)
         if not self._accepts(message.token):
             return wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)
         if not is_name(message.node):
             return wire.Rejected("BadName", f"{message.node[:80]!r} cannot name a node", False)
         if message.epoch > self._state().epoch:
-            return wire.Rejected("StaleEpoch", "the runner has served a newer coordinator than this one", True)
+            return wire.Rejected(
+                "StaleEpoch", "the runner has served a newer coordinator than this one", True
+            )
         return None
 
     def _reports(self, session: Session, message: wire.Reports) -> Letter:

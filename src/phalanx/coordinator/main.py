@@ -37,7 +37,9 @@ log = structlog.get_logger()
 class Coordinator:
     """The parts of one coordinator, wired together. `serve` and `phalanx.local()` use the same."""
 
-    def __init__(self, store: Store, rules: Rules, node_token: str, retries: int, clock: Clock | None = None) -> None:
+    def __init__(
+        self, store: Store, rules: Rules, node_token: str, retries: int, clock: Clock | None = None
+    ) -> None:
         clock = clock or SteadyClock()
 
         def accepts(offered: str) -> bool:
@@ -100,7 +102,9 @@ async def _serve(settings: Settings) -> int:
     )
     app = build_app(coordinator.commands, Tokens([("admin", token)]), section.hosts)
     rest = _rest_server(app, section.bind, section.port)
-    log.info("coordinator ready", address=f"http://{section.bind}:{section.port}", link_port=section.link_port)
+    log.info(
+        "coordinator ready", address=f"http://{section.bind}:{section.port}", link_port=section.link_port
+    )
     try:
         return await _until_stopped(coordinator.loop.run(), rest)
     finally:
@@ -144,5 +148,3 @@ def _how_it_ended(turning: asyncio.Future[None]) -> int:
     if error is not None:
         raise error
     return 0
-
-

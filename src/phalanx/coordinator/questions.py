@@ -39,12 +39,22 @@ class Questions:
         self._clock = clock
 
     async def jobs(
-        self, *, status: StatusWord | None, queue: str | None, name: str | None, cursor: str | None, limit: int
+        self,
+        *,
+        status: StatusWord | None,
+        queue: str | None,
+        name: str | None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[JobView]:
         found: list[JobView] = []
         async for job in self._newest_first(cursor):
             view = job_view(job)
-            if (status in (None, view.status)) and (queue in (None, view.queue)) and (name in (None, view.name)):
+            if (
+                (status in (None, view.status))
+                and (queue in (None, view.queue))
+                and (name in (None, view.name))
+            ):
                 found.append(view)
                 if len(found) > limit:
                     break

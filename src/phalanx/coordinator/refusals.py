@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema import FailedTarget, SubmitRequest
+from phalanx.api.schema import FailedTarget
 from phalanx.core.cluster.decision import Refused
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
@@ -29,7 +29,6 @@ def refusal(refused: Refused, what: str) -> PhalanxError:
 
 def submit_refusal(
     state: ClusterState,
-    request: SubmitRequest,
     jobs: list[tuple[str | None, Job]],
     refused: list[Refused],
     failed: list[FailedTarget],
@@ -37,7 +36,9 @@ def submit_refusal(
     """Every target failed: one error that lists each with its reason."""
     if not refused:
         detail = "; ".join(each.detail for each in failed)
-        return BadRequest(detail, reason=failed[0].reason if failed else "Misconfigured", extra=_targets(failed))
+        return BadRequest(
+            detail, reason=failed[0].reason if failed else "Misconfigured", extra=_targets(failed)
+        )
     first = refused[0]
     detail = first.reason.text
     if len(failed) > 1:

@@ -31,7 +31,9 @@ def why_reply(state: ClusterState, job: JobState, position: int | None, now: flo
         place = _place_in_queue(state, job)
         dominant, others = _pending(state, job, position, said, place, now)
         fix = _fix(state, job, dominant, closed)
-        nodes = [NodeReasons(len(names), _view(no), names[: explain.NAMES_SHOWN]) for no, names in said.groups]
+        nodes = [
+            NodeReasons(len(names), _view(no), names[: explain.NAMES_SHOWN]) for no, names in said.groups
+        ]
     else:
         dominant = _not_pending(job, position, status)
         fix = _fix_of_end(job, position, status)
@@ -59,7 +61,9 @@ def _pending(
 ) -> tuple[Reason, list[Reason]]:
     if position in job.delayed:
         used = job.charged.get(position, 0)
-        return reason.backing_off(max(0.0, job.delayed[position] - now), used, job.job.max_retries), said.others
+        return reason.backing_off(
+            max(0.0, job.delayed[position] - now), used, job.job.max_retries
+        ), said.others
     limit = job.job.array.at_once if job.job.array else 0
     if limit and len(job.live) >= limit:
         return reason.at_once_limit(limit), [said.dominant, *said.others]

@@ -206,7 +206,9 @@ class RunnerState:
         if order.key in self.held:
             return []
         if order.key in self.tombstones:
-            self._report(Ended(order.key, Exit(Why.CANCELLED, ended_at=now, message="stopped before it started")))
+            self._report(
+                Ended(order.key, Exit(Why.CANCELLED, ended_at=now, message="stopped before it started"))
+            )
             return []
         lane = self.lanes.setdefault(order.lane, deque())
         lane.append(order.key)
@@ -222,7 +224,9 @@ class RunnerState:
             self._report(Ended(order.key, Exit(order.why, ended_at=now, message="it was not running")))
             return []
         if held.phase == Phase.QUEUED:
-            return self._end(order.key, Exit(order.why, ended_at=now, message="stopped before it started"), now)
+            return self._end(
+                order.key, Exit(order.why, ended_at=now, message="stopped before it started"), now
+            )
         if held.phase == Phase.ENDED or held.stopping is not None:
             return []
         held.stopping = order.why

@@ -18,7 +18,7 @@ class Agent:
         self.node = node
         self.incarnation = incarnation
         self.origin = origin
-        self.token = token
+        self.token = str(token)  # a plain string, as the wire wants it
         self.capacity = capacity
         self.state = RunnerState()
         self.heartbeat_s = 5.0
@@ -45,7 +45,9 @@ class Agent:
         """Take one message; what it asks for comes back as deeds."""
         match message:
             case wire.Orders():
-                return [deed for order in message.orders for deed in self.state.order(message.epoch, order, now)]
+                return [
+                    deed for order in message.orders for deed in self.state.order(message.epoch, order, now)
+                ]
             case wire.Dispositions():
                 return [deed for key, what in message.items for deed in self.state.disposed(key, what)]
             case wire.BeatAck():

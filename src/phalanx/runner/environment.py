@@ -45,7 +45,9 @@ def job_environment(brief: Brief, node: str, address: str, checkpoint_dir: str) 
     }
 
 
-def attempt_environment(brief: Brief, start: Start, capacity: Capacity, epoch: int, now: float) -> dict[str, str]:
+def attempt_environment(
+    brief: Brief, start: Start, capacity: Capacity, epoch: int, now: float
+) -> dict[str, str]:
     """What is particular to one attempt."""
     devices = start.grant.devices
     visible = _visible(devices, capacity)

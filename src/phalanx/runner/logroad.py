@@ -21,7 +21,9 @@ LOOK_EVERY_S = 0.05
 class LogRoad:
     """The runner's end of the road."""
 
-    def __init__(self, hello: Callable[[], wire.LogHello], root: Path, is_live: Callable[[AttemptKey], bool]) -> None:
+    def __init__(
+        self, hello: Callable[[], wire.LogHello], root: Path, is_live: Callable[[AttemptKey], bool]
+    ) -> None:
         self._hello = hello
         self._root = root
         self._is_live = is_live
@@ -39,8 +41,8 @@ class LogRoad:
                 self._waiting[message.id] = task
                 task.add_done_callback(lambda _: self._waiting.pop(message.id, None))
             case wire.CancelRead():
-                if (task := self._waiting.get(message.id)) is not None:
-                    task.cancel()
+                if (waiting := self._waiting.get(message.id)) is not None:
+                    waiting.cancel()
 
     def settled(self) -> None:
         """Nothing gathers here."""

@@ -11,6 +11,7 @@ import random
 import secrets
 import signal
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -71,7 +72,9 @@ async def _until_stopped(shell: Shell, host: str, port: int) -> int:
         loop.add_signal_handler(number, stopped.set)
     agent = shell.agent
     road = LogRoad(
-        lambda: wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation), shell.log_root, shell.is_live
+        lambda: wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation),
+        shell.log_root,
+        shell.is_live,
     )
 
     async def control() -> None:
@@ -85,7 +88,7 @@ async def _until_stopped(shell: Shell, host: str, port: int) -> int:
         shell.tick(),
     ]
     tasks = [asyncio.ensure_future(job) for job in jobs]
-    waiting = asyncio.ensure_future(stopped.wait())
+    waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()

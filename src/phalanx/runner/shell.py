@@ -33,11 +33,18 @@ class Shell:
     """One runner: its agent, its keeper, and the connection of the moment."""
 
     def __init__(
-        self, agent: Agent, state_dir: Path, clock: Clock, base_env: dict[str, str], log_max_bytes: int, cgroups: Cgroups
+        self,
+        agent: Agent,
+        state_dir: Path,
+        clock: Clock,
+        base_env: dict[str, str],
+        log_max_bytes: int,
+        cgroups: Cgroups,
     ) -> None:
         self.agent = agent
         self.clock = clock
         self.fatal: wire.Rejected | None = None
+        self.joined = asyncio.Event()
         self._log_root = state_dir / "logs"
         self._checkpoints = state_dir / "checkpoints"
         self._state_dir = state_dir
@@ -93,6 +100,7 @@ class Shell:
                 self.fatal = message
         elif self.agent.welcomed and not was_welcomed:
             log.info("joined", node=self.agent.node, epoch=self.agent.state.epoch)
+            self.joined.set()
 
     def settled(self) -> None:
         self._flush()
@@ -158,10 +166,14 @@ class Shell:
                 case Forget():
                     self._forget(deed.key)
                 case Halt():
-                    self._with_keeper(deed.key, lambda keeper, key, grace=deed.grace_s: keeper.stop(key, grace))
+                    self._halt(deed)
                 case Freeze():
                     freeze = Processes.pause if deed.frozen else Processes.resume
                     self._with_keeper(deed.key, freeze)
+
+    def _halt(self, deed: Halt) -> None:
+        if self._keeper is not None and deed.key in self._keys:
+            self._keeper.stop(self._keys[deed.key], deed.grace_s)
 
     def _with_keeper(self, key: AttemptKey, request: Callable[[Processes, str], None]) -> None:
         if self._keeper is not None and key in self._keys:
@@ -200,7 +212,10 @@ class Shell:
         """The kernel CPUs of the NUMA node a task is bound to."""
         if grant.numa is None:
             return None
-        return next((list(numa.cpus) for numa in self.agent.capacity.numa if numa.id == grant.numa), None) or None
+        return (
+            next((list(numa.cpus) for numa in self.agent.capacity.numa if numa.id == grant.numa), None)
+            or None
+        )
 
     def _cgroup(self, start: Start) -> Cgroup | None:
         if not start.grant.memory_bytes:

@@ -51,7 +51,9 @@ class SqliteStore:
         with _translated(self._path):
             revision, image, bad = self._newest_image()
             batches: list[Batch] = []
-            rows = self._db.execute("SELECT revision, crc, body FROM log WHERE revision > ? ORDER BY revision", (revision,))
+            rows = self._db.execute(
+                "SELECT revision, crc, body FROM log WHERE revision > ? ORDER BY revision", (revision,)
+            )
             for at, crc, body in rows.fetchall():
                 if crc == zlib.crc32(body):
                     batches.append(Batch(at, body))
@@ -73,7 +75,9 @@ class SqliteStore:
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         with self._transaction():
             self._check_epoch(epoch)
-            self._db.execute("INSERT OR REPLACE INTO image VALUES (?, ?, ?)", (revision, zlib.crc32(body), body))
+            self._db.execute(
+                "INSERT OR REPLACE INTO image VALUES (?, ?, ?)", (revision, zlib.crc32(body), body)
+            )
             kept = "SELECT revision FROM image ORDER BY revision DESC LIMIT ?"
             self._db.execute(f"DELETE FROM image WHERE revision NOT IN ({kept})", (IMAGES_KEPT,))
 
@@ -124,11 +128,15 @@ class SqliteStore:
     def _check_schema(self) -> None:
         found = int(self._db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()[0])
         if found != SCHEMA:
-            raise StoreError(f"{self._path} has schema {found}, this Phalanx reads schema {SCHEMA}: use a matching version")
+            raise StoreError(
+                f"{self._path} has schema {found}, this Phalanx reads schema {SCHEMA}: use a matching version"
+            )
 
     def _newest_image(self) -> tuple[int, bytes | None, int]:
         bad = 0
-        for revision, crc, body in self._db.execute("SELECT revision, crc, body FROM image ORDER BY revision DESC").fetchall():
+        for revision, crc, body in self._db.execute(
+            "SELECT revision, crc, body FROM image ORDER BY revision DESC"
+        ).fetchall():
             if crc == zlib.crc32(body):
                 return revision, body, bad
             bad += self._quarantine("image", revision, body)

@@ -48,6 +48,8 @@ class FakeCluster:
         self.open_streams = 0
         self.changed = asyncio.Condition()
         self.closed = asyncio.Event()  # set whenever the last open stream ends
+        self.waits: asyncio.Queue[str] = asyncio.Queue()  # each id somebody began to wait for
+        self.leaves: asyncio.Queue[str] = asyncio.Queue()  # and no longer does
         self.failure: Exception | None = None
         self._ids = itertools.count(1)
 
@@ -121,11 +123,14 @@ class FakeCluster:
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
         job = self._find(id)
+        self.waits.put_nowait(id)
         try:
             async with asyncio.timeout(timeout_s), self.changed:
                 await self.changed.wait_for(lambda: self.status[job.id] not in ("Pending", "Running"))
         except TimeoutError:
             pass
+        finally:
+            self.leaves.put_nowait(id)
         return self._task_view(job) if "." in id else self._job_view(job)
 
     async def why(self, id: str) -> WhyReply:

@@ -89,7 +89,10 @@ async def an_async_client(house: House, token: str = TOKEN) -> AsyncIterator[Asy
 @contextmanager
 def a_client(house: House) -> Iterator[Client]:
     """The sync client, with the house in a loop of its own thread."""
-    with a_loop() as loop, Client(token=TOKEN, exchange=BridgedExchange(InProcessExchange(house.app), loop)) as client:
+    with (
+        a_loop() as loop,
+        Client(token=TOKEN, exchange=BridgedExchange(InProcessExchange(house.app), loop)) as client,
+    ):
         yield client
 
 

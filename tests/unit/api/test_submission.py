@@ -142,7 +142,10 @@ def test_attempts_count_the_first_run():
         ({"max_retries": 1, "max_attempts": 2}, "max_retries and max_attempts: give one of them"),
         ({"targets": ["n1"] * 1001}, "targets: 1001 are too many"),
         ({"required_gpus": [[0]]}, "No target node specified for GPU task is not allowed"),
-        ({"targets": ["a", "b"], "required_gpus": [[0]]}, "required_gpus length (1) must match targets length (2)"),
+        (
+            {"targets": ["a", "b"], "required_gpus": [[0]]},
+            "required_gpus length (1) must match targets length (2)",
+        ),
         ({"targets": ["a"], "required_gpus": [[0, 0]]}, "required_gpus: [0, 0] names a device twice"),
         ({"targets": ["a::0"], "required_gpus": [[1]]}, "targets and required_gpus contradict each other"),
         ({"targets": ["a::0,1"], "gpus": 1}, "gpus: 1 contradicts target 'a::0,1' with 2 named devices"),

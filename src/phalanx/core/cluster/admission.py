@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.effects import Send
-from phalanx.core.cluster.events import Event, JobSubmitted, TaskPaused, TaskPlaced, TaskResumed, TasksCancelled
+from phalanx.core.cluster.events import (
+    Event,
+    JobSubmitted,
+    TaskPaused,
+    TaskPlaced,
+    TaskResumed,
+    TasksCancelled,
+)
 from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
@@ -24,7 +31,9 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     no = None if given.allow_infeasible else why_never(state, job)
     if no is not None:
         return _refuse(no, "target" if no.code != "ExceedsLargestNode" else "never")
-    accepted: list[Event] = [JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)]
+    accepted: list[Event] = [
+        JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
+    ]
     if given.no_queue:
         if job.tasks != 1 or given.placement is None:
             return _refuse(why_not_now(state, job), "busy" if job.request.target else "no_room")
@@ -68,10 +77,14 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
     job = state.jobs.get(given.job)
     attempt = job.live.get(given.position) if job else None
     if job is None or attempt is None or job.status[given.position] != Status.RUNNING:
-        return _refuse(Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict")
+        return _refuse(
+            Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict"
+        )
     if attempt.paused == given.paused:
         word = "already paused" if given.paused else "not paused"
-        return _refuse(Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad")
+        return _refuse(
+            Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad"
+        )
     kind = TaskPaused if given.paused else TaskResumed
     return Decision([kind(at=now, cause="user", key=attempt.key)], [], Accepted())
 

@@ -85,7 +85,9 @@ def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     attempt = Attempt(event.key, event.node, event.lane, event.grant, event.at)
     if event.opens:
         state.table.take(node.row, event.grant)
-        lane = node.lanes[event.lane] = job.lanes[event.node, event.lane] = Lane(event.lane, event.node, event.grant)
+        lane = node.lanes[event.lane] = job.lanes[event.node, event.lane] = Lane(
+            event.lane, event.node, event.grant
+        )
         node.next_lane = event.lane + 1
     else:
         lane = node.lanes[event.lane]

@@ -185,7 +185,14 @@ def job_of(event: Event) -> JobId | None:
             return event.job.id
         case TasksCancelled() | TaskFailed() | JobForgotten():
             return event.job
-        case TaskPlaced() | AttemptStarted() | AttemptSuspected() | AttemptEnded() | TaskPaused() | TaskResumed():
+        case (
+            TaskPlaced()
+            | AttemptStarted()
+            | AttemptSuspected()
+            | AttemptEnded()
+            | TaskPaused()
+            | TaskResumed()
+        ):
             return event.key[0]
     return None
 

@@ -137,7 +137,9 @@ def _node_image(node: NodeState) -> NodeImage:
 
 def _job_image(job: JobState) -> JobImage:
     live = [
-        AttemptImage(a.key, a.node, a.lane, a.grant, a.placed_at, a.started_at, a.ending, a.paused, a.suspicions)
+        AttemptImage(
+            a.key, a.node, a.lane, a.grant, a.placed_at, a.started_at, a.ending, a.paused, a.suspicions
+        )
         for a in job.live.values()
     ]
     return JobImage(

@@ -85,6 +85,4 @@ class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
-Input = (
-    Submit | Cancel | SetPaused | Propose | Hello | Heartbeat | Tell | Disconnect | Drain | Undrain | Tick
-)
+Input = Submit | Cancel | SetPaused | Propose | Hello | Heartbeat | Tell | Disconnect | Drain | Undrain | Tick

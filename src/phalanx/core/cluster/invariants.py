@@ -25,7 +25,10 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
         for field in ("cores_free", "memory_free", "numa_free", "devices_free"):
             if getattr(found, field) != getattr(expected, field):
                 yield f"{node.name}: {field} is {getattr(found, field)}, lanes say {getattr(expected, field)}"
-        if state.table.cores[node.row] != found.cores_free or state.table.memory[node.row] != found.memory_free:
+        if (
+            state.table.cores[node.row] != found.cores_free
+            or state.table.memory[node.row] != found.memory_free
+        ):
             yield f"{node.name}: the columns do not follow the ledger"
 
 
@@ -42,7 +45,9 @@ def lanes_hold_live_attempts(state: ClusterState) -> Iterator[str]:
         in_lanes = {key for lane in node.lanes.values() for key in lane.attempts}
         if in_lanes != set(node.attempts):
             yield f"{node.name}: lanes and attempts differ"
-        yield from (f"{node.name}: lane {lane.id} is empty" for lane in node.lanes.values() if not lane.attempts)
+        yield from (
+            f"{node.name}: lane {lane.id} is empty" for lane in node.lanes.values() if not lane.attempts
+        )
     for job in state.jobs.values():
         for attempt in job.live.values():
             if attempt.key not in state.nodes[attempt.node].attempts:

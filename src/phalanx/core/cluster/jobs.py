@@ -150,7 +150,9 @@ class JobState:
             times[2 * position] = exit.started_at
             times[2 * position + 1] = exit.ended_at or 0.0
             self._learn((exit.ended_at or exit.started_at) - exit.started_at)
-        if (exit.message or exit.stderr_tail) and (position in self.details or len(self.details) < DETAILS_MAX):
+        if (exit.message or exit.stderr_tail) and (
+            position in self.details or len(self.details) < DETAILS_MAX
+        ):
             self.details[position] = (exit.message, exit.stderr_tail)
 
     def note_start(self, position: int, at: float) -> None:

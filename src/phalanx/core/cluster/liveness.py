@@ -38,10 +38,14 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
     """A runner introduces itself. A known life reconnects; a new life takes over what it still holds."""
     node, held = state.nodes.get(given.node), dict(given.held)
     if node is None:
-        return Decision([_joined(state, given, held, now)], _stop_strangers(state, given.node, held), Accepted())
+        return Decision(
+            [_joined(state, given, held, now)], _stop_strangers(state, given.node, held), Accepted()
+        )
     if node.incarnation == given.incarnation and not node.lost:
         heard: list[Event] = [NodeConnected(at=now, cause="hello", node=node.name)]
-        return Decision(heard, _tell_again(state, node, held) + _stop_strangers(state, node.name, held), Accepted())
+        return Decision(
+            heard, _tell_again(state, node, held) + _stop_strangers(state, node.name, held), Accepted()
+        )
     if not node.lost and node.origin != given.origin:
         return _refuse_name(node, state)
     gone = [
@@ -50,14 +54,18 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
         if key not in held
     ]
     # Attempts end before the join, while their grants still stand in the old ledger.
-    return Decision([*gone, _joined(state, given, held, now)], _stop_strangers(state, node.name, held), Accepted())
+    return Decision(
+        [*gone, _joined(state, given, held, now)], _stop_strangers(state, node.name, held), Accepted()
+    )
 
 
 def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
     """Renew the lease and compare both lists."""
     node = state.nodes.get(given.node)
     if node is None or node.incarnation != given.incarnation or node.lost:
-        return Decision([], [], Refused(Reason("StaleLease", Tier.NEVER, "this lease is over: say hello again"), "stale"))
+        return Decision(
+            [], [], Refused(Reason("StaleLease", Tier.NEVER, "this lease is over: say hello again"), "stale")
+        )
     events: list[Event] = [NodeHeard(at=now, node=node.name)]
     effects: list[Effect] = []
     held = dict(given.held)

@@ -48,10 +48,18 @@ def end(state: ClusterState, attempt: Attempt, exit: Exit, now: float, cause: st
         return _uncharged(state, job, attempt, exit, now, cause)
     used = job.charged.get(position, 0) + 1
     if exit.why in NOT_RETRIED or used > job.job.max_retries:
-        return AttemptEnded(at=now, cause=cause, key=attempt.key, exit=exit, status=Status.FAILED, charged=True)
+        return AttemptEnded(
+            at=now, cause=cause, key=attempt.key, exit=exit, status=Status.FAILED, charged=True
+        )
     retry_at = now + backoff_s(state, used)
     return AttemptEnded(
-        at=now, cause=cause, key=attempt.key, exit=exit, status=Status.PENDING, retry_at=retry_at, charged=True
+        at=now,
+        cause=cause,
+        key=attempt.key,
+        exit=exit,
+        status=Status.PENDING,
+        retry_at=retry_at,
+        charged=True,
     )
 
 

@@ -25,7 +25,9 @@ class Rules(Struct, frozen=True):
 
     heartbeat_s: float = 5.0
     lost_after_s: float = 30.0  # silence after which a node is lost (T_lost)
-    self_fence_s: float = 20.0  # silence after which a runner stops its tasks (T_self); less than lost_after_s
+    self_fence_s: float = (
+        20.0  # silence after which a runner stops its tasks (T_self); less than lost_after_s
+    )
     suspicions_max: int = 3
     loss_limit: int = 5
     stuck_after_s: float = 90.0

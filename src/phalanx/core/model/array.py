@@ -69,7 +69,9 @@ def parse_array(text: str) -> Array:
 def _read(part: str, text: str) -> tuple[int, int, int]:
     match = _RANGE.fullmatch(part.strip())
     if match is None:
-        raise ArrayError(f"array {text[:80]!r}: {part[:40]!r} is not an index or a range such as 1-100 or 0-40:2")
+        raise ArrayError(
+            f"array {text[:80]!r}: {part[:40]!r} is not an index or a range such as 1-100 or 0-40:2"
+        )
     first, last, step = int(match.group(1)), int(match.group(2) or match.group(1)), int(match.group(3) or 1)
     if last < first:
         raise ArrayError(f"array {text[:80]!r}: {part[:40]!r} ends before it begins")

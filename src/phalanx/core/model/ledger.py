@@ -7,6 +7,7 @@ same function places, validates at submit, and explains. What is taken is held u
 from __future__ import annotations
 
 from phalanx.core.model import reason
+from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request
 
@@ -43,7 +44,9 @@ class Ledger:
         if no := self._lacks(request, numa):
             return no
         near = numa if numa is not None else self._numa_of(devices)
-        return Grant(request.cores, request.memory_bytes, devices, numa, self._choose_cores(request.cores, near))
+        return Grant(
+            request.cores, request.memory_bytes, devices, numa, self._choose_cores(request.cores, near)
+        )
 
     def never(self, request: Request) -> Reason | None:
         """Why even the empty node could not hold this, or None if it could."""
@@ -91,7 +94,9 @@ class Ledger:
     def matching(self, request: Request) -> list[Device]:
         """The devices, free or not, that are of the type and size asked for."""
         kind, size = request.gpu_type, request.gpu_memory_bytes
-        return [d for d in self.capacity.devices if (kind is None or d.kind == kind) and d.memory_bytes >= size]
+        return [
+            d for d in self.capacity.devices if (kind is None or d.kind == kind) and d.memory_bytes >= size
+        ]
 
     def _choose_devices(self, request: Request, numa: int | None) -> tuple[int, ...] | Reason:
         if request.target and request.target.devices:
@@ -160,5 +165,5 @@ def _close_together(free: list[Device], count: int, numa: int | None) -> tuple[i
 def _describe_kind(request: Request) -> str:
     kind = request.gpu_type or "GPUs"
     if request.gpu_memory_bytes:
-        return f"{kind} with {reason.describe_bytes(request.gpu_memory_bytes)}"
+        return f"{kind} with {describe_bytes(request.gpu_memory_bytes)}"
     return kind

@@ -22,12 +22,14 @@ def parse_bytes(text: str) -> int:
     """Read a size in bytes; a fraction is fine as long as it makes whole bytes when rounded down."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text[:80]!r} is not a size: write bytes or a number with K, M, G, T, Ki, Mi, Gi or Ti")
+        raise ValueError(
+            f"{text[:80]!r} is not a size: write bytes or a number with K, M, G, T, Ki, Mi, Gi or Ti"
+        )
     whole, fraction, suffix = match.group(1), match.group(2) or "", match.group(3).lower()
     if suffix == "i":
         raise ValueError(f"{text[:80]!r} is not a size: 'i' needs a letter before it, as in Gi")
     base = 1024 if suffix.endswith("i") else 1000
-    scale = base ** _POWER[suffix.rstrip("i")]
+    scale: int = base ** _POWER[suffix.rstrip("i")]
     size = int(whole) * scale + (int(fraction) * scale // 10 ** len(fraction) if fraction else 0)
     if size > BYTES_MAX:
         raise ValueError(f"{text[:80]!r} is too large: the most is {BYTES_MAX} bytes (1 EiB)")

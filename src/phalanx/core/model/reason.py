@@ -39,7 +39,9 @@ class Reason(Struct, frozen=True):
 
 def target_not_found(host: str, known: list[str]) -> Reason:
     names = ", ".join(known[:8]) or "none"
-    return Reason("TargetNotFound", Tier.NEVER, f"Node not registered: {host} (nodes: {names})", {"host": host})
+    return Reason(
+        "TargetNotFound", Tier.NEVER, f"Node not registered: {host} (nodes: {names})", {"host": host}
+    )
 
 
 def no_nodes() -> Reason:
@@ -47,7 +49,9 @@ def no_nodes() -> Reason:
 
 
 def offline(host: str) -> Reason:
-    return Reason("NodeOffline", Tier.HELD, f"Node status is offline: {host} has not been heard of", {"host": host})
+    return Reason(
+        "NodeOffline", Tier.HELD, f"Node status is offline: {host} has not been heard of", {"host": host}
+    )
 
 
 def unreachable(host: str) -> Reason:
@@ -83,7 +87,9 @@ def not_enough_gpus(host: str, wanted: int, free: int, total: int, kind: str) ->
     if wanted > total:
         text = f"{host} has {total} {kind}, {wanted} asked"
         return Reason("ExceedsLargestNode", Tier.NEVER, text, numbers)
-    return Reason("WaitingCapacity", Tier.CAPACITY, f"{host}: {free} of {total} {kind} free, {wanted} asked", numbers)
+    return Reason(
+        "WaitingCapacity", Tier.CAPACITY, f"{host}: {free} of {total} {kind} free, {wanted} asked", numbers
+    )
 
 
 def not_enough_cores(host: str, wanted: int, free: int, total: int, where: str = "") -> Reason:
@@ -121,7 +127,9 @@ def backing_off(seconds: float, used: int, allowed: int) -> Reason:
 
 
 def starting(host: str) -> Reason:
-    return Reason("Starting", Tier.PROGRESS, f"Sent to {host}, which has not confirmed the start yet", {"host": host})
+    return Reason(
+        "Starting", Tier.PROGRESS, f"Sent to {host}, which has not confirmed the start yet", {"host": host}
+    )
 
 
 def evaluating() -> Reason:

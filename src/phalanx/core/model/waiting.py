@@ -83,7 +83,10 @@ class Waiting:
 
     def in_order(self) -> Iterator[WaitingJob]:
         """All of them, first to go first. For people; placement walks the classes instead."""
-        everyone = sorted((rank, kind) for number, each in enumerate(self.classes.values()) for rank, kind in
-                          ((rank, number) for rank in each.ranks))
+        everyone = sorted(
+            (rank, kind)
+            for number, each in enumerate(self.classes.values())
+            for rank, kind in ((rank, number) for rank in each.ranks)
+        )
         kinds = list(self.classes.values())
         return (kinds[number].jobs[rank] for rank, number in everyone)

@@ -16,7 +16,7 @@ from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.nodes import Spots
 
 
-def plan(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
+def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Propose placements for those who wait, first come first served within a priority."""
     draft = Draft(snapshot)
     blocked: Rank | None = None  # the first in order that found no room: nobody may prefetch ahead of it
@@ -40,7 +40,7 @@ def plan(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
     return draft.plan(more=draft.size >= policy.placements_max)
 
 
-def place_one(snapshot: Snapshot, job: WaitingJob, now: float) -> Placement | None:
+def place_one(snapshot: Snapshot, job: WaitingJob) -> Placement | None:
     """Where this one task would go right now, whoever else waits."""
     draft = Draft(snapshot)
     placed = _place_job(job, Spots(snapshot.nodes, job.job.request), draft, 1)
@@ -105,5 +105,3 @@ def _prefetch(job: WaitingJob, draft: Draft, policy: Policy) -> None:
         lane = job.lanes[node, lane_id]
         draft.queue(Placement(job.job.id, position, node, lane.grant, lane_id))
         heappush(lanes, (size + 1, node, lane_id))
-
-

@@ -62,7 +62,9 @@ def verdict(table: NodeTable, request: Request, closed: dict[str, Reason]) -> Ve
     return Verdict(dominant, others, said, fits)
 
 
-def nearest_change(table: NodeTable, request: Request, closed: dict[str, Reason], ever: bool) -> Change | None:
+def nearest_change(
+    table: NodeTable, request: Request, closed: dict[str, Reason], ever: bool
+) -> Change | None:
     """The smallest change of the request that would fit: on some empty node (`ever`), or right now."""
 
     def fits(changed: Request) -> bool:
@@ -78,7 +80,9 @@ def nearest_change(table: NodeTable, request: Request, closed: dict[str, Reason]
     return None
 
 
-def nearest_end(table: NodeTable, request: Request, closed: dict[str, Reason], holders: list[Holder]) -> Change | None:
+def nearest_end(
+    table: NodeTable, request: Request, closed: dict[str, Reason], holders: list[Holder]
+) -> Change | None:
     """The task whose end alone would make room."""
     for holder in holders:
         if holder.node in closed or (request.target and request.target.host != holder.node):
@@ -90,7 +94,9 @@ def nearest_end(table: NodeTable, request: Request, closed: dict[str, Reason], h
         finally:
             ledger.take(holder.grant)
         if enough:
-            return Change(f"it starts when {holder.task} on {holder.node} ends", {}, f"phalanx cancel {holder.task}")
+            return Change(
+                f"it starts when {holder.task} on {holder.node} ends", {}, f"phalanx cancel {holder.task}"
+            )
     return None
 
 
@@ -145,7 +151,11 @@ def _smaller(
             yield f"with {gpus} GPUs instead of {request.gpus}", {"gpus": gpus}, replace(request, gpus=gpus)
     cores_of: Callable[[Ledger], int] = lambda node: node.capacity.cores if ever else node.cores_free  # noqa: E731
     for cores in _values(nodes, cores_of, request.cores):
-        yield f"with {cores} cores instead of {request.cores}", {"cores": cores}, replace(request, cores=cores)
+        yield (
+            f"with {cores} cores instead of {request.cores}",
+            {"cores": cores},
+            replace(request, cores=cores),
+        )
     memory_of: Callable[[Ledger], int] = (  # noqa: E731
         lambda node: node.capacity.memory_bytes if ever else node.memory_free
     )

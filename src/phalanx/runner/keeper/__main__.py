@@ -5,11 +5,10 @@ so that no file of the runner can stand in for one of the standard library.
 """
 
 import importlib
-import os
 import sys
 
 if __name__ == "__main__":
-    _above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _above = __file__.rsplit("/", 2)[0]
     sys.path.append(_above)
     _service = importlib.import_module("keeper.service")
     sys.path.remove(_above)

@@ -1,17 +1,19 @@
 """One attempt as the keeper knows it: from its spawn until the runner forgets it.
 
-Plain values and what can be computed from them. Spawning is in `spawn.py`, signals in `tree.py`.
+Plain values, and their words: what is said of an attempt to the runner and written in the journal. The two
+lines of a usual attempt are formatted here by hand, as the JSON encoder would cost more than the rest of it.
+Spawning is in `spawn.py`, signals in `tree.py`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Exit = dict[str, Any]  # code, signal, oom, reason, started_at, ended_at, stderr_tail
     Options = dict[str, Any]  # what a start request says beyond its brief
 
 STDERR_TAIL_BYTES = 2048
@@ -51,7 +53,7 @@ class Attempt:
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
         self.oom_kills_before = 0
-        self.punched: dict[str, int] = {}  # log path → the offset up to which it has been emptied
+        self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied
         self.paused = False
         self.kill_at: float | None = None  # set while it is being stopped
         self.reason: str | None = None
@@ -59,17 +61,19 @@ class Attempt:
         self.code: int | None = None
         self.signal: int | None = None
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
-        self.exit: Exit | None = None  # set once nothing of the tree is left
+        self.exit: str | None = None  # as JSON, once nothing of the tree is left
 
-    def start_line(self) -> tuple[Any, ...]:
-        """What is written down and told about its start. The runner reads as far as started_at."""
-        return ("started", self.key, self.pid, self.started_at, self.born, self.cgroups)
+    def started_line(self) -> str:
+        """The runner reads as far as started_at; the rest is for a later keeper."""
+        key, cgroups = json.dumps(self.key), json.dumps(self.cgroups) if self.cgroups else "[]"
+        return f'["started",{key},{self.pid},{self.started_at},[{self.born[0]},{self.born[1]}],{cgroups}]'
 
-    def end_line(self) -> tuple[Any, ...]:
-        return ("ended", self.key, self.exit)
+    def ended_line(self) -> str:
+        return f'["ended",{json.dumps(self.key)},{self.exit}]'
 
-    def row(self) -> list[Any]:
-        return [self.key, self._state(), self.pid, self.started_at, self.exit]
+    def row(self) -> str:
+        ended = self.exit or "null"
+        return f'[{json.dumps(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended}]'
 
     def _state(self) -> str:
         if self.exit is not None:
@@ -78,33 +82,19 @@ class Attempt:
             return "stopping"
         return "paused" if self.paused else "running"
 
-    def record(self, oom: bool) -> Exit:
-        """How it ended, as it is reported and written down."""
-        return {
-            "code": self.code,
-            "signal": self.signal,
-            "oom": oom,
-            "reason": self.reason,
-            "started_at": self.started_at,
-            "ended_at": self.ended_at,
-            "stderr_tail": "" if self.code == 0 else tail(self.err),
-        }
+    def close(self, oom: bool) -> None:
+        """Nothing of it is alive any more: its exit is final."""
+        code = "null" if self.code is None else self.code
+        signum = "null" if self.signal is None else self.signal
+        reason = "null" if self.reason is None else f'"{self.reason}"'
+        tail = '""' if self.code == 0 else json.dumps(_tail(self.err))
+        self.exit = (
+            f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
+            f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail}}}'
+        )
 
 
-def unknown_exit(started_at: float | None, ended_at: float) -> Exit:
-    """The exit of an attempt whose keeper died before it: nobody can say how it would have ended."""
-    return {
-        "code": None,
-        "signal": None,
-        "oom": False,
-        "reason": "unknown",
-        "started_at": started_at,
-        "ended_at": ended_at,
-        "stderr_tail": "",
-    }
-
-
-def tail(path: str) -> str:
+def _tail(path: str) -> str:
     """The last bytes of a log as text; empty when it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -16,6 +16,8 @@ from __future__ import annotations
 import os
 import sys
 
+from . import files
+
 HOME = "keeper"
 
 
@@ -28,17 +30,17 @@ class Homes:
     def enter(self, folder: str) -> None:
         """Move the keeper into the folder, but only when the way back is known to be open."""
         self._home(folder)
-        _write(f"{folder}/cgroup.procs", b"0")
+        files.write(f"{folder}/cgroup.procs", b"0")
 
     def leave(self, folder: str) -> None:
         try:
             os.write(self._home(folder), b"0")
         except OSError as error:  # the leaf was removed: it is looked up again next time
-            self._procs.pop(os.path.dirname(folder), None)
-            print(f"keeper: cannot leave the cgroup {folder}: {error}", file=sys.stderr, flush=True)
+            self._procs.pop(files.parent(folder), None)
+            sys.stderr.write(f"cannot leave the cgroup {folder}: {error}\n")
 
     def _home(self, folder: str) -> int:
-        parent = os.path.dirname(folder)
+        parent = files.parent(folder)
         if parent not in self._procs:
             self._procs[parent] = os.open(f"{parent}/{HOME}/cgroup.procs", os.O_WRONLY)
         return self._procs[parent]
@@ -49,7 +51,7 @@ def oom_kills(folders: list[str]) -> int:
     total = 0
     for folder in folders:
         for name in ("memory.events", "memory.oom_control"):  # v2, v1
-            for line in _read(f"{folder}/{name}").splitlines():
+            for line in files.read(f"{folder}/{name}").splitlines():
                 if line.startswith(b"oom_kill "):
                     total += int(line.split()[1])
     return total
@@ -67,7 +69,7 @@ def kill(folders: list[str]) -> bool:
         if os.getpid() in _pids(folder):  # the way back failed; better signal each than die with them
             continue
         try:
-            _write(f"{folder}/cgroup.kill", b"1")
+            files.write(f"{folder}/cgroup.kill", b"1")
             killed = True
         except OSError:
             continue
@@ -75,28 +77,4 @@ def kill(folders: list[str]) -> bool:
 
 
 def _pids(folder: str) -> set[int]:
-    return {int(pid) for pid in _read(f"{folder}/cgroup.procs").split()}
-
-
-def _read(path: str) -> bytes:
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        parts = []
-        while part := os.read(fd, 65536):
-            parts.append(part)
-        return b"".join(parts)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def _write(path: str, text: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY)
-    try:
-        os.write(fd, text)
-    finally:
-        os.close(fd)
+    return {int(pid) for pid in files.read(f"{folder}/cgroup.procs").split()}

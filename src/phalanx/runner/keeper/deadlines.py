@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 
-from .roster import now
+from .clock import since_boot as now
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class Deadlines:
         self._trimmer = trimmer
         self._kill_at: dict[str, float] = {}
         self._lease_until: float | None = None
-        self._next_tick = 0.0
+        self._tick_at = 0.0
+        self._next_at = 0.0  # the earliest of them all
 
     def stop(self, attempt: Attempt, grace_s: float) -> None:
         """SIGTERM now, SIGKILL after the grace. A second stop can only shorten the first one's grace."""
@@ -37,37 +38,39 @@ class Deadlines:
             # A paused process takes SIGTERM only once it is continued.
             self._roster.signal(attempt, signal.SIGTERM, signal.SIGCONT)
         attempt.kill_at = self._kill_at[attempt.key] = min(attempt.kill_at, kill_at)
+        self._next_at = 0.0
 
     def renew_lease(self, seconds_left: float) -> None:
         self._lease_until = now() + seconds_left
+        self._next_at = 0.0
 
     def lease_is_over(self) -> bool:
-        """Without any lease there is no fence: the runner has not yet been promised anything."""
+        """Without any lease there is no fence: the runner has not been promised anything yet."""
         return self._lease_until is not None and now() >= self._lease_until
 
-    def wait_s(self) -> float | None:
-        """How long nothing has to be done here; None while nothing runs."""
-        if not self._roster.leaders:
-            return None
-        next_at = min(self._next_tick, *self._kill_at.values()) if self._kill_at else self._next_tick
-        if self._lease_until is not None and not self.lease_is_over():
-            next_at = min(next_at, self._lease_until)
-        return max(0.0, next_at - now())
+    def wait_s(self) -> float:
+        return max(0.0, self._next_at - now())
 
     def keep(self) -> None:
-        """Do what is due."""
+        """Do what is due, and find out what is due next."""
+        at = now()
+        if at < self._next_at:
+            return
         if self.lease_is_over():
             self._fence()
-        at = now()
         for key in [key for key, kill_at in self._kill_at.items() if at >= kill_at]:
             self._kill(key, at)
-        if at >= self._next_tick:
-            self._next_tick = at + TICK_S
+        if at >= self._tick_at:
+            self._tick_at = at + TICK_S
             for attempt in self._roster.leaders.values():
                 self._trimmer.trim(attempt)
+        upcoming = [self._tick_at, *self._kill_at.values()]
+        if self._lease_until is not None and not self.lease_is_over():
+            upcoming.append(self._lease_until)
+        self._next_at = min(upcoming)
 
     def _fence(self) -> None:
-        for attempt in list(self._roster.leaders.values()):
+        for attempt in [*self._roster.leaders.values()]:
             if attempt.reason is None:
                 attempt.reason = "fenced"
                 self.stop(attempt, FENCE_GRACE_S)

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
-from . import tree
+from . import clock, tree
 from .cgroup import members, oom_kills
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from .attempt import Attempt
     from .roster import Roster
     from .trim import Trimmer
 
-SETTLE_S = 0.02
+SETTLE_S = 0.02  # not all members of a dying tree are the keeper's children: it looks again after this
 DOUBTS_MAX = 5
 
 
 class Endings:
     """Reaps children and says which attempts are over."""
 
-    def __init__(self, roster: Roster, trimmer: Trimmer, tell: Callable[[tuple[Any, ...]], None]) -> None:
+    def __init__(self, roster: Roster, trimmer: Trimmer, tell: Callable[[str], None]) -> None:
         self._roster = roster
         self._trimmer = trimmer
         self._tell = tell  # writes down and says
@@ -47,17 +45,12 @@ class Endings:
                 _note(attempt, os.waitpid(pid, 0)[1])
                 self._roster.ending.append(attempt)
 
-    def wait_s(self) -> float | None:
-        """When to look again at trees that are dying: not all of their members are the keeper's children."""
-        return SETTLE_S if self._roster.ending else None
-
     def settle(self) -> None:
         """Report the attempts of which nothing is left, and kill what is left of the others."""
         ending, self._roster.ending = self._roster.ending, []
-        if not ending:
-            return
         orphans = self._roster.orphans.find(self._roster.leaders)
-        self._kill_strays(orphans)
+        if orphans:
+            self._kill_strays(orphans)
         for attempt in ending:
             if self._is_gone(attempt, orphans):
                 self._finish(attempt)
@@ -78,18 +71,19 @@ class Endings:
         if attempt.cgroups and (left := members(attempt.cgroups)):
             tree.kill_cgroups(attempt.cgroups, left)
             return False
+        if not orphans:
+            return True
         keys = orphans.values()
-        if attempt.key in keys or (keys and not leaders):
+        if attempt.key in keys or not leaders:
             return False
         # An orphan in the middle of an exec shows no environment: it is looked at again, a few times.
         attempt.doubts += None in keys
         return None not in keys or attempt.doubts > DOUBTS_MAX
 
     def _finish(self, attempt: Attempt) -> None:
-        self._trimmer.trim(attempt)
-        oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
-        attempt.exit = attempt.record(oom)
-        self._tell(attempt.end_line())
+        self._trimmer.trim_at_end(attempt)
+        attempt.close(oom=bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before)
+        self._tell(attempt.ended_line())
 
 
 def _ended_child() -> int | None:
@@ -102,7 +96,7 @@ def _ended_child() -> int | None:
 
 
 def _note(attempt: Attempt, status: int) -> None:
-    attempt.ended_at = time.time()
+    attempt.ended_at = clock.wall()
     if os.WIFSIGNALED(status):
         attempt.signal = os.WTERMSIG(status)
     else:

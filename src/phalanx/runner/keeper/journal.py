@@ -5,20 +5,18 @@ machine itself goes down no attempt is left to tell about. Lines are gathered du
 written before anything is said to the runner. What to do about the past is decided in `past.py`.
 
     boot id                                       a keeper begins, during this boot of the machine
-    starting [keys]                               about to be spawned
     started key pid started_at [tick tick] cgroups
-    refused key code message                      was not spawned after all
     ended key exit
     forget [keys]                                 the runner has the exits
     stopped key                                   must not be started any more
-
-`started`, `refused` and `ended` are what the runner is told too, word for word: they are encoded once.
 """
 
 from __future__ import annotations
 
 import json
 import os
+
+from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 COMPACT_BYTES_MIN = 4 << 20
 STOPPED_MAX = 10_000
-encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Journal:
@@ -39,6 +36,7 @@ class Journal:
         self._path = path
         self._unwritten = b""
         self._lines: list[str] = []
+        self.trouble = ""  # why the last write failed
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._size = os.fstat(self._fd).st_size
         self._compacted_size = 0
@@ -48,36 +46,42 @@ class Journal:
         try:
             self.compact(boot, attempts, stopped)
         except OSError:
-            self._lines += ["", encode(["boot", boot])]  # the empty line ends one that may be torn
+            self._lines += ["", json.dumps(["boot", boot])]  # the empty line ends one that may be torn
 
     def note(self, line: str) -> None:
         """Take down a line of the kinds above, to be written with the next flush."""
         self._lines.append(line)
 
-    def flush(self) -> None:
-        """Write what was gathered; raises OSError on a full disk, and keeps the rest for the next time."""
+    def try_flush(self) -> bool:
+        """Write what was gathered. On a full disk `trouble` says so, and it is kept for the next time."""
         if self._lines:
             self._unwritten += ("\n".join(self._lines) + "\n").encode()
             self._lines = []
-        while self._unwritten:
-            written = os.write(self._fd, self._unwritten)
-            self._size += written
-            self._unwritten = self._unwritten[written:]
+        try:
+            while self._unwritten:
+                written = os.write(self._fd, self._unwritten)
+                self._size += written
+                self._unwritten = self._unwritten[written:]
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            return False
+        self.trouble = ""
+        return True
 
     def is_large(self) -> bool:
         return self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
 
     def compact(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
         """Replace the file by one that says only what still matters."""
-        lines = [encode(["boot", boot])]
+        lines = [json.dumps(["boot", boot])]
         for attempt in attempts:
-            lines.append(encode(attempt.start_line()))
+            lines.append(attempt.started_line())
             if attempt.exit is not None:
-                lines.append(encode(attempt.end_line()))
-        lines += (encode(["stopped", key]) for key in stopped)
+                lines.append(attempt.ended_line())
+        lines += (json.dumps(["stopped", key]) for key in stopped)
         text = ("\n".join(lines) + "\n").encode()
         fd = _write_new(f"{self._path}.new", text)
-        os.rename(f"{self._path}.new", self._path)
+        os.replace(f"{self._path}.new", self._path)  # noqa: PTH105 (the keeper imports no pathlib)
         os.close(self._fd)
         self._fd, self._size, self._compacted_size = fd, len(text), len(text)
         self._lines, self._unwritten = [], b""
@@ -96,14 +100,10 @@ class Past:
         match line:
             case ["boot", str(boot)]:
                 self.boot = boot
-            case ["starting", list(keys)]:
-                self.attempts.update((key, [0, [0, 0], None, [], None]) for key in keys)
             case ["started", str(key), int(pid), float(started_at), [int(), int()] as ticks, list(cgroups)]:
                 self.attempts[key] = [pid, ticks, started_at, cgroups, None]
-            case ["ended", str(key), dict(exit)] if key in self.attempts:
-                self.attempts[key][4] = exit
-            case ["refused", str(key), str(), str()]:
-                self.attempts.pop(key, None)
+            case ["ended", str(key), dict(recorded)] if key in self.attempts:
+                self.attempts[key][4] = recorded
             case ["forget", list(keys)]:
                 for key in keys:
                     self.attempts.pop(key, None)
@@ -116,18 +116,13 @@ class Past:
 def read(path: str) -> Past:
     """Replay a journal. The last line may be torn and any line may be damaged: it is skipped and counted."""
     past = Past()
-    try:
-        with open(path, "rb") as file:
-            for line in file:
-                _apply_text(past, line)
-    except FileNotFoundError:
-        pass
+    for line in files.read(path).split(b"\n"):
+        if line:
+            _apply_text(past, line)
     return past
 
 
 def _apply_text(past: Past, text: bytes) -> None:
-    if text.isspace():
-        return
     try:
         past.apply(json.loads(text))
     except (ValueError, TypeError, RecursionError):

@@ -7,17 +7,17 @@ Ends are learnt from SIGCHLD and waitid rather than from a pidfd for each attemp
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
-from collections import deque
 
 from .deadlines import Deadlines
-from .endings import Endings
+from .endings import SETTLE_S, Endings
 from .requests import Requests
 from .trim import Trimmer
-from .voice import Voice
+from .voice import PATIENCE_S, Voice
 from .wire import Link, Lost
 
 TYPE_CHECKING = False
@@ -46,10 +46,11 @@ class Loop:
         self._deadlines = Deadlines(roster, trimmer)
         self._endings = Endings(roster, trimmer, self._voice.tell)
         self._requests = Requests(roster, self._deadlines, journal, spawner, trimmer, self._voice)
-        self._backlog: deque[Any] = deque()
+        self._backlog: list[Any] = []
         self._link: Link | None = None
-        self._link_events = 0
+        self._waits_for_room = False
         self._listener = listener
+        self._listening = listener.fileno()
         self._signals = _catch_signals()
         self._poll = select.epoll()
         self._poll.register(listener.fileno(), select.EPOLLIN)
@@ -68,22 +69,28 @@ class Loop:
         for fd, events in self._poll.poll(self._wait_s()):
             if fd == self._signals:
                 self._hear_signals()
-            elif fd == self._listener.fileno():
+            elif fd == self._listening:
                 self._accept()
-            elif self._link is not None and fd == self._link.fileno():
+            else:
                 self._hear(events)
-        self._serve()
-        self._endings.settle()
+        if self._backlog:
+            self._serve()
+        if self._roster.ending:
+            self._endings.settle()
         if self._roster.leaders:
             self._deadlines.keep()
         self._write_down()
         self._speak()
 
     def _wait_s(self) -> float | None:
+        """How long to wait for news. The shorter waits come first: what is due later is kept soon after."""
         if self._backlog:
             return 0.0
-        waits = (self._endings.wait_s(), self._deadlines.wait_s(), self._voice.wait_s())
-        return min((wait_s for wait_s in waits if wait_s is not None), default=None)
+        if self._voice.kept:
+            return PATIENCE_S
+        if self._roster.ending:
+            return SETTLE_S
+        return self._deadlines.wait_s() if self._roster.leaders else None
 
     def _hear_signals(self) -> None:
         if signal.SIGTERM in os.read(self._signals, 65536):
@@ -91,17 +98,13 @@ class Loop:
         self._endings.reap()
 
     def _serve(self) -> None:
-        if self._backlog:
-            count = min(REQUESTS_PER_TURN, len(self._backlog))
-            self._requests.serve([self._backlog.popleft() for _ in range(count)])
+        self._requests.serve(self._backlog[:REQUESTS_PER_TURN])
+        del self._backlog[:REQUESTS_PER_TURN]
 
     def _write_down(self) -> None:
-        try:
-            self._journal.flush()
-            if self._journal.is_large():
+        if self._journal.try_flush() and self._journal.is_large():
+            with contextlib.suppress(OSError):  # a full disk: it is tried again in a later turn
                 self._journal.compact(self._boot, self._roster.attempts.values(), self._roster.stopped)
-        except OSError:  # a full disk: starts are refused meanwhile, and the lines are kept for a later turn
-            pass
 
     def _accept(self) -> None:
         try:
@@ -110,14 +113,14 @@ class Loop:
             return
         self._hang_up()  # a newer runner replaces an older one
         self._link = self._voice.link = Link(peer)
-        self._link_events = select.EPOLLIN
+        self._waits_for_room = False
         self._poll.register(peer.fileno(), select.EPOLLIN)
 
     def _hear(self, events: int) -> None:
-        if self._link is None or not events & ~select.EPOLLOUT:
+        if self._link is None or events == select.EPOLLOUT:
             return
         try:
-            self._backlog.extend(self._link.receive())
+            self._backlog += self._link.receive()
         except Lost:
             self._hang_up()
 
@@ -126,11 +129,10 @@ class Loop:
             self._voice.speak()
         except Lost:
             self._hang_up()
-        if self._link is not None:
-            events = select.EPOLLIN | select.EPOLLOUT if self._link.blocked else select.EPOLLIN
-            if events != self._link_events:
-                self._link_events = events
-                self._poll.modify(self._link.fileno(), events)
+        if self._link is not None and self._link.blocked != self._waits_for_room:
+            self._waits_for_room = self._link.blocked
+            room = select.EPOLLOUT if self._link.blocked else 0
+            self._poll.modify(self._link.fileno(), select.EPOLLIN | room)
 
     def _hang_up(self) -> None:
         """Let go of the connection. What was asked over it is still done, in order."""

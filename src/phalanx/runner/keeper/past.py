@@ -1,4 +1,4 @@
-"""After a keeper's own death: what its journal says ran is ended for good, and told.
+"""After a keeper's own death: what it ran is ended for good, and told.
 
 Nobody waited for those processes, so their exit codes are lost and they cannot be taken over. They are
 killed, whole trees of them, and reported as ended for an unknown reason; exits that were written down are
@@ -7,15 +7,15 @@ reported as they were.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
-import time
 
-from . import cgroup
-from .attempt import Attempt, unknown_exit
+from . import cgroup, clock, files
+from .attempt import Attempt
 from .spawn import KEEPER_VARIABLE
-from .tree import read_environment, signal_each
+from .tree import attempt_key, signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,24 +28,27 @@ WAIT_S_MAX = 5.0
 
 def settle(past: Past, boot: str, mark: str) -> list[Attempt]:
     """Kill what an earlier keeper left running; every attempt of it, ended."""
+    now = clock.wall()
     if past.boot == boot:
         running = [told for told in past.attempts.values() if told[4] is None]
-        _kill_all(_Survivors(running, mark))
-    now = time.time()
+        for key in _kill_all(_Survivors(running, mark)):
+            past.attempts.setdefault(key, [0, (0, 0), now, [], None])  # it died before it could write it down
     return [_attempt(key, told, now) for key, told in past.attempts.items()]
 
 
 def boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
+    return files.read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def _attempt(key: str, told: list[Any], now: float) -> Attempt:
-    pid, ticks, started_at, cgroups, exit = told
-    options = {"out": "", "err": "", "cgroups": cgroups}
-    attempt = Attempt(key, options)
-    attempt.pid, attempt.born, attempt.started_at = pid, tuple(ticks), started_at or now
-    attempt.exit = exit or unknown_exit(started_at or now, now)
+    pid, ticks, started_at, cgroups, recorded = told
+    attempt = Attempt(key, {"out": "", "err": "", "cgroups": cgroups})
+    attempt.pid, attempt.born, attempt.started_at = pid, tuple(ticks), started_at
+    if recorded is not None:
+        attempt.exit = json.dumps(recorded)
+    else:
+        attempt.reason, attempt.ended_at = "unknown", now
+        attempt.close(oom=False)
     return attempt
 
 
@@ -59,16 +62,17 @@ class _Survivors:
 
     def find(self) -> set[int]:
         found = cgroup.members(self._cgroups)
-        for name in os.listdir("/proc"):
-            if name.isdigit() and self._is_one(int(name)):
-                found.add(int(name))
+        with os.scandir("/proc") as entries:
+            found |= {
+                int(entry.name) for entry in entries if entry.name.isdigit() and self._is_one(entry.name)
+            }
         return found - {os.getpid()}
 
-    def _is_one(self, pid: int) -> bool:
+    def _is_one(self, pid: str) -> bool:
         stat = _stat(pid)
         if not stat or stat[0] in "ZX":
             return False
-        return int(stat[3]) in self._sessions or self._mark in read_environment(pid).split(b"\0")
+        return int(stat[3]) in self._sessions or self._mark in files.read(f"/proc/{pid}/environ").split(b"\0")
 
 
 def _same_leader(pid: int, ticks: list[int]) -> bool:
@@ -76,25 +80,25 @@ def _same_leader(pid: int, ticks: list[int]) -> bool:
 
     Where no such process is left, its number cannot have been given away while its session has members.
     """
-    stat = _stat(pid) if pid else []
-    return pid > 0 and (not stat or ticks[0] <= int(stat[19]) <= ticks[1])
+    stat = _stat(pid)
+    return not stat or ticks[0] <= int(stat[19]) <= ticks[1]
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int | str) -> list[str]:
     """/proc/PID/stat from the state on: [0] state, [3] session, [19] start in clock ticks since boot."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return []
+    return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def _kill_all(survivors: _Survivors) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while (pids := survivors.find()) and time.monotonic() < deadline:
+def _kill_all(survivors: _Survivors) -> set[str]:
+    """Kill them until none is left; the keys that could be read off them."""
+    deadline = clock.since_boot() + WAIT_S_MAX
+    keys: set[str] = set()
+    while (pids := survivors.find()) and clock.since_boot() < deadline:
+        keys |= {key for pid in pids if (key := attempt_key(pid))}
         handles = _handles(pids)
         signal_each(survivors.find, signal.SIGKILL)
         _wait_for(handles, deadline)
+    return keys
 
 
 def _handles(pids: set[int]) -> list[int]:
@@ -111,5 +115,5 @@ def _wait_for(handles: list[int], deadline: float) -> None:
     for handle in handles:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        poll.poll(max(0.0, deadline - clock.since_boot()) * 1000)
         os.close(handle)

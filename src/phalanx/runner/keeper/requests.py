@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 
 from . import VERSION
 from .deadlines import FENCE_GRACE_S
-from .journal import encode
 from .spawn import Brief, Refused
 
 TYPE_CHECKING = False
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .spawn import Spawner
     from .trim import Trimmer
     from .voice import Voice
+
+
+_BAD_REQUEST = (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError)
 
 
 class Requests:
@@ -42,54 +45,39 @@ class Requests:
         self._spawner = spawner
         self._trimmer = trimmer
         self._voice = voice
-        self._trouble = ""  # why nothing may start just now
 
     def serve(self, requests: list[Any]) -> None:
-        self._write_intentions(requests)
         for request in requests:
             try:
                 _VERBS[request[0]](self, *request[1:])
-            except Exception as error:  # the one place: a bad request must not take the node's attempts along
-                self._voice.say(("misunderstood", f"{str(request)[:200]}: {error!r}"))
-
-    def _write_intentions(self, requests: list[Any]) -> None:
-        """Write down what is about to start, so that a keeper killed right after its spawn is no riddle."""
-        keys = [r[1] for r in requests if isinstance(r, list) and len(r) > 1 and r[0] == "start"]
-        new = [key for key in keys if isinstance(key, str) and key not in self._roster.attempts]
-        if not new:
-            return
-        self._journal.note(encode(["starting", new]))
-        try:
-            self._journal.flush()
-            self._trouble = ""
-        except OSError as error:
-            self._trouble = f"cannot write the keeper's journal: {error.strerror}"
+            except _BAD_REQUEST as error:  # it must not take every attempt of the node along
+                self._voice.say(json.dumps(["misunderstood", f"{str(request)[:200]}: {error!r}"]))
 
     def start(self, key: str, brief_id: str, options: Options) -> None:
         attempt = self._roster.attempts.get(key)
-        if attempt is None:
-            try:
-                self._check_may_start(key)
-                attempt = self._spawner.start(key, brief_id, options)
-            except Refused as refusal:
-                self._refuse(key, refusal.code, refusal.message)
-                return
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                self._refuse(key, "spawn_failed", f"the start cannot be read: {error!r}")
-                return
-            self._roster.add(attempt)
-            self._voice.tell(attempt.start_line(), urgent=False)
+        if attempt is not None:
+            self._voice.say(attempt.started_line())
+            if attempt.exit is not None:
+                self._voice.say(attempt.ended_line())
             return
-        self._voice.say(attempt.start_line())
-        if attempt.exit is not None:
-            self._voice.say(attempt.end_line())
+        try:
+            self._check_may_start(key)
+            attempt = self._spawner.start(key, brief_id, options)
+        except Refused as refusal:
+            self._refuse(key, refusal.code, refusal.message)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            self._refuse(key, "spawn_failed", f"the start cannot be read: {error!r}")
+        else:
+            self._roster.add(attempt)
+            self._voice.tell(attempt.started_line(), urgent=False)
+            self._journal.try_flush()  # at once: a keeper killed later in this turn still knows of it
 
     def _refuse(self, key: str, code: str, message: str) -> None:
-        self._voice.tell(("refused", key, code, message))
+        self._voice.say(json.dumps(["refused", key, code, message]))
 
     def _check_may_start(self, key: str) -> None:
-        if self._trouble:
-            raise Refused("no_log", self._trouble)
+        if self._journal.trouble and not self._journal.try_flush():
+            raise Refused("no_log", f"cannot write the keeper's journal: {self._journal.trouble}")
         if key in self._roster.stopped:
             raise Refused("stopped", "it was stopped before it could start")
         if self.closing:
@@ -126,19 +114,20 @@ class Requests:
             self._deadlines.stop(attempt, float(grace_s))
         elif key not in self._roster.attempts:
             self._roster.never_start(key)
-            self._journal.note(encode(["stopped", key]))
+            self._journal.note(json.dumps(["stopped", key]))
 
     def lease(self, seconds_left: float) -> None:
         self._deadlines.renew_lease(float(seconds_left))
 
     def listing(self) -> None:
         facts = {"version": VERSION, "log_cap": self._trimmer.supported, "briefs": [*self._spawner.briefs]}
-        self._voice.say(("listing", [attempt.row() for attempt in self._roster.attempts.values()], facts))
+        rows = ",".join(attempt.row() for attempt in self._roster.attempts.values())
+        self._voice.say(f'["listing",[{rows}],{json.dumps(facts)}]')
 
     def forget(self, keys: list[str]) -> None:
         ended = self._roster.forget(keys)
         if ended:
-            self._journal.note(encode(["forget", ended]))
+            self._journal.note(json.dumps(["forget", ended]))
 
     def shutdown(self, grace_s: float = FENCE_GRACE_S) -> None:
         """Stop everything; the loop ends when nothing is left."""

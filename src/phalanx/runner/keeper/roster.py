@@ -6,8 +6,6 @@ It knows who runs, who is dying and who is over, and can reach an attempt's whol
 
 from __future__ import annotations
 
-import time
-
 from . import tree
 from .journal import remember
 
@@ -47,8 +45,3 @@ class Roster:
         for key in ended:
             del self.attempts[key]
         return ended
-
-
-def now() -> float:
-    """Seconds since boot, the machine's sleep included: a lease must not outlive one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -25,7 +25,7 @@ LOG = "keeper.log"
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
-        print("usage: python -I -S keeper/__main__.py STATE_DIR", file=sys.stderr)
+        sys.stderr.write("usage: python -I -S keeper/__main__.py STATE_DIR\n")
         return 2
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # a socket leaked by the starter would stay open for weeks
     state_dir = os.path.realpath(arguments[0])

@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import time
 
+from . import clock
 from .attempt import Attempt
 from .cgroup import Homes, oom_kills
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
 PROGRAMS_MAX = 1000
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _NOT_EXECUTABLE = (errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD)
@@ -71,26 +70,30 @@ class Spawner:
         argv = options.get("argv") or brief.argv
         env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
-        attempt.started_at = time.time()
-        tick = _tick()
-        attempt.pid = self._spawn(attempt, argv, env, brief.cwd, options.get("cpus"))
-        attempt.born = (tick, _tick())
+        attempt.started_at = clock.wall()
+        tick = clock.tick()
+        cpus = options.get("cpus")
+        if brief.cwd or cpus or attempt.cgroups:
+            attempt.pid = self._spawn_there(attempt, argv, env, brief.cwd, cpus)
+        else:
+            attempt.pid = self._spawn_here(attempt, argv, env)
+        attempt.born = (tick, clock.tick())
         return attempt
 
-    def _spawn(
+    def _spawn_there(
         self, attempt: Attempt, argv: list[str], env: dict[str, str], cwd: str | None, cpus: list[int] | None
     ) -> int:
+        """Spawn from the task's own place: its folder, its CPUs, its cgroups. Then come back."""
         entered: list[str] = []
         try:
             if cwd:
                 _go_to(cwd)
-            program = self._program(argv[0], env.get("PATH") or os.defpath)
             if cpus:
                 _use_cpus(cpus)
             for cgroup in attempt.cgroups:
                 self._enter(cgroup)
                 entered.append(cgroup)
-            return self._spawn_here(attempt, program, argv, env)
+            return self._spawn_here(attempt, argv, env)
         finally:
             for cgroup in entered:
                 self._homes.leave(cgroup)
@@ -99,7 +102,8 @@ class Spawner:
             if cwd:
                 os.fchdir(self._folder)
 
-    def _spawn_here(self, attempt: Attempt, program: str, argv: list[str], env: dict[str, str]) -> int:
+    def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
+        program = argv[0] if "/" in argv[0] else self._program(argv[0], env.get("PATH") or os.defpath)
         files = (
             _STDIN,
             (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
@@ -120,8 +124,6 @@ class Spawner:
 
     def _program(self, name: str, path: str) -> str:
         """The file to run, looked up in the task's own PATH as a shell would."""
-        if "/" in name:
-            return name
         found = self._programs.get((name, path))
         if found is None or not os.access(found, os.X_OK):
             found = _search(name, path)
@@ -134,10 +136,13 @@ class Spawner:
 def _search(name: str, path: str) -> str:
     seen = None
     for folder in path.split(":"):
+        candidate = f"{folder}/{name}"
         # An empty or relative entry would mean the working directory, which others may write to.
-        if folder.startswith("/") and os.path.isfile(candidate := f"{folder}/{name}"):
-            if os.access(candidate, os.X_OK):
-                return candidate
+        if not folder.startswith("/") or os.access(f"{candidate}/.", os.F_OK):
+            continue
+        if os.access(candidate, os.X_OK):
+            return candidate
+        if os.access(candidate, os.F_OK):
             seen = candidate
     if seen is not None:
         raise Refused("not_executable", f"{seen} is not executable")
@@ -166,14 +171,9 @@ def _refusal(error: OSError, program: str, out: str, err: str) -> Refused:
         except OSError as log_error:
             return Refused("no_log", f"cannot write the log {path}: {log_error.strerror}")
     if error.errno == errno.ENOENT:
-        if os.path.exists(program):
+        if os.access(program, os.F_OK):
             return Refused("not_executable", f"{program}: its interpreter does not exist")
         return Refused("not_found", f"no program {program}")
     if error.errno in _NOT_EXECUTABLE:
         return Refused("not_executable", f"{program}: {error.strerror}")
     return Refused("spawn_failed", f"{program}: {error.strerror}")
-
-
-def _tick() -> int:
-    """Now, as /proc/PID/stat counts a process's start: saves reading that file for each attempt."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_SECOND)

@@ -14,7 +14,7 @@ import errno
 import os
 import signal
 
-from . import cgroup
+from . import cgroup, files
 from .spawn import KEY_VARIABLE
 
 TYPE_CHECKING = False
@@ -43,7 +43,8 @@ class Orphans:
 
     def find(self, leaders: Container[int]) -> dict[int, str | None]:
         """Each orphan with its attempt's key; "" when it has none, None when that cannot be told yet."""
-        return {pid: self._key(pid) for pid in self._pids() if pid not in leaders}
+        orphans = [pid for pid in self._pids() if pid not in leaders]
+        return {pid: self._key(pid) for pid in orphans} if orphans else {}
 
     def reaped(self, pid: int) -> None:
         self._keys.pop(pid, None)
@@ -64,21 +65,13 @@ class Orphans:
 
 def attempt_key(pid: int) -> str | None:
     """The attempt a process belongs to by its environment; None while that is empty, as during exec."""
-    environment = read_environment(pid)
+    environment = files.read(f"/proc/{pid}/environ")
     if not environment:
         return None
     for variable in environment.split(b"\0"):
         if variable.startswith(_KEY):
             return variable[len(_KEY) :].decode("utf-8", "surrogateescape")
     return ""
-
-
-def read_environment(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 def send(attempt: Attempt, orphans: list[int], *signums: int) -> None:
@@ -170,11 +163,9 @@ def descendants(roots: list[int]) -> set[int]:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
+        with os.scandir(f"/proc/{pid}/task") as threads:
+            paths = [f"{thread.path}/children" for thread in threads]
     except OSError:  # it ended while we looked
-        pass
-    return found
+        return []
+    return [int(child) for path in paths for child in files.read(path).split()]

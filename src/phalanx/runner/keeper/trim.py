@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .attempt import Attempt
 
+GROWTH_BYTES_PER_S = 8 << 30  # no task writes faster than memory is copied
 _KEEP_SIZE_AND_PUNCH = 0x01 | 0x02
 _BLOCK = 4096
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV)
@@ -28,6 +29,12 @@ class Trimmer:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
+    def trim_at_end(self, attempt: Attempt) -> None:
+        """Like trim, but without a look at the logs of one that cannot have filled them in its short life."""
+        lived_s = (attempt.ended_at or 0.0) - attempt.started_at
+        if not 0 <= lived_s < attempt.log_max_bytes / GROWTH_BYTES_PER_S:
+            self.trim(attempt)
+
     def trim(self, attempt: Attempt) -> None:
         if attempt.log_max_bytes and self.supported:
             self._trim_file(attempt, attempt.out)
@@ -35,17 +42,17 @@ class Trimmer:
 
     def _trim_file(self, attempt: Attempt, path: str) -> None:
         try:
-            size = os.stat(path, follow_symlinks=False).st_size
+            size = os.lstat(path).st_size
         except OSError:
             return
         if size <= attempt.log_max_bytes:
             return
         begin, end = hole(size, attempt.log_max_bytes)
-        emptied = attempt.punched.get(path, 0)
+        emptied = (attempt.punched or {}).get(path, 0)
         if begin < emptied <= size:
             begin = emptied
         if begin < end and self._punch(path, begin, end):
-            attempt.punched[path] = end
+            attempt.punched = {**(attempt.punched or {}), path: end}
 
     def _punch(self, path: str, begin: int, end: int) -> bool:
         try:

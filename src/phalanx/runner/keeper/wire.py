@@ -1,7 +1,7 @@
 """The keeper's end of the socket: length-prefixed JSON frames, never blocking.
 
-What is said during one turn of the loop leaves as one frame. A peer that sends what is not a frame, or
-does not read its answers, is dropped: it can connect again and ask for a listing.
+A peer that sends what is not a frame, or does not read its answers, is dropped: it can connect again and ask
+for a listing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FRAME_BYTES_MAX = 16 << 20
 UNSENT_BYTES_MAX = 64 << 20
 _READ_BYTES = 64 << 10
+_decode = json.JSONDecoder().decode
 
 
 class Lost(Exception):
@@ -28,9 +29,9 @@ class Link:
     def __init__(self, peer: socket.socket) -> None:
         peer.setblocking(False)
         self.peer = peer
-        self._received = bytearray()
-        self._unsent = b""
         self.blocked = False  # whether there was no room for all that was sent
+        self._received = b""
+        self._unsent = b""
 
     def fileno(self) -> int:
         return self.peer.fileno()
@@ -45,29 +46,14 @@ class Link:
             raise Lost(str(error)) from None
         if not received:
             raise Lost("the runner closed the connection")
-        self._received += received
+        buffer = self._received + received if self._received else received
         requests: list[Any] = []
-        while (frame := self._next_frame()) is not None:
-            requests += frame
+        at = 0
+        while (end := _frame_end(buffer, at)) <= len(buffer):
+            requests += _read_frame(buffer[at + 4 : end])
+            at = end
+        self._received = buffer[at:]
         return requests
-
-    def _next_frame(self) -> list[Any] | None:
-        buffer = self._received
-        if len(buffer) < 4:
-            return None
-        end = 4 + int.from_bytes(buffer[:4], "big")
-        if end > FRAME_BYTES_MAX:
-            raise Lost(f"a frame of {end} bytes is longer than {FRAME_BYTES_MAX}")
-        if len(buffer) < end:
-            return None
-        try:
-            frame = json.loads(buffer[4:end])
-        except (ValueError, RecursionError) as error:
-            raise Lost(f"a frame is not JSON: {error}") from None
-        del buffer[:end]
-        if not isinstance(frame, list):
-            raise Lost("a frame is not an array of requests")
-        return frame
 
     def send(self, answers: list[str]) -> None:
         """Send these answers as one frame, after what is left of earlier ones."""
@@ -91,3 +77,23 @@ class Link:
 
     def close(self) -> None:
         self.peer.close()
+
+
+def _frame_end(buffer: bytes, at: int) -> int:
+    """Where the frame that begins here ends; past the buffer's end while its length is not known."""
+    if len(buffer) < at + 4:
+        return len(buffer) + 1
+    length = int.from_bytes(buffer[at : at + 4], "big")
+    if length > FRAME_BYTES_MAX:
+        raise Lost(f"a frame of {length} bytes is longer than {FRAME_BYTES_MAX}")
+    return at + 4 + length
+
+
+def _read_frame(body: bytes) -> list[Any]:
+    try:
+        frame = _decode(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise Lost(f"a frame is not JSON: {error}") from None
+    if not isinstance(frame, list):
+        raise Lost("a frame is not an array of requests")
+    return frame

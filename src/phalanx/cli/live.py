@@ -1,0 +1,82 @@
+"""A list that stays: drawn again on a terminal, or the changes one by one into a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.api.schema import WatchEvent
+from phalanx.cli.session import Session
+from phalanx.cli.table import Table, coloured
+from phalanx.cli.text import clean, moment
+from phalanx.config import Output
+from phalanx.errors import PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+
+DRAW_PACE_S = 0.25
+CLOCK_PACE_S = 1.0
+
+
+def follow(here: Session, job: str | None, output: Output, draw: Callable[[Client], Table]) -> None:
+    """Stay until interrupted."""
+    if output in {"table", "wide"} and sys.stdout.isatty():
+        _redraw(here, job, draw)
+        return
+    for event in here.client().watch(job=job):
+        sys.stdout.write(_line(event, output) + "\n")
+        sys.stdout.flush()
+
+
+def _redraw(here: Session, job: str | None, draw: Callable[[Client], Table]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    changes = _Changes(here, job)
+    client = here.client()
+    with Live(console=Console(markup=False, highlight=False), auto_refresh=False, screen=True) as screen:
+        while True:
+            screen.update(coloured(draw(client)), refresh=True)
+            changes.wait()
+
+
+class _Changes:
+    """Listens in a thread of its own, so that the screen can be drawn at a steady pace."""
+
+    def __init__(self, here: Session, job: str | None) -> None:
+        self._here = here
+        self._job = job
+        self._came = Event()
+        self._never = Event()
+        self._error: PhalanxError | None = None
+        Thread(target=self._listen, daemon=True).start()
+
+    def wait(self) -> None:
+        """Until something came, or a second passed, because running times grow; not too soon in any case."""
+        self._never.wait(DRAW_PACE_S)
+        self._came.wait(CLOCK_PACE_S)
+        self._came.clear()
+        if self._error is not None:
+            raise self._error
+
+    def _listen(self) -> None:
+        try:
+            for _ in self._here.client().watch(job=self._job):
+                self._came.set()
+        except PhalanxError as error:
+            self._error = error
+            self._came.set()
+
+
+def _line(event: WatchEvent, output: Output) -> str:
+    if output in {"json", "yaml"}:  # One JSON document a line is a stream in YAML, too.
+        return msgspec.json.encode(event).decode()
+    subject = event.task or event.job or event.node or "-"
+    if output == "name":
+        return subject
+    return clean(f"{moment(event.at)}  {subject}  {event.status or event.event}  {event.text}").rstrip()

@@ -1,0 +1,108 @@
+"""`phalanx nodes` and `phalanx node …`: what machines there are, and who holds which device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from phalanx.api.schema import NodeView
+from phalanx.cli.completion import node_names
+from phalanx.cli.output import OutputOption, emit, fields
+from phalanx.cli.session import session
+from phalanx.cli.table import Table
+from phalanx.cli.text import moment, size
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node_names)]
+
+
+def nodes(ctx: typer.Context, output: OutputOption = None) -> None:
+    """List nodes and what is free on them.
+
+    With -o wide, who holds which device.
+    """
+    here = session(ctx)
+    found = here.client().nodes()
+    emit(found, here.output(output), [node.name for node in found], lambda wide: _table(found, wide))
+
+
+def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
+    """Show one node."""
+    here = session(ctx)
+    node = here.client().node(name)
+    emit(node, here.output(output), [node.name], lambda _wide: _lines(node))
+
+
+def drain(
+    ctx: typer.Context,
+    name: NameArgument,
+    reason: Annotated[str, typer.Option(help="Why; others will see it.")],
+    output: OutputOption = None,
+) -> None:
+    """Place nothing more on a node. What runs there goes on."""
+    here = session(ctx)
+    node = here.client().drain(name, reason)
+    emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} takes no more work: {reason}"])
+
+
+def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
+    """Let a drained node take work again."""
+    here = session(ctx)
+    node = here.client().undrain(name)
+    emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} takes work again"])
+
+
+def _table(found: list[NodeView], wide: bool) -> Table:
+    more = ("HOLDERS", "LABELS", "SEEN") if wide else ()
+    table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
+    for node in found:
+        cells = (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
+        table.add(
+            node.name,
+            node.status,
+            f"{node.cores_free}/{node.cores}",
+            f"{size(node.memory_free_bytes)}/{size(node.memory_bytes)}",
+            _devices(node),
+            node.task_count,
+            (node.drain_reason or "yes") if node.drained else None,
+            *cells,
+        )
+    return table
+
+
+def _lines(node: NodeView) -> Iterable[str]:
+    yield from fields(
+        [
+            ("Node", node.name),
+            ("Status", node.status),
+            ("Drained", (node.drain_reason or "yes") if node.drained else None),
+            ("Cores", f"{node.cores_free} of {node.cores} free"),
+            ("Memory", f"{size(node.memory_free_bytes)} of {size(node.memory_bytes)} free"),
+            (
+                "NUMA",
+                ", ".join(f"{each.id}: {each.cores_free} of {each.cores} cores free" for each in node.numa),
+            ),
+            ("GPUs", _devices(node) if node.devices else None),
+            ("Labels", _labels(node)),
+            ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
+            ("Seen", moment(node.last_seen_at)),
+            ("Incarnation", node.incarnation),
+        ]
+    )
+    for device in node.devices:
+        yield f"  GPU {device.index}  {device.kind}  {size(device.memory_bytes)}  {device.task or 'free'}"
+
+
+def _devices(node: NodeView) -> str:
+    free = sum(device.task is None for device in node.devices)
+    kinds = ",".join(sorted({device.kind for device in node.devices}))
+    return f"{free}/{len(node.devices)} {kinds}" if node.devices else ""
+
+
+def _holders(node: NodeView) -> str:
+    return " ".join(f"{device.index}:{device.task or 'free'}" for device in node.devices)
+
+
+def _labels(node: NodeView) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(node.labels.items()))

@@ -1,0 +1,29 @@
+"""Pages: a long list, asked for piece by piece."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from phalanx.api.schema import Page
+
+PAGE_MAX = 1000
+T = TypeVar("T")
+
+
+class Ask(Protocol[T]):
+    """A call of the client that answers one page."""
+
+    def __call__(self, *, cursor: str | None, limit: int) -> Page[T]: ...
+
+
+def collected(ask: Ask[T], limit: int) -> tuple[list[T], bool]:
+    """The first `limit` items, and whether there are more."""
+    items: list[T] = []
+    cursor = None
+    while len(items) < limit:
+        page = ask(cursor=cursor, limit=min(PAGE_MAX, limit - len(items)))
+        items += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return items, False
+    return items, True

@@ -1,0 +1,105 @@
+"""The state folder of a cluster on this machine: who owns it, and where that cluster answers.
+
+One supervisor at a time holds the lock on `up.pid`, which the kernel lets go when it dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from phalanx.cli.owner import Owner
+from phalanx.config import Endpoint, Settings
+from phalanx.errors import Conflict, Unavailable
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, mode 0700, and see that we can write into it and nobody else can."""
+    with writing(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Conflict(f"others may write into {folder}", hint="choose a folder of your own with --state")
+        (folder / "log").mkdir(mode=0o700, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        probe.write_bytes(b"\0" * 4096)
+        probe.unlink()
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[int]:
+    """Hold the folder; the lock's file descriptor. Conflict if somebody else does."""
+    path = folder / "up.pid"
+    with writing(folder):
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise _already_up(folder) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, msgspec.json.encode(Owner.of(os.getpid())), 0)
+    try:
+        yield lock
+    finally:
+        os.ftruncate(lock, 0)
+        os.close(lock)
+
+
+def owner(folder: Path) -> Owner | None:
+    """The living supervisor of a folder, if it has one."""
+    with suppress(OSError, msgspec.MsgspecError):
+        found = msgspec.json.decode((folder / "up.pid").read_bytes(), type=Owner)
+        return found if found.is_alive else None
+    return None
+
+
+def endpoint_of(settings: Settings) -> Endpoint:
+    """Where a coordinator with these settings answers, run by this process."""
+    own = settings.coordinator
+    host = f"[{own.bind}]" if ":" in own.bind else own.bind
+    return Endpoint(f"http://{host}:{own.port}", f"{host}:{own.link_port}", str(own.token_file), os.getpid())
+
+
+@contextmanager
+def announced(folder: Path, endpoint: Endpoint) -> Iterator[None]:
+    """Tell where the cluster answers, for as long as it does."""
+    path = folder / "endpoint.json"
+    draft = folder / f".endpoint.{os.getpid()}"
+    with writing(folder):
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(endpoint))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Say what is wrong with the folder: read-only, full, not ours."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write to the state folder {folder}: {error.strerror}",
+            hint="make room or allow it, or choose another with --state or PHALANX_STATE_DIR",
+        ) from error
+
+
+def _already_up(folder: Path) -> Conflict:
+    found = owner(folder)
+    who = f" (pid {found.pid})" if found else ""
+    return Conflict(
+        f"a cluster is already up in {folder}{who}",
+        hint="`phalanx down` stops it; --state DIR starts another",
+    )

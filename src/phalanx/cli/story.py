@@ -1,0 +1,53 @@
+"""`phalanx story`: everything that happened to a job, a task or a node, in order."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phalanx.api.schema import StoryLine
+from phalanx.cli.job import IdArgument
+from phalanx.cli.output import OutputOption, emit, note
+from phalanx.cli.pages import collected
+from phalanx.cli.session import session
+from phalanx.cli.table import Table
+from phalanx.cli.text import moment
+from phalanx.errors import NotFound
+
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+
+
+def story(
+    ctx: typer.Context,
+    id: IdArgument,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many lines.")] = 1000,
+    output: OutputOption = None,
+) -> None:
+    """Tell a life from its first line to its last."""
+    here = session(ctx)
+    lines, more = _lines(here.client(), id, limit)
+    emit(lines, here.output(output), [line.event for line in lines], lambda wide: _table(lines, wide))
+    if more:
+        note(f"there is more than these {limit} lines: see --limit")
+
+
+def _lines(client: Client, id: str, limit: int) -> tuple[list[StoryLine], bool]:
+    """Of the job or task with this id, or else of the node with this name."""
+    try:
+        return collected(partial(client.story, id), limit)
+    except NotFound as error:
+        try:
+            return collected(partial(client.story, id, of="nodes"), limit)
+        except NotFound:
+            raise error from None
+
+
+def _table(lines: list[StoryLine], wide: bool) -> Table:
+    table = Table("TIME", "EVENT", "WHAT HAPPENED", *(("TASK", "NODE", "EPOCH", "CAUSE") if wide else ()))
+    for line in lines:
+        more = (line.task, line.node, line.epoch, line.cause) if wide else ()
+        table.add(moment(line.at), line.event, line.text, *more)
+    return table

@@ -1,0 +1,175 @@
+"""`phalanx up`: a working cluster on this machine, with one command.
+
+One coordinator and some runners, each a process, under a supervisor that keeps them alive. What the parts do
+is theirs; this file decides what there is: folders, tokens, ports, names.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec.structs import replace
+
+from phalanx.cli.child import Child
+from phalanx.cli.detach import detached
+from phalanx.cli.output import tell_error
+from phalanx.cli.session import session
+from phalanx.cli.state import announced, claimed, endpoint_of, prepare
+from phalanx.cli.supervisor import Supervisor, signals_held
+from phalanx.cli.text import plural
+from phalanx.clock import SystemClock
+from phalanx.config import Settings, ensure_token
+from phalanx.errors import Conflict, Unavailable
+
+NODES_MAX = 1000
+
+
+def up(
+    ctx: typer.Context,
+    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="How many runners.")] = 1,
+    pretend: Annotated[
+        str | None, typer.Option(help="Invented hardware for each: gpus=8,type=h100,memory=80GiB,cpus=64.")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Where REST listens.", show_default="7433, or a free one")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Come back when it is ready.")] = False,
+) -> int:
+    """Start a cluster on this machine.
+
+    One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it.
+    """
+    settings = session(ctx).settings_with(state_dir=state, coordinator_port=port, runner_pretend=pretend)
+    prepare(settings.state_dir)
+    if not detach:
+        _supervise(settings, nodes, print)
+        return 0
+    report = detached(lambda tell: _supervise(settings, nodes, tell), settings.state_dir / "log" / "up.log")
+    if report.error:
+        tell_error(report.error, report.hint)
+    else:
+        print(report.text)
+    return report.exit_code
+
+
+def _supervise(settings: Settings, nodes: int, tell: Callable[[str], None]) -> None:
+    """Bring it up, tell when it is ready, keep it up, bring it down."""
+    with claimed(settings.state_dir) as lock, signals_held():
+        settings = _with_ports(settings)
+        token = ensure_token(settings.coordinator.token_file)
+        ensure_token(settings.coordinator.node_token_file)
+        members = _members(settings, nodes)
+        supervisor = _supervisor(settings, members, lock)
+        try:
+            supervisor.start()
+            supervisor.await_ready(_readiness(endpoint_of(settings).address, token, set(members)))
+            with announced(settings.state_dir, endpoint_of(settings)):
+                tell(_welcome(settings, list(members)))
+                supervisor.watch()
+        finally:
+            supervisor.stop()
+
+
+def _supervisor(settings: Settings, members: dict[str, Settings], lock: int) -> Supervisor:
+    """The parts, not yet started. Their code is imported here, once, and frozen so that it stays shared."""
+    import phalanx.coordinator.main
+    import phalanx.runner.main
+
+    gc.collect()
+    gc.freeze()
+    logs = settings.state_dir / "log"
+    coordinator = Child(
+        "coordinator", logs / "coordinator.log", partial(phalanx.coordinator.main.run, settings), lock
+    )
+    runners = [
+        Child(f"runner {name}", logs / f"runner-{name}.log", partial(phalanx.runner.main.run, own), lock)
+        for name, own in members.items()
+    ]
+    return Supervisor(coordinator, runners, SystemClock())
+
+
+def _members(settings: Settings, nodes: int) -> dict[str, Settings]:
+    """The settings of each runner, by name."""
+    pretend = settings.runner.pretend or (_share(nodes) if nodes > 1 else None)
+    names = [f"n{number}" for number in range(1, nodes + 1)] if pretend else [settings.runner.name]
+    return {name: _member(settings, name, pretend) for name in names}
+
+
+def _member(settings: Settings, name: str, pretend: str | None) -> Settings:
+    folder = settings.state_dir / "runners" / name
+    runner = replace(
+        settings.runner,
+        name=name,
+        state_dir=folder,
+        work_dir=folder / "work",
+        token_file=settings.coordinator.node_token_file,
+        join=endpoint_of(settings).link,
+        pretend=pretend,
+    )
+    return replace(settings, runner=runner)
+
+
+def _share(nodes: int) -> str:
+    """Several nodes on one machine: each pretends to be its share, or cores and devices would count twice."""
+    cpus = max(1, (os.cpu_count() or 1) // nodes)
+    ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // nodes >> 20
+    return f"cpus={cpus},ram={ram}MiB"
+
+
+def _readiness(address: str, token: str, names: set[str]) -> Callable[[], bool]:
+    from phalanx.api.client import Client
+
+    client = Client(address, token)
+
+    def is_ready() -> bool:
+        try:
+            client.ready()
+            return names <= {node.name for node in client.nodes() if node.status == "Online"}
+        except Unavailable:
+            return False
+
+    return is_ready
+
+
+def _with_ports(settings: Settings) -> Settings:
+    """The ports of the settings, or free ones where those are taken and nobody asked for them by number."""
+    old = settings.coordinator
+    port = _port(old.bind, old.port, "coordinator.port" in settings.given, but_not=0)
+    link = _port(old.bind, old.link_port, "coordinator.link_port" in settings.given, but_not=port)
+    return replace(settings, coordinator=replace(old, port=port, link_port=link))
+
+
+def _port(bind: str, wanted: int, is_fixed: bool, but_not: int) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind, wanted))
+        except OSError as error:
+            if is_fixed:
+                raise Conflict(f"port {wanted} of {bind} cannot be used: {error.strerror}") from error
+            probe.bind((bind, 0))
+        found: int = probe.getsockname()[1]
+    return found if found != but_not else _port(bind, 0, is_fixed, but_not)
+
+
+def _welcome(settings: Settings, names: list[str]) -> str:
+    folder = settings.state_dir
+    here = f"\n  export PHALANX_STATE_DIR={folder}" if "state_dir" in settings.given else ""
+    shown = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    return (
+        f"Phalanx is up at {endpoint_of(settings).address} with {plural(len(names), 'node')}: {shown}\n"
+        f"Everything it keeps is in {folder}. Try:{here}\n"
+        "  phalanx run -- echo hello\n"
+        "  phalanx submit --array 1-10 -- sleep 5\n"
+        "  phalanx ps\n"
+        "  phalanx nodes\n"
+        "`phalanx down` stops it."
+    )

@@ -1,0 +1,43 @@
+"""`phalanx why`: the one reason that matters, all others, and the nearest fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import typer
+
+from phalanx.api.schema import NodeReasons, WhyReply
+from phalanx.cli.job import IdArgument
+from phalanx.cli.output import OutputOption, emit
+from phalanx.cli.session import session
+from phalanx.cli.text import clean, moment, plural
+
+
+def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
+    """Say why work waits, and what would help."""
+    here = session(ctx)
+    reply = here.client().why(id)
+    emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, _lines(reply, wide)))
+
+
+def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
+    yield f"{reply.id} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
+    for other in reply.others:
+        yield f"  also: {other.text} ({other.code})"
+    for group in reply.nodes:
+        yield f"  {_on_nodes(group)}"
+    if reply.fix is not None:
+        yield f"fix: {reply.fix.text}"
+        if reply.fix.command:
+            yield f"  {reply.fix.command}"
+    if reply.position is not None:
+        yield f"position: {reply.position} of {reply.waiting} waiting"
+    if wide:
+        yield f"as of {moment(reply.at)}, epoch {reply.epoch}"
+
+
+def _on_nodes(group: NodeReasons) -> str:
+    shown = ", ".join(group.nodes) + (", …" if group.count > len(group.nodes) else "")
+    return f"{plural(group.count, 'node')}: {group.reason.text} ({group.reason.code})" + (
+        f" [{shown}]" if shown else ""
+    )

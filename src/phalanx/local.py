@@ -1,0 +1,167 @@
+"""A whole cluster inside this process: `phalanx.local()`. The same calls, the same answers, and no server.
+
+The coordinator and the runners live on an event loop in a thread of their own; REST's own code answers the
+calls without a socket, and runners speak to the coordinator over a pipe in memory. Tasks are real processes.
+State is kept in memory and ends with the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from phalanx.api import wire
+from phalanx.api.app import build_app
+from phalanx.api.auth import Tokens
+from phalanx.api.client import Client
+from phalanx.api.inprocess import BridgedExchange, InProcessExchange
+from phalanx.clock import SteadyClock
+from phalanx.config import task_environment
+from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.server import Door
+from phalanx.core.cluster.state import Rules
+from phalanx.runner.agent import Agent
+from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.link import Speaker, Wire
+from phalanx.runner.logroad import LogRoad
+from phalanx.runner.main import capacity_of
+from phalanx.runner.shell import Shell
+from phalanx.store.memory import MemoryStore
+
+T = TypeVar("T")
+LOG_MAX_BYTES = 64 * 1024 * 1024
+RETRIES = 3
+
+
+class LocalCluster(Client):
+    """A client that owns its cluster. Leave the `with` block, or call `close`, to end both."""
+
+    def __init__(self, nodes: int = 1, pretend: str | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="phalanx-local", daemon=True)
+        self._thread.start()
+        self._cluster = _Cluster()
+        try:
+            self._run(self._cluster.open(nodes, pretend))
+        except BaseException:
+            self._end()
+            raise
+        exchange = BridgedExchange(InProcessExchange(self._cluster.app), self._loop)
+        super().__init__(token=self._cluster.token, exchange=exchange)
+
+    def close(self) -> None:
+        """Stop the tasks, the runners and the coordinator."""
+        if not self._loop.is_closed():
+            super().close()
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _end(self) -> None:
+        self._run(self._cluster.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def local(nodes: int = 1, pretend: str | None = None) -> LocalCluster:
+    """A cluster in this process, of this machine or of pretended nodes: `with phalanx.local() as cluster: …`."""
+    return LocalCluster(nodes, pretend)
+
+
+class _Cluster:
+    """The parts, as they live on the loop."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self._folder = tempfile.TemporaryDirectory(prefix="phalanx-local-", ignore_cleanup_errors=True)
+        self._coordinator = Coordinator(MemoryStore(), Rules(), self.token, RETRIES)
+        self.app = build_app(self._coordinator.commands, Tokens([("local", self.token)]))
+        self._shells: list[Shell] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._doors: set[Door] = set()
+
+    async def open(self, nodes: int, pretend: str | None) -> None:
+        await self._coordinator.open()
+        self._keep(self._coordinator.loop.run())
+        for number in range(1, nodes + 1):
+            await self._add_node(f"n{number}", pretend)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(shell.close(stop_tasks=True) for shell in self._shells))
+        self._folder.cleanup()
+
+    async def _add_node(self, name: str, pretend: str | None) -> None:
+        folder = Path(self._folder.name) / name
+        folder.mkdir()
+        agent = Agent(name, secrets.token_hex(8), name, self.token, capacity_of(name, pretend))
+        shell = Shell(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, Cgroups.find(name))
+        await shell.open()
+        self._shells.append(shell)
+        hello = wire.LogHello(wire.VERSION, self.token, name, agent.incarnation)
+        self._connect(shell)
+        self._connect(LogRoad(lambda: hello, shell.log_root, shell.is_live))
+        self._keep(shell.beat())
+        self._keep(shell.tick())
+        await shell.joined.wait()
+
+    def _connect(self, speaker: Speaker) -> None:
+        """A runner's end and a coordinator's end, joined by a pipe in memory."""
+        parts = self._coordinator
+        near, far = Wire(speaker), Door(parts.links, parts.roads, parts.loop.post, self._doors)
+        here, there = _Pipe(far), _Pipe(near)
+        here.peer, there.peer = there, here
+        far.connection_made(there)
+        near.connection_made(here)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+
+class _Pipe(asyncio.Transport):
+    """One direction of a connection in memory; what is written arrives at the next turn of the loop."""
+
+    def __init__(self, reader: asyncio.Protocol) -> None:
+        super().__init__()
+        self._reader = reader
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self.peer: _Pipe | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing:
+            self._loop.call_soon(self._reader.data_received, bytes(data))
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._loop.call_soon(self._reader.connection_lost, None)
+            if self.peer is not None:
+                self.peer.close()
+
+    def abort(self) -> None:
+        self.close()

@@ -1,0 +1,237 @@
+"""Control groups: a memory limit for an attempt, and a fence round all its processes.
+
+Found once at start, for v1 (memory in a hierarchy of its own, v2 beside it only for tracking and killing) and
+for v2. Below the runner's own cgroup a folder for this node is made; in it a leaf for the keeper, which enters
+an attempt's cgroup to spawn and comes back to its leaf (`keeper/cgroup.py`), and one folder per attempt. Where
+nothing of this is allowed, `why_not` says so and every attempt simply runs without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from phalanx.runner.keeper.cgroup import HOME, oom_kills
+
+ROOT = Path("/sys/fs/cgroup")
+PROC = Path("/proc")
+AGENT = "runner"
+# Below this an OOM kill could strike while the keeper is inside, before the task has memory of its own.
+MEMORY_BYTES_MIN = 16 << 20
+CPU_PERIOD_US = 100_000
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200})")
+
+
+class Cgroup(Struct, frozen=True):
+    """An attempt's folders, one for each hierarchy it is in."""
+
+    name: str
+    folders: tuple[str, ...]
+
+
+class _Hierarchy(Struct, frozen=True):
+    """One mounted tree of cgroups. `home` is where the runner is in it, `base` where its attempts will be."""
+
+    controller: str  # "memory", "cpu", or "" for the one tree of v2
+    home: Path
+    base: Path
+
+
+class Cgroups:
+    """Makes and removes the cgroups of this node's attempts. No method raises: what is not allowed is not done."""
+
+    def __init__(self, hierarchies: tuple[_Hierarchy, ...], why_not: str | None) -> None:
+        self.why_not = why_not  # why memory cannot be limited; None when it can
+        self._hierarchies = hierarchies
+
+    @classmethod
+    def find(cls, node: str, root: Path = ROOT, proc_root: Path = PROC, limit_cpu: bool = False) -> Cgroups:
+        """Look for usable hierarchies, make this node's folders in them, and clear what earlier lives left."""
+        usable: list[_Hierarchy] = []
+        reasons: list[str] = []
+        for hierarchy in _mounted(node, root, proc_root, limit_cpu):
+            try:
+                _prepare(hierarchy, limit_cpu)
+                usable.append(hierarchy)
+            except OSError as error:
+                reasons.append(f"{hierarchy.home}: {error.strerror or error}")
+        found = cls(tuple(usable), None)
+        if not any(found._limits_memory(hierarchy) for hierarchy in usable):
+            found.why_not = "; ".join(reasons) or f"no memory controller is mounted under {root}"
+        found.sweep()
+        return found
+
+    def create(self, name: str, memory_bytes: int, cores: int = 0) -> Cgroup | None:
+        """A cgroup with this limit (0 sets none), or None where that cannot be had."""
+        if not self._hierarchies or (memory_bytes and self.why_not) or not _NAME.fullmatch(name):
+            return None
+        folders = [hierarchy.base / name for hierarchy in self._hierarchies]
+        try:
+            for hierarchy, folder in zip(self._hierarchies, folders, strict=True):
+                folder.mkdir(exist_ok=True)
+                _limit(hierarchy, folder, memory_bytes, cores)
+        except OSError:
+            self._remove_all(folders)
+            return None
+        return Cgroup(name, tuple(map(str, folders)))
+
+    def named(self, name: str) -> Cgroup:
+        """The cgroup an earlier life of this runner made under that name."""
+        return Cgroup(name, tuple(str(hierarchy.base / name) for hierarchy in self._hierarchies))
+
+    def remove(self, cgroup: Cgroup) -> bool:
+        """Remove it; False while something is still inside."""
+        return self._remove_all([Path(folder) for folder in cgroup.folders])
+
+    def oom_kills(self, cgroup: Cgroup) -> int:
+        """How many processes in it the kernel has killed for want of memory."""
+        return oom_kills(list(cgroup.folders))
+
+    def sweep(self) -> None:
+        """Remove all cgroups in which nothing runs. Those of living attempts cannot be removed and stay."""
+        for hierarchy in self._hierarchies:
+            with contextlib.suppress(OSError):
+                for folder in hierarchy.base.iterdir():
+                    if folder.name != HOME and folder.is_dir():
+                        self._remove_all([folder])
+
+    def _remove_all(self, folders: list[Path]) -> bool:
+        removed = True
+        for folder in folders:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                removed = False
+        return removed
+
+    def _limits_memory(self, hierarchy: _Hierarchy) -> bool:
+        return any(
+            (hierarchy.base / HOME / name).exists() for name in ("memory.limit_in_bytes", "memory.max")
+        )
+
+
+def memory_limit(root: Path = ROOT, proc_root: Path = PROC) -> int | None:
+    """What the runner itself may use: the smallest limit of the cgroups it is in."""
+    limits = []
+    for hierarchy in _mounted("", root, proc_root, False):
+        for folder in (hierarchy.home, *hierarchy.home.parents):
+            limits += [_number(folder / name) for name in ("memory.max", "memory.limit_in_bytes")]
+            if folder == root:
+                break
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _mounted(node: str, root: Path, proc_root: Path, limit_cpu: bool) -> list[_Hierarchy]:
+    """The hierarchies there are, with the runner's place in each (from /proc/self/cgroup)."""
+    wanted = {"memory": "memory", "": ""} | ({"cpu": "cpu"} if limit_cpu else {})
+    found = []
+    for line in _lines(proc_root / "self" / "cgroup"):
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for controller in wanted.keys() & set(controllers.split(",")):
+            top = _top(root, controller, controllers)
+            home = _home(top, path) if top is not None else None
+            if home is not None:
+                found.append(_Hierarchy(controller, home, home / f"phalanx-{node}"))
+    return found
+
+
+def _top(root: Path, controller: str, controllers: str) -> Path | None:
+    """Where a hierarchy is mounted: by its controllers' names on v1, the root or its `unified` on v2."""
+    names = [controllers, controller] if controller else ["", "unified"]
+    for name in names:
+        top = root / name
+        if (top / ("cgroup.procs" if controller else "cgroup.controllers")).exists():
+            return top
+    return None
+
+
+def _home(top: Path, path: str) -> Path | None:
+    """The runner's folder; in a container without its own view the path is the host's, and `top` is ours."""
+    home = top / path.strip("/")
+    if ".." in home.parts:
+        return None
+    return home if (home / "cgroup.procs").exists() else top
+
+
+def _prepare(hierarchy: _Hierarchy, limit_cpu: bool) -> None:
+    """Make the node's folder and the keeper's leaf; on v2 hand the controllers down to where they are needed."""
+    if not hierarchy.controller:
+        _hand_down(hierarchy.home, limit_cpu)
+    hierarchy.base.mkdir(exist_ok=True)
+    if not hierarchy.controller:
+        _hand_down(hierarchy.base, limit_cpu)
+    home = hierarchy.base / HOME
+    home.mkdir(exist_ok=True)
+    if not os.access(home / "cgroup.procs", os.W_OK):
+        raise PermissionError(13, f"{home}/cgroup.procs may not be written")
+
+
+def _hand_down(folder: Path, limit_cpu: bool) -> None:
+    """Let the folders below this one limit memory. v2 allows that only where no process is in the folder."""
+    offered = (folder / "cgroup.controllers").read_text().split()
+    wanted = [name for name in ("memory", "cpu") if name in offered and (name != "cpu" or limit_cpu)]
+    given = (folder / "cgroup.subtree_control").read_text().split()
+    if not set(wanted) - set(given):
+        return
+    order = " ".join(f"+{name}" for name in wanted)
+    try:
+        (folder / "cgroup.subtree_control").write_text(order)
+    except OSError:
+        _step_aside(folder)
+        (folder / "cgroup.subtree_control").write_text(order)
+
+
+def _step_aside(folder: Path) -> None:
+    """Move the runner into a leaf of its own cgroup, when it is alone there, so that it can have others."""
+    others = set((folder / "cgroup.procs").read_text().split()) - {str(os.getpid())}
+    if others:
+        raise PermissionError(
+            16,
+            "this cgroup also holds other processes; start the runner in one of its own"
+            " (a systemd unit or `systemd-run --scope`, with Delegate=yes)",
+        )
+    leaf = folder / AGENT
+    leaf.mkdir(exist_ok=True)
+    (leaf / "cgroup.procs").write_text("0")
+
+
+def _limit(hierarchy: _Hierarchy, folder: Path, memory_bytes: int, cores: int) -> None:
+    limit = str(max(memory_bytes, MEMORY_BYTES_MIN)) if memory_bytes else ""
+    if hierarchy.controller == "memory" and limit:
+        (folder / "memory.limit_in_bytes").write_text(limit)
+        _write_if_there(folder / "memory.memsw.limit_in_bytes", limit)
+    elif hierarchy.controller == "cpu" and cores:
+        (folder / "cpu.cfs_quota_us").write_text(str(cores * CPU_PERIOD_US))
+    elif not hierarchy.controller and (folder / "memory.max").exists():
+        if limit:
+            (folder / "memory.max").write_text(limit)
+            _write_if_there(folder / "memory.swap.max", "0")
+        # A task that lost one process to the OOM killer hangs or lies; it is ended as a whole.
+        _write_if_there(folder / "memory.oom.group", "1")
+    if not hierarchy.controller and cores and (folder / "cpu.max").exists():
+        (folder / "cpu.max").write_text(f"{cores * CPU_PERIOD_US} {CPU_PERIOD_US}")
+
+
+def _write_if_there(path: Path, text: str) -> None:
+    with contextlib.suppress(OSError):
+        if path.exists():
+            path.write_text(text)
+
+
+def _number(path: Path) -> int | None:
+    """A limit in a file; None when there is none, or it is v1's way of saying unlimited."""
+    text = "".join(_lines(path))
+    return int(text) if text.isdecimal() and int(text) < 1 << 60 else None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []

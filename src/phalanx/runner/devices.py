@@ -1,0 +1,136 @@
+"""What this node really has: cores, memory, NUMA nodes and accelerators.
+
+The runner may be given less than the machine has: only CPUs it may run on and memory its cgroups allow are
+counted. Devices come from NVML, which is asked by way of nvidia-ml-py; a machine without it has no devices, and
+that is no error. Invented hardware is in `pretend.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from phalanx.core.model.resources import Capacity, Device, NumaNode
+from phalanx.runner import cgroups
+
+log = logging.getLogger(__name__)
+SYS = Path("/sys")
+PROC = Path("/proc")
+CPU_MAX = 65_535
+NUMA_MAX = 1024
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+# Words in a product's name that do not tell one kind of device from another.
+_SIZE_OR_FORM = re.compile(
+    r"nvidia|tesla|geforce|graphics|generation|pcie|nvl|sxm[0-9]*|hbm[0-9]*[a-z]?|[0-9]+gb"
+)
+
+
+def discover(
+    sys_root: Path = SYS, proc_root: Path = PROC, cpus: Collection[int] | None = None, nvml: Any = pynvml
+) -> Capacity:
+    """The capacity of this node, without labels."""
+    usable = set(cpus if cpus is not None else os.sched_getaffinity(0))
+    return Capacity(
+        len(usable),
+        real_memory_bytes(sys_root, proc_root),
+        numa_nodes(sys_root, usable),
+        nvidia_devices(sys_root, nvml),
+    )
+
+
+def real_memory_bytes(sys_root: Path = SYS, proc_root: Path = PROC) -> int:
+    """The machine's memory, or what the cgroups of the runner allow of it."""
+    limit = cgroups.memory_limit(sys_root / "fs" / "cgroup", proc_root)
+    match = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", _text(proc_root / "meminfo"), re.MULTILINE)
+    total = int(match.group(1)) * 1024 if match else 0
+    return min(total, limit) if limit is not None and total else total or limit or 0
+
+
+def numa_nodes(sys_root: Path, cpus: Collection[int]) -> tuple[NumaNode, ...]:
+    """The NUMA nodes that have a usable CPU; none where the kernel does not tell."""
+    nodes = []
+    for folder in (sys_root / "devices" / "system" / "node").glob("node[0-9]*"):
+        number = folder.name.removeprefix("node")
+        own = [cpu for cpu in parse_cpulist(_text(folder / "cpulist")) if cpu in cpus]
+        if number.isdecimal() and int(number) <= NUMA_MAX and own:
+            nodes.append(NumaNode(int(number), len(own), tuple(own)))
+    return tuple(sorted(nodes, key=lambda node: node.id))
+
+
+def parse_cpulist(text: str) -> list[int]:
+    """Read the kernel's `0-3,8,10-11`. What is not such a list, or names an impossible CPU, gives none."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return []
+        first = int(match.group(1))
+        last = int(match.group(2) or first)
+        if not first <= last <= CPU_MAX:
+            return []
+        cpus.update(range(first, last + 1))
+    return sorted(cpus)
+
+
+def nvidia_devices(sys_root: Path, nvml: Any) -> tuple[Device, ...]:
+    """All devices NVML knows, in its order."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError_LibraryNotFound:
+        return ()
+    except nvml.NVMLError as error:
+        log.warning("the NVIDIA driver cannot be used, so this node offers no devices: %s", error)
+        return ()
+    try:
+        return tuple(_device(sys_root, nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+    except nvml.NVMLError as error:
+        log.warning("NVIDIA devices cannot be read, so this node offers none: %s", error)
+        return ()
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _device(sys_root: Path, nvml: Any, index: int) -> Device:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    return Device(
+        index,
+        device_kind(_as_text(nvml.nvmlDeviceGetName(handle))),
+        int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        pci_numa(sys_root, _as_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
+        _as_text(nvml.nvmlDeviceGetUUID(handle)),
+    )
+
+
+def device_kind(name: str) -> str:
+    """The short name people ask for: `NVIDIA A100-SXM4-80GB` is an `a100`, `GeForce RTX 4090` an `rtx-4090`."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    kept = [word for word in words if _SIZE_OR_FORM.fullmatch(word) is None]
+    return "-".join(kept or words)[:63].strip("-") or "gpu"
+
+
+def pci_numa(sys_root: Path, bus_id: str) -> int | None:
+    """The NUMA node a PCI device hangs on; sysfs writes its domain with four digits, NVML with eight."""
+    match = _PCI.fullmatch(bus_id.lower())
+    if match is None:
+        return None
+    address = f"{int(match.group(1), 16):04x}:{match.group(2)}"
+    text = _text(sys_root / "bus" / "pci" / "devices" / address / "numa_node").strip()
+    return int(text) if text.isdecimal() and int(text) <= NUMA_MAX else None
+
+
+def _as_text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

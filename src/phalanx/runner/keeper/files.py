@@ -1,0 +1,35 @@
+"""Small files of /proc and /sys, read whole: nothing is there when there is nothing to read."""
+
+from __future__ import annotations
+
+import os
+
+
+def read(path: str) -> bytes:
+    """The file's content; empty when it cannot be read, as the process or cgroup it tells about is gone."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    parts = []
+    try:
+        while part := os.read(fd, 65536):
+            parts.append(part)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+    return b"".join(parts)
+
+
+def write(path: str, text: bytes) -> None:
+    """Write to a control file; raises OSError."""
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text)
+    finally:
+        os.close(fd)
+
+
+def parent(path: str) -> str:
+    return path.rpartition("/")[0]

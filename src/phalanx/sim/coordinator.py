@@ -1,0 +1,303 @@
+"""A coordinator under virtual time: what `coordinator/loop.py` and `server.py` do with asyncio, done here.
+
+The heart, the links and the store are the real ones. A turn that is being written holds its effects and
+answers; whatever arrives meanwhile goes into the next one. Death loses the memory and the connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from phalanx.api import wire
+from phalanx.coordinator.heart import Heart, Turn, restore
+from phalanx.coordinator.links import Letter, Links, Session
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.decision import Accepted, Answer
+from phalanx.core.cluster.effects import Settle
+from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
+from phalanx.core.cluster.image import encode_state
+from phalanx.core.cluster.inputs import Heartbeat, Input, Tick
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.model.plan import Policy
+from phalanx.sim.disk import Disk
+from phalanx.sim.life import Life
+from phalanx.sim.network import Socket
+from phalanx.sim.world import LocalClock, World
+from phalanx.store.protocol import Batch, Fenced, StoreError
+
+TICK_S = 0.25
+GATHER_S = 0.001
+TOKEN = "node-token"  # noqa: S105 - a made-up one
+
+
+class Watcher(Protocol):
+    """Who looks at a coordinator from outside."""
+
+    def count(self, what: str) -> None: ...
+
+    def turned(self, coordinator: Coordinator, turn: Turn) -> None: ...
+
+    def settled(self, coordinator: Coordinator) -> None: ...
+
+
+class Coordinator(Life):
+    """One process: it opens a term, turns until it is replaced or dies, and never comes back."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        disk: Disk,
+        watcher: Watcher,
+        clock: LocalClock,
+        rules: Rules,
+        policy: Policy,
+        image_every: int,
+    ) -> None:
+        super().__init__(world, name)
+        self.clock = clock
+        self.heart = Heart(ClusterState(rules), policy)
+        self.links = Links(lambda: self.state, lambda token: token == TOKEN)
+        self.is_open = False
+        self.turned_at = 0.0
+        self._disk = disk
+        self._store = disk.open()
+        self._watcher = watcher
+        self._rules, self._policy, self._image_every = rules, policy, image_every
+        self._sockets: list[Socket] = []
+        self._letters: list[Letter] = []
+        self._is_busy = False  # a batch is being written
+        self._is_awake = False  # a turn is about to begin
+        self._ticked_at = 0.0
+        self._imaged = 0
+        self._trouble: StoreError | None = None
+
+    @property
+    def state(self) -> ClusterState:
+        return self.heart.state
+
+    # The term.
+
+    def begin(self) -> None:
+        """Mint an epoch; read the state back a moment later, when another may already have minted a higher one."""
+        try:
+            epoch = self._disk.open_term(self._store)
+        except StoreError as error:
+            self._stop(str(error))
+        else:
+            self.world.tell(f"{self.name} takes epoch {epoch}")
+            self.later(0.002, self._read, epoch)
+
+    def _read(self, epoch: int) -> None:
+        try:
+            loaded = self._disk.load(self._store)
+        except StoreError as error:
+            self._stop(str(error))
+            return
+        self.heart = Heart(restore(loaded, self._rules), self._policy)
+        self._imaged = loaded.image_revision
+        opened = TermOpened(at=self.clock.now(), cause="start", epoch=epoch)
+        apply(self.state, opened)
+        batch = Batch(self.state.revision, encode([opened]))
+        self._disk.append(self, self._store, epoch, batch, [], self._opened)
+
+    def _opened(self, error: StoreError | None) -> None:
+        if error is not None:
+            self._stop(str(error))
+            return
+        self.is_open = True
+        self.turned_at = self.clock.now()
+        self._watcher.settled(self)
+        self._tick()
+
+    def _stop(self, why: str) -> None:
+        self.world.tell(f"{self.name} stops: {why}")
+        self.end()
+
+    def end(self) -> None:
+        """Death. The kernel closes the connections, unless the machine is gone as well."""
+        super().end()
+        for socket in self._sockets:
+            socket.close()
+
+    def vanish(self) -> None:
+        """The machine lost its power: its connections are never closed."""
+        for socket in self._sockets:
+            socket.vanish()
+        self.end()
+
+    # Turns.
+
+    def post(self, letter: Letter) -> None:
+        self._letters.append(letter)
+        self._wake()
+
+    def ask(self, inputs: list[Input], reply: Callable[[list[Answer | None]], None]) -> None:
+        """A user's wish. No answers mean that the coordinator cannot write just now."""
+        if self._trouble is not None:
+            reply([])
+        else:
+            self.post((inputs, reply))
+
+    def _tick(self) -> None:
+        self._wake()
+        self.later(TICK_S, self._tick)
+
+    def _wake(self) -> None:
+        if not self._is_awake and not self._is_busy and self.is_open:
+            self._is_awake = True
+            self.later(GATHER_S, self._breathe)
+
+    def _breathe(self) -> None:
+        self._is_awake = False
+        letters, self._letters = self._letters, []
+        if self._trouble is not None:
+            self._try_to_recover(letters)
+        else:
+            self._turn(letters)
+
+    def _turn(self, letters: list[Letter]) -> None:
+        now = self.clock.now()
+        inputs = [given for inputs, _ in letters for given in inputs]
+        if now - self._ticked_at >= TICK_S:
+            self._ticked_at = now
+            inputs.append(Tick())
+        turn = self.heart.turn(inputs, now)
+        self.turned_at = now
+        self._watcher.turned(self, turn)
+        batch = turn.batch()
+        if batch is None:
+            self._finish(letters, turn, None)
+            return
+        self._is_busy = True
+        done = partial(self._finish, letters, turn)
+        self._disk.append(self, self._store, self.state.epoch, batch, turn.history, done)
+
+    def _finish(self, letters: list[Letter], turn: Turn, error: StoreError | None) -> None:
+        """The turn is durable: say it. Or it is not: then nothing of it was ever true."""
+        self._is_busy = False
+        if error is not None:
+            self._fail(letters, error)
+            return
+        self._answer(letters, turn)
+        self._dispatch(turn)
+        if turn.events:
+            self._watcher.settled(self)
+        self._save_image(letters)
+        if turn.more or self._letters:
+            self._wake()
+
+    def _answer(self, letters: list[Letter], turn: Turn) -> None:
+        at = 0
+        for inputs, reply in letters:
+            reply(turn.answers[at : at + len(inputs)])
+            at += len(inputs)
+
+    def _dispatch(self, turn: Turn) -> None:
+        self.links.dispatch(turn.effects)
+        for effect in turn.effects:
+            if type(effect) is Settle and effect.position is None:
+                self.links.forget(effect.job)
+
+    def _save_image(self, letters: list[Letter]) -> None:
+        if self.state.revision - self._imaged < self._image_every:
+            return
+        self._imaged = self.state.revision
+        try:
+            self._disk.save_image(self._store, self.state.epoch, self._imaged, encode_state(self.state))
+        except StoreError as error:
+            self._fail(letters, error)
+
+    # Trouble with the store.
+
+    def _fail(self, letters: list[Letter], error: StoreError) -> None:
+        if isinstance(error, Fenced):
+            self._watcher.count("fenced append")
+            self._stop(str(error))
+            return
+        self.world.tell(f"{self.name} cannot write: {error}")
+        self._watcher.count("failed append")
+        self._throw_away(letters, error)
+
+    def _throw_away(self, letters: list[Letter], error: StoreError) -> None:
+        self._trouble = error
+        connected = [node.name for node in self.state.nodes.values() if node.connected]
+        try:
+            loaded = self._disk.load(self._store)
+        except StoreError as worse:
+            self._stop(str(worse))
+            return
+        self.heart = Heart(restore(loaded, self._rules), self._policy)
+        for node in connected:
+            if node in self.state.nodes:
+                apply(self.state, NodeHeard(at=self.clock.now(), node=node))
+        for _, reply in letters:
+            reply([])
+
+    def _try_to_recover(self, letters: list[Letter]) -> None:
+        self._is_busy = True
+        batch = Batch(self.state.revision + 1, encode([]))
+        done = partial(self._tried, letters, batch.revision)
+        self._disk.append(self, self._store, self.state.epoch, batch, [], done)
+
+    def _tried(self, letters: list[Letter], revision: int, error: StoreError | None) -> None:
+        self._is_busy = False
+        if isinstance(error, Fenced):
+            self._fail(letters, error)
+        elif error is not None:
+            for inputs, reply in letters:
+                reply(self._leases_only(inputs))
+        else:
+            self.world.tell(f"{self.name} can write again")
+            self.state.revision = revision
+            self._trouble = None
+            self._turn(letters)
+
+    def _leases_only(self, inputs: list[Input]) -> list[Answer | None]:
+        if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat):
+            return []
+        node = self.state.nodes.get(inputs[0].node)
+        if node is None or node.incarnation != inputs[0].incarnation or node.lost:
+            return []
+        apply(self.state, NodeHeard(at=self.clock.now(), node=node.name))
+        return [Accepted()]
+
+    # Runners.
+
+    def accept(self, socket: Socket) -> None:
+        """A runner dialled."""
+        socket.speaker = Door(self, socket)
+        self._sockets = [each for each in self._sockets if each.is_open]
+        self._sockets.append(socket)
+
+
+class Door:
+    """One connection of a runner, as `coordinator/server.py` keeps it."""
+
+    def __init__(self, coordinator: Coordinator, socket: Socket) -> None:
+        self._coordinator = coordinator
+        self._socket = socket
+        self._session = Session(self)
+
+    def send(self, messages: list[wire.Message]) -> None:
+        self._socket.send(messages)
+
+    def close(self) -> None:
+        if self._socket.is_open:
+            self._socket.close()
+            self._coordinator.later(0.0, self.closed)  # as asyncio does, in the next turn of its loop
+
+    def received(self, message: wire.Message) -> None:
+        if not self._session.node and not isinstance(message, wire.HelloMessage):
+            self.close()  # the first message must be a hello
+        elif (letter := self._coordinator.links.receive(self._session, message)) is not None:
+            self._coordinator.post(letter)
+
+    def settled(self) -> None:
+        """Answers go out when they are durable, not before."""
+
+    def closed(self) -> None:
+        if (letter := self._coordinator.links.closed(self._session)) is not None:
+            self._coordinator.post(letter)

@@ -1,0 +1,230 @@
+"""The network between runners and coordinators: connections that delay, break, repeat and fall silent.
+
+Within a connection bytes keep their order, as TCP promises, so a message that is lost is a connection that
+breaks, with all that was in flight. Between connections nothing is in order: what an old one carried may
+arrive after a newer one's hello. A partition holds messages back, one way or both, until it heals. Harder than
+TCP, frames may come twice, because orders and reports promise that telling twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from phalanx.api import wire
+from phalanx.sim.life import Life
+from phalanx.sim.world import World
+
+DIAL_WITHIN_S = 5.0
+DELAY_MAX_S = 2.0
+_REPEATED_LATE = (wire.Reports, wire.Beat, wire.BeatAck, wire.Dispositions)
+_REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Orders)
+
+
+class Speaker(Protocol):
+    """Whoever holds one end of a connection."""
+
+    def received(self, message: wire.Message) -> None: ...
+
+    def settled(self) -> None:
+        """All that had arrived has been received."""
+        ...
+
+    def closed(self) -> None: ...
+
+
+class Listener(Protocol):
+    """A coordinator that runners can dial."""
+
+    name: str
+
+    def call(self, deed: Callable[..., None], *args: object) -> None: ...
+
+    def accept(self, socket: Socket) -> None: ...
+
+
+class Socket:
+    """One end of a connection, in the hands of a process. It is what `Links` sends orders through."""
+
+    def __init__(self, life: Life, out: Pipe) -> None:
+        self._life = life
+        self._out = out
+        self._unpacker = wire.Unpacker()
+        self.speaker: Speaker | None = None
+        self.is_open = True
+
+    def send(self, messages: list[wire.Message]) -> None:
+        if self.is_open and self._life.is_alive:
+            self._out.send(messages)
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._out.finish()
+
+    def vanish(self) -> None:
+        """The machine is gone: nobody is told, and nobody answers."""
+        self.is_open = False
+        self._out.cut()
+
+    def arrive(self, pieces: list[bytes] | None) -> None:
+        """Bytes, or None for the end of the connection."""
+        if self.is_open:
+            self._life.call(self._hand_over, pieces)
+
+    def _hand_over(self, pieces: list[bytes] | None) -> None:
+        if not self.is_open or self.speaker is None:
+            return
+        if pieces is None:
+            self.close()
+            self.speaker.closed()
+            return
+        for piece in pieces:
+            for message in self._unpacker.feed(piece):
+                if self.is_open:
+                    self.speaker.received(message)
+        if self.is_open:
+            self.speaker.settled()
+
+
+class Pipe:
+    """One direction of a connection: first in, first out."""
+
+    def __init__(self, network: Network, node: str, direction: str) -> None:
+        self._network = network
+        self._node = node
+        self._direction = direction
+        self._stuck: list[list[bytes] | None] = []
+        self._arrives_at = 0.0
+        self._is_cut = False
+        self.far_end: Socket | None = None
+
+    def send(self, messages: list[wire.Message]) -> None:
+        network = self._network
+        data = b"".join(map(wire.pack, messages))
+        at = network.dice.randrange(len(data))
+        pieces = [data[:at], data[at:]] if network.dice.random() < 0.1 else [data]
+        if network.repeats():
+            if all(isinstance(message, _REPEATED_AT_ONCE) for message in messages):
+                pieces.append(data)
+                network.count("repeated frame")
+            if all(isinstance(message, _REPEATED_LATE) for message in messages):
+                network.world.after(network.dice.uniform(0.0, DELAY_MAX_S), self._arrive, [data])
+        self._carry(pieces)
+        if network.breaks():
+            network.reset(self)
+
+    def finish(self) -> None:
+        self._carry(None)
+
+    def cut(self) -> None:
+        """Lose what is in flight and all that would follow."""
+        self._is_cut = True
+        self._stuck.clear()
+
+    def flush(self) -> None:
+        """The partition is over: what was held back goes on."""
+        stuck, self._stuck = self._stuck, []
+        for pieces in stuck:
+            self._carry(pieces)
+
+    def _carry(self, pieces: list[bytes] | None) -> None:
+        if self._is_cut:
+            return
+        network = self._network
+        if network.is_blocked(self._node, self._direction):
+            self._stuck.append(pieces)
+            return
+        self._arrives_at = max(self._arrives_at, network.world.now + network.delay_s())
+        network.world.after(self._arrives_at - network.world.now, self._arrive, pieces)
+
+    def _arrive(self, pieces: list[bytes] | None) -> None:
+        if self._is_cut or self.far_end is None:
+            return
+        if self._network.is_blocked(self._node, self._direction):
+            self._stuck.append(pieces)
+        else:
+            self.far_end.arrive(pieces)
+
+
+class Connection:
+    """Both ends and both directions."""
+
+    def __init__(self, network: Network, node: str, client: Life, server: Life) -> None:
+        self.node = node
+        self.up, self.down = Pipe(network, node, "up"), Pipe(network, node, "down")
+        self.client, self.server = Socket(client, self.up), Socket(server, self.down)
+        self.up.far_end, self.down.far_end = self.server, self.client
+
+    @property
+    def is_over(self) -> bool:
+        return not (self.client.is_open or self.server.is_open)
+
+
+class Network:
+    """All connections, and the weather."""
+
+    def __init__(self, world: World, count: Callable[[str], None]) -> None:
+        self.world = world
+        self.dice = world.dice("network")
+        self.count = count
+        self.is_stormy = False
+        self._blocked: set[tuple[str, str]] = set()  # node and direction
+        self._connections: list[Connection] = []
+
+    def dial(self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]) -> None:
+        """Connect a runner to whoever listens now; `done` is given its end, or None."""
+        if self._is_away(node):
+            client.later(DIAL_WITHIN_S, done, None)
+        else:
+            client.later(self.delay_s(), self._reached, node, client, listener, done)
+
+    def _reached(
+        self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]
+    ) -> None:
+        found = listener()
+        if found is None or self._is_away(node):
+            done(None)
+            return
+        assert isinstance(found, Life)
+        connection = Connection(self, node, client, found)
+        self._connections = [each for each in self._connections if not each.is_over]
+        self._connections.append(connection)
+        found.call(found.accept, connection.server)  # the kernel accepts, even for a paused process
+        done(connection.client)
+
+    def delay_s(self) -> float:
+        if self.is_stormy and self.dice.random() < 0.3:
+            return self.dice.uniform(0.0, DELAY_MAX_S)
+        return self.dice.uniform(0.0005, 0.015)
+
+    def repeats(self) -> bool:
+        return self.dice.random() < (0.1 if self.is_stormy else 0.01)
+
+    def breaks(self) -> bool:
+        return self.is_stormy and self.dice.random() < 0.02
+
+    def block(self, node: str, *directions: str) -> None:
+        self._blocked.update((node, direction) for direction in directions)
+
+    def heal(self, node: str, *directions: str) -> None:
+        self._blocked.difference_update((node, direction) for direction in directions)
+        for connection in [each for each in self._connections if each.node == node]:
+            connection.up.flush()
+            connection.down.flush()
+
+    def is_blocked(self, node: str, direction: str) -> bool:
+        return (node, direction) in self._blocked
+
+    def reset(self, pipe: Pipe | None = None, node: str | None = None) -> None:
+        """A connection breaks: what was in flight is lost, and both ends are told."""
+        for each in self._connections:
+            if pipe in (each.up, each.down) or each.node == node:
+                self.count("broken connection")
+                each.up.cut()
+                each.down.cut()
+                for socket in (each.client, each.server):
+                    self.world.after(self.delay_s(), socket.arrive, None)
+
+    def _is_away(self, node: str) -> bool:
+        return self.is_blocked(node, "up") or self.is_blocked(node, "down")

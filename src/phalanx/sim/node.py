@@ -1,0 +1,84 @@
+"""A node: a keeper with its processes, and a runner that comes and goes. Its clock is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from phalanx.core.model.resources import Capacity
+from phalanx.sim import keeper as keeping
+from phalanx.sim import runner as running
+from phalanx.sim.keeper import Keeper
+from phalanx.sim.network import Listener, Network
+from phalanx.sim.runner import Runner
+from phalanx.sim.world import LocalClock, World
+
+
+class Watcher(keeping.Watcher, running.Watcher, Protocol):
+    """Who looks at a node from outside."""
+
+
+class Node:
+    """One machine, through its reboots."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        capacity: Capacity,
+        clock: LocalClock,
+        network: Network,
+        listener: Callable[[], Listener | None],
+        watcher: Watcher,
+    ) -> None:
+        self.name = name
+        self.capacity = capacity
+        self._world = world
+        self._clock = clock
+        self._network = network
+        self._listener = listener
+        self._watcher = watcher
+        self._lives = 0
+        self.keeper = Keeper(world, name, clock, watcher)
+        self.runner = self._new_runner()
+
+    @property
+    def is_up(self) -> bool:
+        return self.keeper.is_alive
+
+    def crash_runner(self, for_s: float) -> None:
+        """The runner dies; whoever looks after it starts a new one."""
+        if self.runner.is_alive and self.is_up:
+            self._world.tell(f"{self.runner.name} crashes")
+            self.runner.end()
+            self._world.after(for_s, self._start_runner, self.keeper)
+
+    def reboot(self, for_s: float, keeps_journal: bool) -> None:
+        """Keeper and processes die as well. The journal tells the next keeper what there was, if it is kept."""
+        if not self.is_up:
+            return
+        self._world.tell(f"{self.name} loses its power, its journal is {'kept' if keeps_journal else 'lost'}")
+        self.runner.end()
+        self.keeper.lose_power()
+        self._world.after(for_s, self._boot, keeps_journal)
+
+    def _boot(self, keeps_journal: bool) -> None:
+        former = self.keeper
+        self.keeper = Keeper(self._world, self.name, self._clock, self._watcher)
+        if keeps_journal:
+            self.keeper.table = former.table
+        self._start_runner(self.keeper)
+
+    def _start_runner(self, keeper: Keeper) -> None:
+        if keeper is self.keeper and keeper.is_alive and not self.runner.is_alive:
+            self.runner = self._new_runner()
+
+    def _new_runner(self) -> Runner:
+        self._lives += 1
+        incarnation = f"{self.name}-{self._lives}"
+        runner = Runner(
+            self._world, incarnation, self.capacity, self.keeper, self._network, self._listener, self._watcher
+        )
+        self._world.tell(f"{incarnation} starts with {len(self.keeper.table)} attempts adopted")
+        runner.begin()
+        return runner

@@ -1,0 +1,153 @@
+"""A runner process under virtual time: what `runner/shell.py` and `link.py` do with asyncio, done here.
+
+The agent and its state machine are the real ones. A runner dies without a word and its successor, with a new
+incarnation, adopts what the keeper has kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from phalanx.api import wire
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.runner.agent import Agent
+from phalanx.sim.coordinator import TOKEN
+from phalanx.sim.keeper import Keeper
+from phalanx.sim.life import Life
+from phalanx.sim.network import Listener, Network, Socket
+from phalanx.sim.world import World
+
+TICK_S = 0.2
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
+
+
+class Watcher(Protocol):
+    """Who sees what a runner obeys."""
+
+    def heard(self, runner: Runner, message: wire.Message, deeds: list[Deed], reports: int) -> None: ...
+
+
+class Runner(Life):
+    """One life of the runner of a node."""
+
+    def __init__(
+        self,
+        world: World,
+        incarnation: str,
+        capacity: Capacity,
+        keeper: Keeper,
+        network: Network,
+        listener: Callable[[], Listener | None],
+        watcher: Watcher,
+    ) -> None:
+        super().__init__(world, incarnation)
+        self.agent = Agent(keeper.node, incarnation, f"origin-{keeper.node}", TOKEN, capacity)
+        self.keeper = keeper
+        self._clock = keeper.clock
+        self._network = network
+        self._listener = listener
+        self._watcher = watcher
+        self._socket: Socket | None = None
+        self._pause_s = PAUSE_FIRST_S
+        self._dice = world.dice(f"runner {incarnation}")
+
+    def begin(self) -> None:
+        """Attach to the keeper, adopt what it kept, and dial."""
+        self.keeper.runner = self
+        for key, process in self.keeper.table.items():
+            self.agent.state.adopt(key, process.start.lane, process.end, process.started_at)
+        self._dial()
+        self._beat()
+        self._tick()
+
+    def end(self) -> None:
+        super().end()
+        if self._socket is not None:
+            self._socket.close()
+
+    # The connection.
+
+    def _dial(self) -> None:
+        self._network.dial(self.keeper.node, self, self._listener, self._dialled)
+
+    def _dialled(self, socket: Socket | None) -> None:
+        if socket is None:
+            self._dial_again()
+            return
+        self._socket = socket
+        socket.speaker = self
+        self._send(self.agent.hello(self._clock.now()))
+
+    def _dial_again(self) -> None:
+        self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+        self.later(self._pause_s * (0.5 + self._dice.random()), self._dial)
+
+    def received(self, message: wire.Message) -> None:
+        now, state = self._clock.now(), self.agent.state
+        deeds = self.agent.receive(message, now)
+        self._watcher.heard(self, message, deeds, len(state.fresh))
+        self._do(deeds)
+        if isinstance(message, wire.Welcome | wire.BeatAck):
+            self._pause_s = PAUSE_FIRST_S
+            self.keeper.lease(max(0.0, state.lease_until - now))
+
+    def settled(self) -> None:
+        self._flush()
+
+    def closed(self) -> None:
+        self._socket = None
+        self.agent.welcomed = False
+        self._dial_again()
+
+    # What time brings.
+
+    def _beat(self) -> None:
+        if self.agent.welcomed:
+            self._send(self.agent.beat(self._clock.now()))
+            self._flush()
+        self.later(self.agent.heartbeat_s, self._beat)
+
+    def _tick(self) -> None:
+        self._do(self.agent.state.tick(self._clock.now()))
+        self._flush()
+        self.later(TICK_S, self._tick)
+
+    # What the keeper brings.
+
+    def started(self, key: AttemptKey, at: float) -> None:
+        self.call(self._news, lambda: self.agent.state.process_started(key, at))
+
+    def ended(self, key: AttemptKey, end: ProcessEnd) -> None:
+        self.call(self._news, lambda: self.agent.state.process_ended(key, end, self._clock.now()))
+
+    def refused(self, key: AttemptKey, code: str, message: str) -> None:
+        self.call(self._news, lambda: self.agent.state.process_refused(key, message, self._clock.now()))
+
+    def _news(self, tell: Callable[[], list[Deed]]) -> None:
+        self._do(tell())
+        self._flush()
+
+    # What the state machine wants done.
+
+    def _do(self, deeds: list[Deed]) -> None:
+        for deed in deeds:
+            match deed:
+                case Spawn():
+                    self.keeper.start(deed.start, deed.brief)
+                case Halt():
+                    self.keeper.stop(deed.key, deed.grace_s)
+                case Freeze():
+                    self.keeper.freeze(deed.key, deed.frozen)
+                case Forget():
+                    self.keeper.forget(deed.key)
+
+    def _flush(self) -> None:
+        if (reports := self.agent.reports()) is not None and reports.reports:
+            self._send(reports)
+
+    def _send(self, message: wire.Message) -> None:
+        if self._socket is not None:
+            self._socket.send([message])

@@ -1,0 +1,43 @@
+"""What a simulated process does, told by its command line: how long it runs, how it ends, how it takes a stop.
+
+    run 3.5 0            works for 3.5 s and exits with 0
+    flaky 1.0 2          fails in its first two attempts
+    signal 2.0 11        is ended by signal 11
+    stubborn 9.0 0       as run, but deaf to SIGTERM
+    missing              cannot be started at all
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.core.model.orders import Brief, Start
+
+ENDLESS_S = 1e9
+
+
+class Script(Struct, frozen=True):
+    """One attempt's fate, if nobody interferes."""
+
+    run_s: float
+    code: int | None
+    signal: int | None = None
+    heeds_sigterm: bool = True
+    exists: bool = True
+
+
+def script(brief: Brief, start: Start) -> Script:
+    """Read the command line."""
+    verb, *words = brief.command.argv
+    match verb:
+        case "run":
+            return Script(float(words[0]), int(words[1]))
+        case "flaky":
+            return Script(float(words[0]), 0 if start.restarts >= int(words[1]) else 1)
+        case "signal":
+            return Script(float(words[0]), None, int(words[1]))
+        case "stubborn":
+            return Script(float(words[0]), int(words[1]), heeds_sigterm=False)
+        case "missing":
+            return Script(0.0, None, exists=False)
+    raise ValueError(f"no such script: {verb}")

@@ -1,0 +1,74 @@
+"""Virtual time: a heap of what happens next, and a clock that leaps from one thing to the other.
+
+Everything a run does comes out of one seed. Each purpose has dice of its own, so that one more draw for the
+network does not change what the users do. Every line that is told goes into the hash of the trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from typing import Any
+
+BEGINNING_S = 1_000_000.0
+TAIL_LINES = 40
+
+
+class World:
+    """One process, one thread, one clock."""
+
+    def __init__(self, seed: int, listener: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.now = BEGINNING_S
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._listener = listener
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._sequence = 0
+        self._hash = hashlib.blake2b(digest_size=8)
+
+    def dice(self, purpose: str) -> Random:
+        """Chance for one purpose. A text seeds it through SHA-512, never through the salted `hash`."""
+        return Random(f"{self.seed}/{purpose}")
+
+    def after(self, delay_s: float, deed: Callable[..., None], *args: Any) -> None:
+        """Let something happen later; what is due at the same instant happens in the order it was asked for."""
+        self._sequence += 1
+        heappush(self._queue, (self.now + max(0.0, delay_s), self._sequence, deed, args))
+
+    def run(self, until: float) -> None:
+        """Let time pass."""
+        while self._queue and self._queue[0][0] <= until:
+            self.now, _, deed, args = heappop(self._queue)
+            deed(*args)
+        self.now = until
+
+    def tell(self, line: str) -> None:
+        """One line of this run's story."""
+        line = f"{self.now - BEGINNING_S:8.3f}  {line}"
+        self._hash.update(line.encode())
+        self.tail.append(line)
+        if self._listener is not None:
+            self._listener(line)
+
+    @property
+    def trace_hash(self) -> str:
+        return self._hash.hexdigest()
+
+
+class LocalClock:
+    """A machine's own clock: it is off by some seconds, and a little fast or slow."""
+
+    def __init__(self, world: World, offset_s: float, rate: float) -> None:
+        self._world = world
+        self._offset_s = offset_s
+        self._rate = rate
+
+    def now(self) -> float:
+        return BEGINNING_S + self._offset_s + (self._world.now - BEGINNING_S) * self._rate
+
+    def delay_s(self, until: float) -> float:
+        """How long it really takes until this clock shows `until`."""
+        return (until - self.now()) / self._rate

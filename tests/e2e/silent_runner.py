@@ -1,0 +1,58 @@
+"""A runner that joins and beats but never starts anything: what a broken runner looks like from outside."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from phalanx.api import wire
+from phalanx.core.model.resources import Capacity
+from tests.e2e.cluster import RealCluster
+
+
+class SilentRunner:
+    """Speaks the real protocol over a real connection, and ignores every order."""
+
+    def __init__(self, cluster: RealCluster, name: str, beat_s: float = 0.2) -> None:
+        self._cluster = cluster
+        self._name = name
+        self._beat_s = beat_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        unpacker, epoch = wire.Unpacker(), 0
+        with socket.create_connection(("127.0.0.1", self._cluster.link_port)) as connection:
+            hello = wire.HelloMessage(
+                wire.VERSION,
+                self._cluster.node_token,
+                self._name,
+                "life",
+                "origin",
+                Capacity(4, 2**30),
+                0,
+                [],
+            )
+            connection.sendall(wire.pack(hello))
+            connection.settimeout(self._beat_s)
+            while not self._stopped.is_set():
+                try:
+                    for message in unpacker.feed(connection.recv(65536)):
+                        epoch = message.epoch if isinstance(message, wire.Welcome) else epoch
+                except TimeoutError:
+                    pass
+                if epoch:
+                    connection.sendall(wire.pack(wire.Beat(epoch, time.monotonic(), [])))
