@@ -21,7 +21,7 @@ from typing import TypeVar
 import phalanx
 from phalanx.api.schema import TaskView
 from phalanx.config import ensure_token
-from phalanx.errors import PhalanxError, Unavailable
+from phalanx.errors import PhalanxError
 
 T = TypeVar("T")
 _RUN = (
@@ -89,9 +89,17 @@ class RealCluster:
     def start(self, nodes: dict[str, str]) -> None:
         """The coordinator, the nodes, and the moment when all are there."""
         self.start_coordinator()
+        eventually(self.is_ready, 20.0, "the coordinator is ready")
         for name, pretend in nodes.items():
             self.start_runner(name, pretend)
         self.wait_online(*nodes)
+
+    def is_ready(self) -> bool:
+        try:
+            self.client.ready()
+        except PhalanxError:
+            return False
+        return True
 
     def wait_online(self, *names: str, within_s: float = 20.0) -> None:
         eventually(lambda: self._online() >= set(names), within_s, f"{names} online")
@@ -135,8 +143,6 @@ class RealCluster:
     def _online(self) -> set[str]:
         try:
             return {node.name for node in self.client.nodes() if node.status == "Online"}
-        except Unavailable:
-            return set()
         except PhalanxError:
             return set()
 

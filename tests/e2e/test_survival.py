@@ -63,7 +63,6 @@ def test_a_restarted_coordinator_keeps_running_tasks_and_raises_its_epoch(tmp_pa
 
 def test_case_17_a_runner_that_never_confirms_loses_the_task(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, nodes={}, heartbeat_s=0.2, lost_after_s=5.0) as cluster:
-        cluster.client.ready()
         with SilentRunner(cluster, "ghost"):
             cluster.wait_online("ghost")
             id = cluster.client.submit(targets=["ghost"], command=["/bin/true"]).task_ids[0]

@@ -31,6 +31,7 @@ class HttpExchange:
         self._site = urlsplit(address)
         if self._site.scheme not in ("http", "https") or not self._site.hostname:
             raise BadRequest(f"address {address!r} is not one: write http://HOST:PORT")
+        self._closed = False
         self._idle: list[HTTPConnection] = []
         self._all: WeakSet[HTTPConnection] = WeakSet()
 
@@ -46,18 +47,23 @@ class HttpExchange:
         return self._ask(call, token)
 
     def close(self) -> None:
+        """Close what is idle, and wake the threads that use the others: each closes its own."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
         for connection in list(self._all):
-            if connection.sock is not None:
-                with suppress(OSError):
-                    connection.sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads from it
-            connection.close()
+            with suppress(OSError, AttributeError):  # it may lose its socket at this moment
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _ask(self, call: Call[Any], token: str) -> WholeAnswer:
         connection = self._kept()
         with self._closed_if_it_fails(connection, call):
             response = self._sent(connection, call, token)
             answer = WholeAnswer(response.status, _headers(response), response.read())
-        self._idle.append(connection)
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
         return answer
 
     def _stream(self, call: Call[Any], token: str) -> StreamAnswer:

@@ -99,7 +99,7 @@ class LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"rich_markup_mode": None})
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the signature is Typer's
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
 

@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LOG_BYTES_MAX = 16 << 20
@@ -89,6 +90,19 @@ def _settle(parent: int, log: Path, lock: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """For imports before a fork: numpy's BLAS starts threads when it is loaded, and threads do not survive.
+
+    Only C's copy of the environment is changed, for a moment, so that no task inherits it.
+    """
+    _libc.setenv(b"OPENBLAS_NUM_THREADS", b"1", 1)
+    try:
+        yield
+    finally:
+        _libc.unsetenv(b"OPENBLAS_NUM_THREADS")
 
 
 def redirect(log: Path) -> None:

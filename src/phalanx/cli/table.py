@@ -1,6 +1,6 @@
 """Tables: aligned columns for a pipe, coloured ones for a person.
 
-A cell is never cut: on a terminal too narrow for it, it is folded. rich is imported only when somebody is
+A cell is never cut: on a terminal too narrow for it, the last column is folded. rich is imported only when somebody is
 looking, because it costs more time than the rest of a command.
 """
 
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from phalanx.cli.text import clean
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table as RichTable
 
+LAST_WIDTH_MIN = 24
 STYLES = {
     "Running": "green",
     "Completed": "dim",
@@ -43,7 +45,7 @@ class Table:
     def show(self) -> None:
         """To standard output, in the manner of whoever reads it."""
         if sys.stdout.isatty():
-            _console_print(self)
+            console_for(self).print(coloured(self))
         else:
             sys.stdout.writelines(plain_lines([list(self.headings), *self.rows]))
 
@@ -62,15 +64,20 @@ def coloured(table: Table) -> RichTable:
     from rich.text import Text
 
     drawn = RichTable(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(table.headings):
-        widest = max([len(row[number]) for row in table.rows], default=0)
-        drawn.add_column(heading, overflow="fold", min_width=widest if number == 0 else None)
+    for heading in table.headings:
+        is_last = heading == table.headings[-1]
+        drawn.add_column(heading, no_wrap=not is_last, overflow="fold" if is_last else "ignore")
     for row in table.rows:
         drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     return drawn
 
 
-def _console_print(table: Table) -> None:
+def console_for(table: Table) -> Console:
+    """A console wide enough for all columns but the last, which is folded. The terminal wraps the rest."""
     from rich.console import Console
 
-    Console(markup=False, highlight=False).print(coloured(table))
+    console = Console(markup=False, highlight=False)
+    widths = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+    least = sum(widths[:-1]) + 2 * len(widths) + min(widths[-1], LAST_WIDTH_MIN)
+    console.width = max(console.width, least)
+    return console

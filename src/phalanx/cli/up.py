@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from phalanx.cli.child import Child
+from phalanx.cli.child import Child, no_threads
 from phalanx.cli.detach import detached
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import session
@@ -80,8 +80,9 @@ def _supervise(settings: Settings, nodes: int, tell: Callable[[str], None]) -> N
 
 def _supervisor(settings: Settings, members: dict[str, Settings], lock: int) -> Supervisor:
     """The parts, not yet started. Their code is imported here, once, and frozen so that it stays shared."""
-    import phalanx.coordinator.main
-    import phalanx.runner.main
+    with no_threads():
+        import phalanx.coordinator.main
+        import phalanx.runner.main
 
     gc.collect()
     gc.freeze()

@@ -17,6 +17,7 @@ from phalanx.errors import Unavailable
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
+ROAD_WITHIN_S = 3.0
 
 
 class Road(Protocol):
@@ -68,12 +69,19 @@ class LogRoads:
             if over:
                 return
 
+    async def _road(self, node: str) -> Road:
+        """The way to a node. A runner that has just come back dials it a moment after it joined."""
+        deadline = asyncio.get_running_loop().time() + ROAD_WITHIN_S
+        while node not in self._roads:
+            if asyncio.get_running_loop().time() >= deadline:
+                raise _no_road(f"node {node} is not connected")
+            await asyncio.sleep(0.02)
+        return self._roads[node]
+
     async def _ask(
         self, node: str, key: AttemptKey, stream: str, offset: int | None, lines: int | None, wait: bool
     ) -> wire.LogData:
-        road = self._roads.get(node)
-        if road is None:
-            raise _no_road(f"node {node} is not connected")
+        road = await self._road(node)
         self._next_id += 1
         id = self._next_id
         answer: asyncio.Future[wire.LogData] = asyncio.get_running_loop().create_future()

@@ -75,7 +75,7 @@ class Loop:
 
         self.post((inputs, reply))
         answers = await answered
-        if not answers:
+        if inputs and not answers:
             raise _unavailable(self.trouble)
         return answers
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -112,7 +114,15 @@ async def _serve(settings: Settings) -> int:
         await coordinator.store.close()
 
 
-def _rest_server(app: Callable[..., Awaitable[None]], host: str, port: int) -> uvicorn.Server:
+class RestServer(uvicorn.Server):
+    """uvicorn without its own signal handling, which would end the process before our last words."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _rest_server(app: Callable[..., Awaitable[None]], host: str, port: int) -> RestServer:
     config = uvicorn.Config(
         app,
         host=host,
@@ -123,11 +133,13 @@ def _rest_server(app: Callable[..., Awaitable[None]], host: str, port: int) -> u
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    return uvicorn.Server(config)
+    return RestServer(config)
 
 
-async def _until_stopped(term: Awaitable[None], rest: uvicorn.Server) -> int:
+async def _until_stopped(term: Awaitable[None], rest: RestServer) -> int:
     """Serve until SIGTERM or SIGINT, or until the term is over."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, rest.handle_exit, number, None)
     turning = asyncio.ensure_future(term)
     serving = asyncio.ensure_future(rest.serve())
     await asyncio.wait({turning, serving}, return_when=asyncio.FIRST_COMPLETED)

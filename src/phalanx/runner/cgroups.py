@@ -99,6 +99,12 @@ class Cgroups:
                     if folder.name != HOME and folder.is_dir():
                         self._remove_all([folder])
 
+    def close(self) -> None:
+        """Remove this node's own folders as well, once no keeper and no attempt is in them."""
+        self.sweep()
+        for hierarchy in self._hierarchies:
+            self._remove_all([hierarchy.base / HOME, hierarchy.base])
+
     def _remove_all(self, folders: list[Path]) -> bool:
         removed = True
         for folder in folders:

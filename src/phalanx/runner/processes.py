@@ -141,6 +141,8 @@ class Processes(asyncio.Protocol):
                         return await cls._connect(state_dir, on_event)
                     except (FileNotFoundError, ConnectionRefusedError):
                         await asyncio.to_thread(_start_keeper, state_dir, deadline_s)
+                    except KeeperFailed:
+                        continue
         except (TimeoutError, subprocess.TimeoutExpired):
             raise KeeperFailed(f"no keeper answered in {state_dir} within {deadline_s:g} s") from None
 
@@ -154,6 +156,10 @@ class Processes(asyncio.Protocol):
             _, processes = await loop.create_unix_connection(lambda: cls(on_event), path)
         finally:
             os.close(folder)
+        # A keeper that was just killed may still accept: only one that answers is alive.
+        processes._leaving = True
+        await processes.listing()
+        processes._leaving = False
         return processes
 
     def brief(self, brief_id: str, argv: Sequence[str], env: dict[str, str], cwd: str | None = None) -> None:

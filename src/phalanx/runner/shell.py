@@ -26,7 +26,7 @@ from phalanx.runner.processes import Processes
 
 log = structlog.get_logger()
 TICK_S = 0.2
-GATHER_S = 0.003
+GATHER_S = 0.01
 
 
 class Shell:
@@ -103,7 +103,8 @@ class Shell:
             self.joined.set()
 
     def settled(self) -> None:
-        self._flush()
+        if self.agent.state.fresh:
+            self._flush_soon()
 
     def disconnected(self) -> None:
         self._wire = None

@@ -21,11 +21,11 @@ from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Heartbeat, Input, Tick
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.plan import Policy
-from phalanx.sim.disk import Disk
+from phalanx.sim.disk import Disk, drive
 from phalanx.sim.life import Life
 from phalanx.sim.network import Socket
 from phalanx.sim.world import LocalClock, World
-from phalanx.store.protocol import Batch, Fenced, StoreError
+from phalanx.store.protocol import Batch, Fenced, Loaded, StoreError
 
 TICK_S = 0.25
 GATHER_S = 0.001
@@ -68,7 +68,7 @@ class Coordinator(Life):
         self._rules, self._policy, self._image_every = rules, policy, image_every
         self._sockets: list[Socket] = []
         self._letters: list[Letter] = []
-        self._is_busy = False  # a batch is being written
+        self.is_busy = False  # a batch is being written
         self._is_awake = False  # a turn is about to begin
         self._ticked_at = 0.0
         self._imaged = 0
@@ -77,6 +77,16 @@ class Coordinator(Life):
     @property
     def state(self) -> ClusterState:
         return self.heart.state
+
+    def load(self) -> Loaded:
+        """What a restart would read."""
+        return drive(self._store.load())
+
+    def remembers(self, job: str) -> bool:
+        """Whether a job can still be told about: from memory, or from the history and the story."""
+        if job in self.state.jobs:
+            return True
+        return drive(self._store.history(job)) is not None and bool(drive(self._store.story(job, 0, 1)))
 
     # The term.
 
@@ -141,12 +151,24 @@ class Coordinator(Life):
         else:
             self.post((inputs, reply))
 
+    def submit(
+        self,
+        request_id: str,
+        inputs: list[Input],
+        reply: Callable[[list[Answer | None]], None],
+        replayed: Callable[[list[str]], None],
+    ) -> None:
+        if known := self.state.requests.get(request_id):
+            replayed(list(known))
+        else:
+            self.ask(inputs, reply)
+
     def _tick(self) -> None:
         self._wake()
         self.later(TICK_S, self._tick)
 
     def _wake(self) -> None:
-        if not self._is_awake and not self._is_busy and self.is_open:
+        if not self._is_awake and not self.is_busy and self.is_open:
             self._is_awake = True
             self.later(GATHER_S, self._breathe)
 
@@ -171,13 +193,13 @@ class Coordinator(Life):
         if batch is None:
             self._finish(letters, turn, None)
             return
-        self._is_busy = True
+        self.is_busy = True
         done = partial(self._finish, letters, turn)
         self._disk.append(self, self._store, self.state.epoch, batch, turn.history, done)
 
     def _finish(self, letters: list[Letter], turn: Turn, error: StoreError | None) -> None:
         """The turn is durable: say it. Or it is not: then nothing of it was ever true."""
-        self._is_busy = False
+        self.is_busy = False
         if error is not None:
             self._fail(letters, error)
             return
@@ -237,13 +259,13 @@ class Coordinator(Life):
             reply([])
 
     def _try_to_recover(self, letters: list[Letter]) -> None:
-        self._is_busy = True
+        self.is_busy = True
         batch = Batch(self.state.revision + 1, encode([]))
         done = partial(self._tried, letters, batch.revision)
         self._disk.append(self, self._store, self.state.epoch, batch, [], done)
 
     def _tried(self, letters: list[Letter], revision: int, error: StoreError | None) -> None:
-        self._is_busy = False
+        self.is_busy = False
         if isinstance(error, Fenced):
             self._fail(letters, error)
         elif error is not None:

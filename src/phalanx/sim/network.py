@@ -8,6 +8,7 @@ TCP, frames may come twice, because orders and reports promise that telling twic
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from phalanx.sim.world import World
 
 DIAL_WITHIN_S = 5.0
 DELAY_MAX_S = 2.0
+ORDERS_KEPT = 50
 _REPEATED_LATE = (wire.Reports, wire.Beat, wire.BeatAck, wire.Dispositions)
 _REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Orders)
 
@@ -102,6 +104,7 @@ class Pipe:
     def send(self, messages: list[wire.Message]) -> None:
         network = self._network
         data = b"".join(map(wire.pack, messages))
+        network.note_orders(self._node, messages)
         at = network.dice.randrange(len(data))
         pieces = [data[:at], data[at:]] if network.dice.random() < 0.1 else [data]
         if network.repeats():
@@ -171,6 +174,7 @@ class Network:
         self.is_stormy = False
         self._blocked: set[tuple[str, str]] = set()  # node and direction
         self._connections: list[Connection] = []
+        self._orders: dict[str, deque[tuple[int, bytes]]] = {}
 
     def dial(self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]) -> None:
         """Connect a runner to whoever listens now; `done` is given its end, or None."""
@@ -225,6 +229,20 @@ class Network:
                 each.down.cut()
                 for socket in (each.client, each.server):
                     self.world.after(self.delay_s(), socket.arrive, None)
+
+    def deliver_late(self, node: str, before: int) -> None:
+        """Hand a runner an order that some coordinator had given in an epoch before this one."""
+        carriers = [each for each in self._connections if each.node == node and each.client.is_open]
+        orders = [data for epoch, data in self._orders.get(node, ()) if epoch < before]
+        if carriers and orders:
+            carriers[-1].client.arrive([self.dice.choice(orders)])
+
+    def note_orders(self, node: str, messages: list[wire.Message]) -> None:
+        """Keep some orders, so that they can arrive late."""
+        for message in messages:
+            if isinstance(message, wire.Orders):
+                kept = self._orders.setdefault(node, deque(maxlen=ORDERS_KEPT))
+                kept.append((message.epoch, wire.pack(message)))
 
     def _is_away(self, node: str) -> bool:
         return self.is_blocked(node, "up") or self.is_blocked(node, "down")

@@ -27,7 +27,7 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
 class Watcher(Protocol):
     """Who sees what a runner obeys."""
 
-    def heard(self, runner: Runner, message: wire.Message, deeds: list[Deed], reports: int) -> None: ...
+    def heard(self, runner: Runner, message: wire.Message, obeyed: bool) -> None: ...
 
 
 class Runner(Life):
@@ -87,8 +87,10 @@ class Runner(Life):
 
     def received(self, message: wire.Message) -> None:
         now, state = self._clock.now(), self.agent.state
+        before = (len(state.held), len(state.fresh), len(state.tombstones))
         deeds = self.agent.receive(message, now)
-        self._watcher.heard(self, message, deeds, len(state.fresh))
+        after = (len(state.held), len(state.fresh), len(state.tombstones))
+        self._watcher.heard(self, message, bool(deeds) or before != after)
         self._do(deeds)
         if isinstance(message, wire.Welcome | wire.BeatAck):
             self._pause_s = PAUSE_FIRST_S

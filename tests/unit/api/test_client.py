@@ -67,7 +67,7 @@ def test_errors_are_those_of_the_cluster(way):
         with pytest.raises(NotFound):
             client.job("zz")
         with pytest.raises(BadRequest, match="cores"):
-            client.submit(command=["true"], cores="many")  # type: ignore[arg-type]
+            client.submit(command=["true"], cores="many")
         with pytest.raises(NotFound):
             list(client.logs("zz"))
         with pytest.raises(NotFound):
@@ -98,7 +98,7 @@ def test_a_watch_and_a_log_come_as_they_happen(way):
         assert next(watching).event == "JobSubmitted"
         client.cancel(id)
         assert next(watching).event == "JobEnded"
-        watching.close()  # type: ignore[attr-defined]
+        watching.close()
 
 
 def test_threads_may_share_a_client():
@@ -193,9 +193,13 @@ def test_an_answer_cut_in_its_body_is_no_answer():
 
 
 def test_what_is_not_http_is_no_answer():
-    with scripted([b"SSH-2.0-x\r\n\r\n"] * 2) as (address, _), Client(address, TOKEN) as client:
-        with pytest.raises(Unavailable):
-            client.cluster()
+    other = b"SSH-2.0-x\r\n\r\n"
+    with (
+        scripted([other, other]) as (address, _),
+        Client(address, TOKEN) as client,
+        pytest.raises(Unavailable),
+    ):
+        client.cluster()
 
 
 def test_a_watch_goes_on_after_a_cut_without_a_gap():

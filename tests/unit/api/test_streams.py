@@ -174,7 +174,7 @@ async def test_the_last_lines_are_given():
 
 async def test_no_output_is_an_empty_answer():
     class Silent(FakeCluster):
-        async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:  # type: ignore[override]
+        async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
             return
             yield
 
@@ -192,7 +192,7 @@ async def test_offset_and_lines_contradict_each_other():
 
 async def test_a_log_that_breaks_is_cut_and_not_ended():
     class Breaking(FakeCluster):
-        async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:  # type: ignore[override]
+        async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
             yield LogChunk(0, b"half", 8, 1, end=False)
             raise NotFound("the node is gone")
 

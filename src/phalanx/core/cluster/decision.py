@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.effects import Effect
 from phalanx.core.cluster.events import Event
+from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import AttemptKey, Disposition
 from phalanx.core.model.reason import Reason
 
@@ -32,7 +33,13 @@ class Disposed(Struct, frozen=True):
     epoch: int
 
 
-Answer = Accepted | Refused | Disposed
+class Replayed(Struct, frozen=True):
+    """This was asked before, under the same request id; these jobs came of it."""
+
+    jobs: tuple[JobId, ...]
+
+
+Answer = Accepted | Refused | Disposed | Replayed
 
 
 class Decision(Struct):

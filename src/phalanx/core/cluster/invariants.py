@@ -75,7 +75,7 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
 def ready_jobs_wait(state: ClusterState) -> Iterator[str]:
     """A job is in the queue exactly when it has a task to place."""
     for id, job in state.jobs.items():
-        if bool(job.ready(1)) and id not in state.waiting:
+        if any(True for _ in job.ready(1)) and id not in state.waiting:
             yield f"{id} has ready tasks but is not in the queue"
 
 

@@ -7,6 +7,7 @@ beyond its place in them. Attempts that hold a grant are objects in `live`.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from heapq import heappop, heappush, nsmallest
 
 from phalanx.core.cluster.transitions import check_move
@@ -92,20 +93,21 @@ class JobState:
             return False
         return bool(self.again) or self.fresh < len(self.status)
 
-    def ready(self, most: int) -> list[int]:
+    def ready(self, most: int) -> Iterator[int]:
         """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""
         limit = self.job.array.at_once if self.job.array else 0
         if limit:
             most = min(most, limit - len(self.live))
-        if most <= 0:
-            return []
-        found = nsmallest(most, self.again) if self.again else []
+        if self.again:
+            for position in nsmallest(most, self.again):
+                yield position
+                most -= 1
         position, size = self.fresh, len(self.status)
-        while position < size and len(found) < most:
+        while position < size and most > 0:
             if self.is_ready(position):
-                found.append(position)
+                yield position
+                most -= 1
             position += 1
-        return found
 
     def attempts_begun(self, position: int) -> int:
         return self.attempts[position]

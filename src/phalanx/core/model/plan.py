@@ -29,8 +29,8 @@ class Policy(Struct, frozen=True):
     """The choices an operator may make about placement."""
 
     placements_max: int = 2048  # per plan, so that a turn stays short
-    prefetch_s: float = 0.05  # how much work may queue in a lane behind a running attempt
-    prefetch_max: int = 16
+    prefetch_s: float = 0.1  # how much work may queue in a lane behind a running attempt
+    prefetch_max: int = 32
 
 
 class Placement(Struct, frozen=True):

@@ -11,7 +11,7 @@ import re
 BYTES_MAX = 1 << 60
 SECONDS_MAX = 10 * 365 * 86_400
 
-_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([KMGTP]?i?)B?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([KMGTP]?i?)B?", re.IGNORECASE | re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-9]{2})(?::([0-9]{2}))?")
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")

@@ -25,7 +25,7 @@ class WaitingJob(Protocol):
     rank: Rank
     lanes: dict[tuple[str, int], Lane]
 
-    def ready(self, most: int) -> list[int]:
+    def ready(self, most: int) -> Iterator[int]:
         """Positions of up to `most` tasks that may be placed now, in order."""
         ...
 

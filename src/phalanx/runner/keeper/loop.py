@@ -16,6 +16,7 @@ import socket
 from .deadlines import Deadlines
 from .endings import SETTLE_S, Endings
 from .requests import Requests
+from .spawn import Spawner
 from .trim import Trimmer
 from .voice import PATIENCE_S, Voice
 from .wire import Link, Lost
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from .journal import Journal
     from .roster import Roster
-    from .spawn import Spawner
 
 REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
 FAREWELL_S = 1.0
@@ -36,8 +36,10 @@ class Loop:
     """One thread, one epoll, at most one runner connected."""
 
     def __init__(
-        self, listener: socket.socket, roster: Roster, journal: Journal, spawner: Spawner, boot: str
+        self, listener: socket.socket, roster: Roster, journal: Journal, boot: str, mark: str
     ) -> None:
+        self._signals = _catch_signals()
+        spawner = Spawner(mark)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._roster = roster
         self._journal = journal
@@ -51,7 +53,6 @@ class Loop:
         self._waits_for_room = False
         self._listener = listener
         self._listening = listener.fileno()
-        self._signals = _catch_signals()
         self._poll = select.epoll()
         self._poll.register(listener.fileno(), select.EPOLLIN)
         self._poll.register(self._signals, select.EPOLLIN)

@@ -15,7 +15,6 @@ import sys
 from . import journal, past, tree
 from .loop import Loop
 from .roster import Roster
-from .spawn import Spawner
 
 SOCKET = "keeper.sock"
 LOCK = "keeper.lock"
@@ -49,7 +48,7 @@ def main(arguments: list[str]) -> int:
         roster.stopped = told.stopped
         written = journal.Journal(f"{state_dir}/{JOURNAL}")
         written.begin(boot, attempts, roster.stopped)
-        Loop(listener, roster, written, Spawner(state_dir), boot).run()
+        Loop(listener, roster, written, boot, state_dir).run()
     finally:
         os.unlink(SOCKET, dir_fd=folder)
     return 0

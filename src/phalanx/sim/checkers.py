@@ -1,0 +1,160 @@
+"""What must be true of a run, watched from outside the code that is run.
+
+The facade takes note of everything observable and hands it to whoever keeps a model of it: `chronicle` of what
+the log says, `floor` of the processes that really run, `replica` of what a restart would remember. The first
+sentence that does not hold ends the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.api import wire
+from phalanx.coordinator.heart import Turn
+from phalanx.core.cluster import invariants
+from phalanx.core.cluster.events import VOLATILE, Event, job_of, node_of
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.story import sentence
+from phalanx.core.model.orders import AttemptKey, Start
+from phalanx.core.model.resources import Capacity
+from phalanx.core.model.status import Status
+from phalanx.core.runner import ProcessEnd
+from phalanx.sim.chronicle import Chronicle
+from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.floor import Floor
+from phalanx.sim.replica import differences
+from phalanx.sim.runner import Runner
+from phalanx.sim.violation import Violation
+from phalanx.sim.world import World
+from phalanx.store.protocol import Batch, Loaded
+
+REPLAY_EVERY = 25
+
+
+class Checkers:
+    """All of them, and the counts of what was seen."""
+
+    def __init__(self, world: World, capacities: dict[str, Capacity]) -> None:
+        self.counts: Counter[str] = Counter()
+        self.floor = Floor(capacities)
+        self.chronicle = Chronicle(self.floor)
+        self._world = world
+        self._epochs: dict[str, int] = {}  # the highest each life of a runner has served
+        self._settled = 0
+
+    def count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    # What the disk shows.
+
+    def term_opened(self, epoch: int) -> None:
+        self.chronicle.term_opened(epoch)
+
+    def committed(self, epoch: int, batch: Batch) -> None:
+        self.chronicle.committed(epoch, batch)
+
+    # What nodes show.
+
+    def process_started(self, node: str, start: Start) -> None:
+        self._world.tell(f"{node}: {_spell(start.key)} starts in lane {start.lane}")
+        self.floor.started(node, start)
+
+    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+        how = end.reason or f"code {end.code}, signal {end.signal}"
+        self._world.tell(f"{node}: {_spell(key)} ends: {how}")
+        self.floor.ended(node, key, end)
+
+    def heard(self, runner: Runner, message: wire.Message, obeyed: bool) -> None:
+        """No order of an older epoch is obeyed once a newer one was served."""
+        served = self._epochs.get(runner.name, 0)
+        if isinstance(message, wire.Welcome):
+            self._epochs[runner.name] = max(served, message.epoch)
+        elif isinstance(message, wire.Rejected) and message.code == "StaleEpoch":
+            self.count("refused coordinator")
+        elif isinstance(message, wire.Orders) and message.epoch < served:
+            self.count("refused order")
+            if obeyed:
+                text = f"{runner.name} obeyed an order of epoch {message.epoch} after it served epoch {served}"
+                raise Violation("epochs", text)
+
+    # What coordinators show.
+
+    def turned(self, coordinator: Coordinator, turn: Turn) -> None:
+        """After every turn that changed something: the state's own sentences hold."""
+        for event in turn.events:
+            if type(event) not in VOLATILE:
+                self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
+        if turn.events:
+            check_state(coordinator.state)
+
+    def settled(self, coordinator: Coordinator) -> None:
+        """From time to time: what a restart would read is what is in memory."""
+        self._settled += 1
+        if self._settled % REPLAY_EVERY == 0:
+            self.compare(coordinator)
+
+    def compare(self, coordinator: Coordinator) -> None:
+        found = differences(coordinator.state, coordinator.load(), coordinator.turned_at)
+        found += differences(coordinator.state, self._whole_log(), coordinator.turned_at)
+        if found:
+            raise Violation("replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}")
+
+    def _whole_log(self) -> Loaded:
+        return Loaded(None, 0, self.chronicle.batches)
+
+    # At the end.
+
+    def finish(self, coordinator: Coordinator) -> None:
+        self.compare(coordinator)
+        check_state(coordinator.state)
+        self.chronicle.finish(coordinator.state, coordinator.remembers)
+
+
+def check_state(state: ClusterState) -> None:
+    broken = invariants.check(state)
+    if broken:
+        raise Violation("ledger", broken[0])
+    if state.skipped:
+        raise Violation("replay", f"{state.skipped} events named something unknown")
+    for job in state.jobs.values():
+        for position, status in enumerate(job.status):
+            waits = position in job.delayed or position in job.again or position >= job.fresh
+            if status == Status.PENDING and not waits:
+                raise Violation("heals", f"task {position} of {job.job.id} is pending and nobody will place it")
+
+
+def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
+    """The first thing that is not as it should be once all has healed, or None."""
+    state = leader.state
+    for job in state.jobs.values():
+        for position, status in enumerate(job.status):
+            if not Status(status).is_final:
+                word, live = Status(status).word, job.live.get(position)
+                where = f" on {live.node}" if live else ""
+                return f"task {position} of {job.job.id} is still {word}{where}"
+        if job.live:
+            return f"{job.job.id} still holds {sorted(job.live)}"
+    if floor.alive:
+        return f"{_spell(next(iter(floor.alive)))} still runs"
+    if len(state.nodes) < nodes:
+        return f"only {len(state.nodes)} of {nodes} nodes are known"
+    for node in state.nodes.values():
+        if not node.takes_work:
+            return f"{node.name} takes no work (lost: {node.lost}, connected: {node.connected}, {node.drain_reason})"
+        if not state.table.ledgers[node.row].is_empty:
+            return f"{node.name} is not wholly free"
+    if len(state.waiting):
+        return f"{len(state.waiting)} jobs wait"
+    return "a batch is being written" if leader.is_busy else None
+
+
+def _subject(event: Event) -> str:
+    key: AttemptKey | None = getattr(event, "key", None)
+    if key is not None:
+        return f"{_spell(key)}: "
+    job, node = job_of(event), node_of(event)
+    return f"{(job or '')[-6:] or node or ''}: " if job or node else ""
+
+
+def _spell(key: AttemptKey) -> str:
+    return f"{key[0][-6:]}.{key[1]}#{key[2]}"

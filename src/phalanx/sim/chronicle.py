@@ -1,0 +1,150 @@
+"""What the durable log says, event by event, in a model of its own that shares no code with `apply`.
+
+A task's final status is set once. An attempt is placed once, ends once, and its number is never used again.
+Completed is true: a process of exactly that attempt exited with 0. Batches come from the newest epoch only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import AttemptKey, Exit
+from phalanx.core.model.status import Status, Why
+from phalanx.sim.floor import Floor
+from phalanx.sim.violation import Violation
+from phalanx.store.protocol import Batch
+
+_TRUE_ENDS = (Why.NONE, Why.EXITED, Why.SIGNALLED)  # ends that claim to have seen a process exit by itself
+
+
+class Task:
+    """One task, as the log tells it."""
+
+    def __init__(self) -> None:
+        self.final: Status | None = None
+        self.number = 0
+        self.live: AttemptKey | None = None
+
+
+class Chronicle:
+    """Jobs and their tasks, the terms, and what users were told."""
+
+    def __init__(self, floor: Floor) -> None:
+        self.batches: list[Batch] = []
+        self.jobs: dict[JobId, list[Task]] = {}
+        self.requests: dict[str, list[JobId]] = {}
+        self._told: dict[str, list[JobId]] = {}
+        self._floor = floor
+        self._epoch = 0  # the newest that was opened
+        self._revision = 0
+
+    # What users were told.
+
+    def told(self, request_id: str, jobs: list[JobId]) -> None:
+        """A submission was acknowledged: from now on it must never be lost."""
+        before = self._told.setdefault(request_id, jobs)
+        if before != jobs:
+            raise Violation("accepted", f"request {request_id} was answered with {before}, then with {jobs}")
+        self._check_told(request_id)
+
+    def _check_told(self, request_id: str) -> None:
+        jobs, kept = self._told[request_id], self.requests.get(request_id, [])
+        lost = [job for job in jobs if job not in self.jobs]
+        if lost:
+            raise Violation("accepted", f"job {lost[0]} was accepted and is not in the log")
+        if kept != jobs:
+            raise Violation("accepted", f"request {request_id} made {kept}, its user knows of {jobs}")
+
+    # What became durable.
+
+    def term_opened(self, epoch: int) -> None:
+        if epoch <= self._epoch:
+            raise Violation("epochs", f"epoch {epoch} was opened after epoch {self._epoch}")
+        self._epoch = epoch
+
+    def committed(self, epoch: int, batch: Batch) -> None:
+        if epoch != self._epoch:
+            raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self._epoch} is in force")
+        if batch.revision <= self._revision:
+            raise Violation("epochs", f"revision {batch.revision} was written after {self._revision}")
+        self._revision = batch.revision
+        self.batches.append(batch)
+        for event in e.decode(batch.body):
+            self._note(event)
+
+    def _note(self, event: e.Event) -> None:
+        match event:
+            case e.JobSubmitted():
+                self._submitted(event)
+            case e.TaskPlaced():
+                self._placed(event)
+            case e.AttemptEnded():
+                self._ended(event)
+            case e.TasksCancelled():
+                tasks = self.jobs[event.job]
+                for position in range(len(tasks)) if event.positions is None else event.positions:
+                    tasks[position].final = tasks[position].final or Status.CANCELLED
+            case e.TaskFailed():
+                self._finish((event.job, event.position, 0), self.jobs[event.job][event.position], Status.FAILED)
+
+    def _submitted(self, event: e.JobSubmitted) -> None:
+        if event.job.id in self.jobs:
+            raise Violation("accepted", f"job {event.job.id} was submitted twice")
+        self.jobs[event.job.id] = [Task() for _ in range(event.job.tasks)]
+        if event.request_id:
+            self.requests.setdefault(event.request_id, []).append(event.job.id)
+
+    def _placed(self, event: e.TaskPlaced) -> None:
+        task = self._task(event.key)
+        if event.key[2] != task.number + 1:
+            raise Violation("one-commit", f"{event.key} was placed after attempt {task.number}")
+        if task.live is not None or task.final is not None:
+            raise Violation("one-commit", f"{event.key} was placed while {task.live or task.final} stands")
+        task.number, task.live = event.key[2], event.key
+
+    def _ended(self, event: e.AttemptEnded) -> None:
+        task = self._task(event.key)
+        if task.live != event.key:
+            raise Violation("one-commit", f"{event.key} ended in the log, but {task.live} is the live attempt")
+        task.live = None
+        self._check_true(event.key, event.exit, event.status)
+        if task.final is not None and event.status != task.final:
+            raise Violation("one-commit", f"{event.key} is {task.final.word} and became {event.status.word}")
+        if task.final is None and event.status.is_final:
+            self._finish(event.key, task, event.status)
+
+    def _finish(self, key: AttemptKey, task: Task, status: Status) -> None:
+        if task.final is not None:
+            raise Violation("one-commit", f"{key} is {task.final.word} and became {status.word}")
+        task.final = status
+
+    def _check_true(self, key: AttemptKey, exit: Exit, status: Status) -> None:
+        if status == Status.COMPLETED and exit.why != Why.NONE:
+            raise Violation("one-commit", f"{key} completed because of {exit.why.word}")
+        if exit.why not in _TRUE_ENDS:
+            return
+        end = self._floor.ends.get(key)
+        seen = None if end is None else (-end.signal if end.signal else end.code)
+        if end is None or seen != exit.code:
+            raise Violation("one-commit", f"{key} is said to have exited with {exit.code}; truly: {end}")
+
+    def _task(self, key: AttemptKey) -> Task:
+        return self.jobs[key[0]][key[1]]
+
+    # At the end.
+
+    def finish(self, state: ClusterState, remembers: Callable[[JobId], bool]) -> None:
+        """Nothing accepted is lost, and everything has ended as the log says."""
+        for request_id in self._told:
+            self._check_told(request_id)
+        for id, tasks in self.jobs.items():
+            if not remembers(id):
+                raise Violation("accepted", f"job {id} is in the log, but neither in memory nor in the history")
+            for position, task in enumerate(tasks):
+                if task.final is None:
+                    raise Violation("accepted", f"task {position} of {id} never reached a final status")
+                if id in state.jobs and state.jobs[id].status[position] != task.final:
+                    raise Violation("one-commit", f"task {position} of {id} is {task.final.word} in the log only")

@@ -1,0 +1,235 @@
+"""What goes wrong, and when: a schedule drawn from the seed that ends at a set time.
+
+Each fault is a function that does harm at once and undoes it after its duration, so that the quiet time after
+the last one is truly quiet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from phalanx.sim.checkers import Checkers
+from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.disk import Disk
+from phalanx.sim.network import Network
+from phalanx.sim.node import Node
+from phalanx.sim.office import Office
+from phalanx.sim.world import World
+
+
+class Harm:
+    """All that faults can reach."""
+
+    def __init__(
+        self, world: World, office: Office, disk: Disk, network: Network, nodes: list[Node], checkers: Checkers
+    ) -> None:
+        self.world = world
+        self.office = office
+        self.disk = disk
+        self.network = network
+        self.nodes = nodes
+        self.checkers = checkers
+        self.dice = world.dice("faults")
+
+    def a_node(self) -> Node:
+        return self.dice.choice(self.nodes)
+
+    def leader(self) -> Coordinator | None:
+        """The process the address leads to, if it is not paused already."""
+        found = self.office.listening()
+        return None if found is None or found.is_paused else found
+
+
+Fault = Callable[[Harm, float], None]
+
+
+def crash(harm: Harm, for_s: float) -> None:
+    """The coordinator dies; its office is vacant for a while."""
+    if (leader := harm.leader()) is not None:
+        harm.office.leave_vacant(for_s)
+        leader.end()
+
+
+def blackout(harm: Harm, for_s: float) -> None:
+    """The coordinator's machine loses its power: its connections stay open and nobody is there."""
+    if (leader := harm.leader()) is not None:
+        harm.office.leave_vacant(for_s)
+        leader.vanish()
+
+
+def crash_before_append(harm: Harm, for_s: float) -> None:
+    harm.disk.crash_at = "before"
+    harm.world.after(for_s, setattr, harm.disk, "crash_at", None)
+
+
+def crash_after_append(harm: Harm, for_s: float) -> None:
+    """The write is kept and its answer never given."""
+    harm.disk.crash_at = "after"
+    harm.world.after(for_s, setattr, harm.disk, "crash_at", None)
+
+
+def usurper(harm: Harm, for_s: float) -> None:
+    """The coordinator is paused, another takes over, and the old one wakes up believing nothing happened."""
+    if (leader := harm.leader()) is not None:
+        leader.pause()
+        harm.world.after(harm.dice.uniform(0.0, for_s), harm.office.take_over)
+        harm.world.after(for_s, leader.resume)
+
+
+def second_leader(harm: Harm, for_s: float) -> None:
+    """Another takes over while the first one is in good health."""
+    harm.world.after(harm.dice.uniform(0.0, for_s), harm.office.take_over)
+
+
+def stall(harm: Harm, for_s: float) -> None:
+    """The coordinator hangs, and nobody replaces it."""
+    if (leader := harm.leader()) is not None:
+        leader.pause()
+        harm.world.after(for_s, leader.resume)
+
+
+def slow_disk(harm: Harm, for_s: float) -> None:
+    _set_disk(harm, for_s, "is_slow")
+
+
+def full_disk(harm: Harm, for_s: float) -> None:
+    _set_disk(harm, for_s, "is_full")
+
+
+def lost_disk(harm: Harm, for_s: float) -> None:
+    _set_disk(harm, min(for_s, 15.0), "is_away")
+
+
+def lost_commit(harm: Harm, for_s: float) -> None:
+    """Writes are kept, and their coordinator is told that they were not."""
+    _set_disk(harm, min(for_s, 2.0), "forgets_to_answer")
+
+
+def partition(harm: Harm, for_s: float) -> None:
+    _block(harm, for_s, "up", "down")
+
+
+def deaf_coordinator(harm: Harm, for_s: float) -> None:
+    """What the runner says is held back; what it is told arrives."""
+    _block(harm, for_s, "up")
+
+
+def deaf_runner(harm: Harm, for_s: float) -> None:
+    _block(harm, for_s, "down")
+
+
+def split(harm: Harm, for_s: float) -> None:
+    """Every node but one is cut off at once."""
+    for node in harm.nodes[1:]:
+        harm.network.block(node.name, "up", "down")
+        harm.world.after(for_s, harm.network.heal, node.name, "up", "down")
+
+
+def broken_connection(harm: Harm, for_s: float) -> None:
+    """A few times over, at any moment."""
+    for _ in range(3):
+        node = harm.a_node().name
+        harm.world.after(harm.dice.uniform(0.0, for_s), lambda node=node: harm.network.reset(node=node))
+
+
+def storm(harm: Harm, for_s: float) -> None:
+    """Delays up to two seconds, frames repeated, connections broken, requests and replies lost."""
+    harm.network.is_stormy = True
+    harm.world.after(for_s, setattr, harm.network, "is_stormy", False)
+
+
+def late_orders(harm: Harm, for_s: float) -> None:
+    """An order that an older coordinator had given reaches a runner that serves a newer one."""
+    for node in harm.nodes:
+        harm.world.after(harm.dice.uniform(0.0, for_s), _deliver_late, harm, node)
+
+
+def runner_crash(harm: Harm, for_s: float) -> None:
+    harm.a_node().crash_runner(min(for_s, 10.0))
+
+
+def runner_pause(harm: Harm, for_s: float) -> None:
+    """The runner hangs, perhaps past its lease; the keeper does not."""
+    runner = harm.a_node().runner
+    if runner.is_alive and not runner.is_paused:
+        runner.pause()
+        harm.world.after(for_s * harm.dice.choice((0.5, 1.0, 2.0)), runner.resume)
+
+
+def reboot(harm: Harm, for_s: float) -> None:
+    harm.a_node().reboot(for_s, harm.dice.random() < 0.5)
+
+
+def dying_node(harm: Harm, for_s: float) -> None:
+    """A node whose words stop coming through a moment before it reboots."""
+    node = harm.a_node()
+    silent_s = harm.dice.uniform(0.2, 6.0)
+    harm.network.block(node.name, "up")
+    harm.world.after(silent_s, node.reboot, harm.dice.uniform(0.5, 5.0), harm.dice.random() < 0.3)
+    harm.world.after(silent_s + 0.5, harm.network.heal, node.name, "up")
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__.replace("_", "-"): fault
+    for fault in (
+        crash,
+        blackout,
+        crash_before_append,
+        crash_after_append,
+        usurper,
+        second_leader,
+        stall,
+        slow_disk,
+        full_disk,
+        lost_disk,
+        lost_commit,
+        partition,
+        deaf_coordinator,
+        deaf_runner,
+        split,
+        broken_connection,
+        storm,
+        late_orders,
+        runner_crash,
+        runner_pause,
+        reboot,
+        dying_node,
+    )
+}
+
+
+def schedule(dice: Random, names: list[str], until_s: float) -> list[tuple[float, str, float]]:
+    """When, what and for how long; everything is over at `until_s`, and no fault lasts for two whole leases."""
+    planned = []
+    for _ in range(dice.randint(4, 10) if names else 0):
+        at = dice.uniform(3.0, until_s - 8.0)
+        for_s = min(dice.choice((1.0, 4.0, 12.0, 25.0, 45.0)) * dice.uniform(0.5, 1.2), until_s - at)
+        planned.append((at, dice.choice(names), for_s / 2 if for_s > 40.0 else for_s))
+    return sorted(planned)
+
+
+def unleash(harm: Harm, planned: list[tuple[float, str, float]]) -> None:
+    for at, name, for_s in planned:
+        harm.world.after(at, _strike, harm, name, for_s)
+
+
+def _strike(harm: Harm, name: str, for_s: float) -> None:
+    harm.world.tell(f"-- {name} for {for_s:.1f} s")
+    harm.checkers.count(f"fault {name}")
+    FAULTS[name](harm, for_s)
+
+
+def _deliver_late(harm: Harm, node: Node) -> None:
+    harm.network.deliver_late(node.name, before=node.runner.agent.state.epoch)
+
+
+def _set_disk(harm: Harm, for_s: float, mood: str) -> None:
+    setattr(harm.disk, mood, True)
+    harm.world.after(for_s, setattr, harm.disk, mood, False)
+
+
+def _block(harm: Harm, for_s: float, *directions: str) -> None:
+    node = harm.a_node()
+    harm.network.block(node.name, *directions)
+    harm.world.after(for_s, harm.network.heal, node.name, *directions)

@@ -1,0 +1,53 @@
+"""The processes that really run, on all nodes: who is alive, what each holds, and how each ended.
+
+Kept from what keepers do, not from what coordinators believe.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.model.orders import AttemptKey, Start
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner import ProcessEnd
+from phalanx.sim.violation import Violation
+
+
+class Floor:
+    """One process per attempt ever, one live attempt per task, and no device or core twice."""
+
+    def __init__(self, capacities: dict[str, Capacity]) -> None:
+        self.alive: dict[AttemptKey, tuple[str, Start]] = {}
+        self.ends: dict[AttemptKey, ProcessEnd] = {}
+        self._capacities = capacities
+        self._begun: dict[AttemptKey, str] = {}
+
+    def started(self, node: str, start: Start) -> None:
+        key = start.key
+        if key in self._begun:
+            raise Violation("one-run", f"{key} was started on {self._begun[key]} and again on {node}")
+        self._begun[key] = node
+        for other in self.alive:
+            if other[:2] == key[:2]:
+                text = f"{key} starts on {node} while {other} is alive on {self.alive[other][0]}"
+                raise Violation("one-run", text)
+        self.alive[key] = (node, start)
+        self._check_devices(node, start)
+        self._check_capacity(node)
+
+    def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+        self.ends[key] = end
+        if self.alive.pop(key)[0] != node:
+            raise Violation("one-run", f"{key} ended on {node}, where it never was")
+
+    def _check_devices(self, node: str, start: Start) -> None:
+        for where, other in self.alive.values():
+            shared = set(other.grant.devices) & set(start.grant.devices)
+            if where == node and other is not start and shared:
+                text = f"{start.key} uses devices {sorted(shared)} of {node} while {other.key} does"
+                raise Violation("devices", text)
+
+    def _check_capacity(self, node: str) -> None:
+        grants = [start.grant for where, start in self.alive.values() if where == node]
+        cores, memory = sum(grant.cores for grant in grants), sum(grant.memory_bytes for grant in grants)
+        capacity = self._capacities[node]
+        if cores > capacity.cores or memory > capacity.memory_bytes:
+            raise Violation("devices", f"{node} has {capacity.cores} cores, its processes use {cores}")

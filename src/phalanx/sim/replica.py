@@ -1,0 +1,49 @@
+"""What a restart would remember, compared with what is in memory, field by field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import msgpack, structs
+
+from phalanx.coordinator.heart import restore
+from phalanx.core.cluster.image import ClusterImage, encode_state
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.view import wake
+from phalanx.store.protocol import Loaded
+
+
+def differences(state: ClusterState, loaded: Loaded, now: float) -> list[str]:
+    """Where the state that the store remembers differs from this one."""
+    replayed = restore(loaded, state.rules)
+    wake(replayed, now)  # backoffs end with time, not with events; the live state has seen the same time pass
+    mine, theirs = _fields(state), _fields(replayed)
+    return [
+        f"{name} is {mine.get(name)!r} in memory, {theirs.get(name)!r} in the store"
+        for name in sorted(mine.keys() | theirs.keys())
+        if mine.get(name) != theirs.get(name)
+    ]
+
+
+def _fields(state: ClusterState) -> dict[str, Any]:
+    """Everything that must survive, by name. Heaps and sets are compared as what they hold."""
+    image = msgpack.decode(encode_state(state), type=ClusterImage)
+    fields: dict[str, Any] = {
+        "epoch": image.epoch,
+        "revision": image.revision,
+        "arrivals": image.arrivals,
+        "ended": image.ended,
+        "requests": image.requests,
+        "counts": list(state.counts),
+        "waiting": sorted(job for job in state.jobs if job in state.waiting),
+    }
+    for job in image.jobs:
+        for name, value in structs.asdict(job).items():
+            fields[f"job {job.job.id} {name}"] = sorted(value) if name == "again" else value
+    for node in image.nodes:
+        for name, value in structs.asdict(node).items():
+            fields[f"node {node.name} {name}"] = sorted(value) if name == "leftovers" else value
+    for ledger in state.table:
+        free = (ledger.cores_free, ledger.memory_free, ledger.numa_free, sorted(ledger.devices_free))
+        fields[f"ledger {ledger.name}"] = free
+    return fields

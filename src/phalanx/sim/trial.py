@@ -1,0 +1,165 @@
+"""One run of the whole cluster from one seed: set up, let things go wrong, let them heal, and judge."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from phalanx.core.cluster.state import Rules
+from phalanx.core.model.plan import Policy
+from phalanx.core.model.resources import Capacity
+from phalanx.sim.checkers import Checkers, why_not_healed
+from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.disk import Disk
+from phalanx.sim.faults import FAULTS, Harm, schedule, unleash
+from phalanx.sim.network import Network
+from phalanx.sim.node import Node
+from phalanx.sim.office import Office
+from phalanx.sim.users import Users
+from phalanx.sim.violation import Violation
+from phalanx.sim.workload import a_capacity
+from phalanx.sim.world import BEGINNING_S, LocalClock, World
+
+HEALS_WITHIN_S = 120.0
+DRIFT_MAX = 0.01
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a store that need not outlive the run is quickest there
+# Whatever the code under test may raise by mistake is a finding, told with its seed.
+_MISTAKES = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+
+
+class Result(Struct):
+    """What came of one seed."""
+
+    seed: int
+    trace_hash: str
+    virtual_s: float
+    counts: Counter[str]
+    checker: str = ""
+    sentence: str = ""
+    tail: list[str] = []
+
+    @property
+    def is_good(self) -> bool:
+        return not self.checker
+
+
+def run(seed: int, faults: list[str] | None = None, listener: Callable[[str], None] | None = None) -> Result:
+    """One trial, from the first dice to the verdict."""
+    world = World(seed, listener)
+    folder = _folder(seed)
+    trial = Trial(world, folder, list(FAULTS) if faults is None else faults)
+    checker, sentence = "", ""
+    try:
+        trial.play()
+    except Violation as broken:
+        checker, sentence = broken.checker, broken.sentence
+    except AssertionError as broken:
+        checker, sentence = "assertion", f"{type(broken).__name__}: {broken}"
+    except _MISTAKES as mistake:
+        checker, sentence = "mistake", f"{type(mistake).__name__}: {mistake}"
+    finally:
+        trial.close()
+        if folder is not None:
+            shutil.rmtree(folder)
+    if checker:
+        world.tell(f"{checker}: {sentence}")
+    virtual_s = world.now - BEGINNING_S
+    return Result(seed, world.trace_hash, virtual_s, trial.counts(), checker, sentence, list(world.tail))
+
+
+class Trial:
+    """The parts of one run, wired together."""
+
+    def __init__(self, world: World, folder: Path | None, faults: list[str]) -> None:
+        dice = world.dice("trial")
+        self.world = world
+        self.busy_s = dice.uniform(60.0, 140.0)
+        self._clocks = world.dice("clocks")
+        capacities = {f"n{number}": a_capacity(dice) for number in range(1, dice.randint(2, 4) + 1)}
+        self.checkers = Checkers(world, capacities)
+        self.network = Network(world, self.checkers.count)
+        self.disk = Disk(world, self.checkers, folder)
+        self._rules = Rules(ended_jobs_max=dice.choice((3, 10, 1000)))
+        self._policy = Policy(prefetch_s=dice.choice((0.05, 1.0, 4.0)), prefetch_max=dice.choice((2, 16)))
+        self._image_every = dice.choice((20, 60, 200, 100_000))
+        self.office = Office(world, self._a_coordinator)
+        self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]
+        self.users = Users(world, self.office, self.network, self.checkers, capacities)
+        self._submissions = dice.randint(8, 22)
+        self._planned = schedule(dice, faults, self.busy_s)
+
+    def play(self) -> None:
+        """The busy time with its faults, then quiet until all is done."""
+        self.office.begin()
+        self.users.begin(self._submissions, self.busy_s)
+        harm = Harm(self.world, self.office, self.disk, self.network, self.nodes, self.checkers)
+        unleash(harm, self._planned)
+        self.world.run(BEGINNING_S + self.busy_s)
+        self._wake_everyone()
+        self.world.tell("-- quiet from now on")
+        self.users.settle_down()
+        self.checkers.finish(self._heal())
+
+    def close(self) -> None:
+        self.disk.close()
+
+    def counts(self) -> Counter[str]:
+        counts = Counter(self.checkers.counts)
+        counts["stale report"] = sum(each.links.stale_reports for each in self.office.processes)
+        counts["epochs"] = len(self.office.processes)
+        counts["tasks"] = sum(map(len, self.checkers.chronicle.jobs.values()))
+        return counts
+
+    def _heal(self) -> Coordinator:
+        """Let time pass until nothing is left to do; it must not take long."""
+        deadline = self.world.now + HEALS_WITHIN_S
+        while (why := self._unhealed()) is not None:
+            if self.world.now >= deadline:
+                raise Violation("heals", f"{HEALS_WITHIN_S:.0f} s after the last fault {why}")
+            self.world.run(self.world.now + 1.0)
+        leader = self.office.listening()
+        assert leader is not None
+        return leader
+
+    def _unhealed(self) -> str | None:
+        leader = self.office.listening()
+        if leader is None:
+            return "nobody coordinates"
+        if self.users.unanswered:
+            return f"{self.users.unanswered} submissions are not answered"
+        if waiting := [node.name for node in self.nodes if node.runner.agent.state.outbox]:
+            return f"{waiting[0]} still has reports that nobody took note of"
+        return why_not_healed(leader, self.checkers.floor, len(self.nodes))
+
+    def _wake_everyone(self) -> None:
+        """No fault outlasts the busy time."""
+        for coordinator in self.office.alive():
+            coordinator.resume()
+        for node in self.nodes:
+            node.runner.resume()
+
+    def _a_coordinator(self, name: str) -> Coordinator:
+        clock = self._a_clock(2.0)
+        return Coordinator(
+            self.world, name, self.disk, self.checkers, clock, self._rules, self._policy, self._image_every
+        )
+
+    def _a_node(self, name: str, capacity: Capacity) -> Node:
+        clock = self._a_clock(1000.0)
+        return Node(self.world, name, capacity, clock, self.network, self.office.listening, self.checkers)
+
+    def _a_clock(self, offset_max_s: float) -> LocalClock:
+        offset_s = self._clocks.uniform(-offset_max_s, offset_max_s)
+        return LocalClock(self.world, offset_s, 1.0 + self._clocks.uniform(-DRIFT_MAX, DRIFT_MAX))
+
+
+def _folder(seed: int) -> Path | None:
+    """Every other seed runs on a real SQLite file."""
+    if seed % 2 == 0:
+        return None
+    return Path(tempfile.mkdtemp(prefix="phalanx-sim-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))

@@ -1,0 +1,174 @@
+"""Users: they submit, cancel, pause and drain, over a network that loses requests and replies.
+
+A user who hears nothing asks again, a submission with the same request id. What a coordinator has answered is
+told to the checkers when it reaches the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.core.cluster.decision import Accepted, Answer
+from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
+from phalanx.core.model.job import Job
+from phalanx.core.model.resources import Capacity
+from phalanx.sim.checkers import Checkers
+from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.network import Network
+from phalanx.sim.office import Office
+from phalanx.sim.workload import again, is_endless, some_jobs
+from phalanx.sim.world import World
+
+ASK_AGAIN_S = (1.0, 4.0)
+TIDY_EVERY_S = 4.0
+Reply = Callable[[list[Answer | None]], None]
+Wish = Callable[[Coordinator, Reply], None]
+
+
+class Users:
+    """Everybody who asks for something. After `settle_down` they only undo what would keep the cluster busy."""
+
+    def __init__(
+        self, world: World, office: Office, network: Network, checkers: Checkers, nodes: dict[str, Capacity]
+    ) -> None:
+        self._world = world
+        self._office = office
+        self._network = network
+        self._checkers = checkers
+        self._nodes = nodes
+        self._dice = world.dice("users")
+        self._known: list[Job] = []
+        self._paused: set[tuple[str, int]] = set()
+        self._requests = 0
+        self.unanswered = 0
+
+    def begin(self, submissions: int, until_s: float) -> None:
+        """Spread what they want over the busy time; most of it early, so that the faults find work."""
+        for _ in range(submissions):
+            self._world.after(1.0 + until_s * self._dice.random() ** 1.3, self._submit)
+        for _ in range(submissions // 2):
+            deed = self._dice.choice((self._cancel, self._pause, self._pause, self._drain))
+            self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
+
+    def settle_down(self) -> None:
+        """Nothing may keep the cluster from coming to rest: resume, undrain, and cancel what never ends."""
+        for node in sorted(self._nodes):
+            self._ask([Undrain(node)], lambda _: None)
+        for job, position in sorted(self._paused):
+            self._ask([SetPaused(job, position, False)], lambda _: None)
+        for each in self._known:
+            if is_endless(each):
+                self._ask([Cancel(each.id)], lambda _: None)
+        self._world.after(TIDY_EVERY_S, self.settle_down)
+
+    # Wishes.
+
+    def _submit(self) -> None:
+        self._requests += 1
+        self.unanswered += 1
+        request_id = f"r{self._requests}"
+        jobs = some_jobs(self._dice, self._nodes, self._world.now)
+        no_queue = self._dice.random() < 0.1
+        Submission(self, request_id, jobs, no_queue).send()
+
+    def _cancel(self) -> None:
+        if self._known:
+            job = self._dice.choice(self._known)
+            whole = self._dice.random() < 0.5
+            self._ask([Cancel(job.id, None if whole else self._dice.randrange(job.tasks))], lambda _: None)
+
+    def _pause(self) -> None:
+        if not self._known:
+            return
+        job = self._dice.choice(self._known[-4:])
+        position = self._dice.randrange(job.tasks)
+        self._paused.add((job.id, position))
+        self._ask([SetPaused(job.id, position, True)], lambda _: None)
+        later_s = self._dice.uniform(1.0, 10.0)
+        self._world.after(later_s, self._ask, [SetPaused(job.id, position, False)], lambda _: None)
+
+    def _drain(self) -> None:
+        node = self._dice.choice(sorted(self._nodes))
+        self._ask([Drain(node, "maintenance")], lambda _: None)
+        self._world.after(self._dice.uniform(2.0, 20.0), self._ask, [Undrain(node)], lambda _: None)
+
+    def acknowledged(self, request_id: str, jobs: list[Job]) -> None:
+        self._checkers.chronicle.told(request_id, [job.id for job in jobs])
+        self._known += jobs
+
+    # The way to a coordinator and back.
+
+    def _ask(self, inputs: list[Input], reply: Reply) -> None:
+        self.send(lambda coordinator, back: coordinator.ask(inputs, back), reply)
+
+    def send(self, wish: Wish, reply: Reply) -> None:
+        """One try: the request or the reply may be lost. Some still know the address of an older coordinator."""
+        alive = [each for each in self._office.alive() if each.is_open]
+        coordinator = self._office.listening()
+        if len(alive) > 1 and self._dice.random() < 0.3:
+            coordinator = alive[0]
+        if coordinator is None or self._is_lost():
+            return
+        back = self._way_back(reply)
+        self._world.after(self._network.delay_s(), coordinator.call, wish, coordinator, back)
+
+    def _way_back(self, reply: Reply) -> Reply:
+        def travel(answers: list[Answer | None]) -> None:
+            if not self._is_lost():
+                self._world.after(self._network.delay_s(), reply, answers)
+
+        return travel
+
+    def _is_lost(self) -> bool:
+        return self._dice.random() < (0.2 if self._network.is_stormy else 0.04)
+
+    def try_again(self, deed: Callable[[], None]) -> None:
+        self._world.after(self._dice.uniform(*ASK_AGAIN_S), deed)
+
+    def renewed(self, jobs: list[Job]) -> list[Job]:
+        """The jobs of a submission as another try makes them, with ids of their own."""
+        first = again(jobs[0], self._dice, self._world.now, None)
+        return [first, *(again(job, self._dice, self._world.now, first.id) for job in jobs[1:])]
+
+
+class Submission:
+    """One wish for jobs, asked until it is answered."""
+
+    def __init__(self, users: Users, request_id: str, jobs: list[Job], no_queue: bool) -> None:
+        self._users = users
+        self._request_id = request_id
+        self._no_queue = no_queue
+        self._tries: list[list[Job]] = []
+        self._jobs = jobs
+        self._is_over = False
+
+    def send(self) -> None:
+        if self._is_over:
+            return
+        jobs = self._jobs if not self._tries else self._users.renewed(self._jobs)
+        self._tries.append(jobs)
+
+        def wish(coordinator: Coordinator, back: Reply) -> None:
+            submit: list[Input] = [Submit(job, self._request_id, False, self._no_queue) for job in jobs]
+            coordinator.submit(self._request_id, submit, back, self._replayed)
+
+        self._users.send(wish, lambda answers: self._answered(jobs, answers))
+        self._users.try_again(self.send)
+
+    def _answered(self, jobs: list[Job], answers: list[Answer | None]) -> None:
+        if not answers:
+            return  # the coordinator could not write: asked again soon
+        self._end()
+        accepted = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, Accepted)]
+        if accepted:
+            self._users.acknowledged(self._request_id, accepted)
+
+    def _replayed(self, ids: list[str]) -> None:
+        self._end()
+        made = {job.id: job for jobs in self._tries for job in jobs}
+        self._users.acknowledged(self._request_id, [made[id] for id in ids])
+
+    def _end(self) -> None:
+        if not self._is_over:
+            self._users.unanswered -= 1
+        self._is_over = True

@@ -1,0 +1,12 @@
+"""A promise that was not kept: which checker saw it, and the sentence that does not hold."""
+
+from __future__ import annotations
+
+
+class Violation(AssertionError):
+    """`checker` is one of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs."""
+
+    def __init__(self, checker: str, sentence: str) -> None:
+        super().__init__(f"{checker}: {sentence}")
+        self.checker = checker
+        self.sentence = sentence

@@ -1,0 +1,126 @@
+"""What users want: nodes worth having, and jobs of every kind, drawn from the seed.
+
+The jobs are small, so that all of them can end within the quiet time after the faults.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from phalanx.core.model.array import Array
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.job import Command, Job
+from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
+from phalanx.core.model.target import Target
+from phalanx.sim.script import ENDLESS_S
+
+GIB = 1 << 30
+GRACES_S = (0.0, 0.2, 2.0, 5.0)
+
+
+def a_capacity(dice: Random) -> Capacity:
+    """A machine of two NUMA nodes, with or without devices."""
+    half = dice.choice((2, 3, 4))
+    count = dice.choice((0, 2, 4))
+    kind = dice.choice(("h100", "a40"))
+    devices = tuple(Device(index, kind, 40 * GIB, 2 * index // count) for index in range(count))
+    return Capacity(2 * half, 16 * GIB, (NumaNode(0, half), NumaNode(1, half)), devices)
+
+
+def some_jobs(dice: Random, nodes: dict[str, Capacity], now: float) -> list[Job]:
+    """The jobs of one submission: mostly one, sometimes one for each of several targets."""
+    template = a_job(dice, nodes, now)
+    if template.request.target is None or dice.random() < 0.6:
+        return [template]
+    jobs = [template]
+    for host in dice.sample(sorted(nodes), k=min(2, len(nodes))):
+        request = Request(cores=template.request.cores, target=Target(host))
+        jobs.append(_copy(template, dice, now, request, template.id))
+    return jobs
+
+
+def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
+    """One job, valid in itself. It may not fit any node."""
+    id = a_job_id(dice, now)
+    array, argv = _shape(dice)
+    return Job(
+        id=id,
+        command=Command(argv),
+        request=_request(dice, nodes),
+        batch=id,
+        submitted_at=now,
+        priority=dice.choice((0, 0, 0, 5, -5)),
+        array=array,
+        time_limit_s=dice.uniform(1.0, 8.0) if dice.random() < 0.15 else None,
+        max_retries=dice.choice((0, 1, 3, 3)),
+        grace_s=dice.choice(GRACES_S),
+        user="ada",
+    )
+
+
+def again(job: Job, dice: Random, now: float, batch: str | None) -> Job:
+    """The same wish sent again: every try makes an id of its own."""
+    return _copy(job, dice, now, job.request, batch)
+
+
+def a_job_id(dice: Random, now: float) -> str:
+    return ulid(int(now * 1000), dice.getrandbits(80))
+
+
+def is_endless(job: Job) -> bool:
+    return job.command.argv[1:2] == (str(ENDLESS_S),)
+
+
+def _copy(job: Job, dice: Random, now: float, request: Request, batch: str | None) -> Job:
+    id = a_job_id(dice, now)
+    return Job(
+        id=id,
+        command=job.command,
+        request=request,
+        batch=batch or id,
+        submitted_at=now,
+        priority=job.priority,
+        array=job.array,
+        time_limit_s=job.time_limit_s,
+        max_retries=job.max_retries,
+        grace_s=job.grace_s,
+        user=job.user,
+    )
+
+
+def _shape(dice: Random) -> tuple[Array | None, tuple[str, ...]]:
+    """One task or an array of short ones, perhaps a few at once."""
+    if dice.random() < 0.3:
+        size = dice.randint(3, 12)
+        limit = dice.choice((0, 0, 2, 3))
+        return Array(((dice.randint(0, 5), size, 1),), limit), _command(dice, dice.uniform(0.05, 1.5))
+    return None, _command(dice, dice.choice((0.01, 1.0, 4.0, 15.0)) * dice.uniform(0.5, 1.5))
+
+
+def _command(dice: Random, run_s: float) -> tuple[str, ...]:
+    spelled = f"{run_s:.3f}"
+    kind = dice.random()
+    if kind < 0.62:
+        return ("run", spelled, "0")
+    if kind < 0.72:
+        return ("run", spelled, str(dice.choice((1, 3, 255))))
+    if kind < 0.84:
+        return ("flaky", spelled, str(dice.randint(1, 2)))
+    if kind < 0.88:
+        return ("signal", spelled, "11")
+    if kind < 0.93:
+        return ("stubborn", spelled, "0")
+    return ("missing",) if kind < 0.96 else ("run", str(ENDLESS_S), "0")
+
+
+def _request(dice: Random, nodes: dict[str, Capacity]) -> Request:
+    cores = dice.choice((1, 1, 1, 2, 2, 4))
+    memory = dice.choice((0, 0, GIB, 4 * GIB))
+    gpus = dice.choice((0, 0, 0, 1, 2))
+    if dice.random() < 0.7:
+        return Request(cores, memory, gpus)
+    host = dice.choice(sorted(nodes))
+    devices = tuple(device.index for device in nodes[host].devices)
+    named = tuple(dice.sample(devices, k=dice.randint(1, 2))) if devices and dice.random() < 0.5 else ()
+    numa = dice.choice((None, 0, 1))
+    return Request(cores, memory, len(named) or min(gpus, len(devices)), target=Target(host, numa, named))

@@ -1,0 +1,16 @@
+"""Hypothesis profiles: `ci` for every run, `nightly` for the long one (pytest --hypothesis-profile=nightly).
+
+A test that wants more or fewer examples than its profile says so by a share of it: see `examples` in
+`tests/property/strategies.py`.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# A deadline per example would only measure how busy the machine is.
+_calm = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile("ci", max_examples=80, stateful_step_count=40, **_calm)
+settings.register_profile("nightly", max_examples=5000, stateful_step_count=100, **_calm)
+settings.load_profile("ci")

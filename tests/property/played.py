@@ -1,0 +1,195 @@
+"""A cluster being played: the real heart, real runner states, and wires that may be cut at any moment.
+
+What the machines really run is written down beside what both sides believe, so that a law can be asked of
+the world itself: no device serves two processes, no task runs twice at once. Time passes only by `wait`.
+"""
+
+from __future__ import annotations
+
+from phalanx.coordinator.heart import Heart, Turn, restore
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.decision import Accepted, Answer, Disposed
+from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.events import TermOpened, encode
+from phalanx.core.cluster.image import encode_state
+from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
+from phalanx.core.cluster.starting import brief
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.model.orders import AttemptKey, Order, Report, Start
+from phalanx.core.model.resources import Capacity, Grant
+from phalanx.core.runner import Deed, Forget, ProcessEnd, RunnerState, Spawn
+from phalanx.store.protocol import Batch, History, Loaded
+
+
+class Machine:
+    """One node: its keeper, which outlives the runner, and the runner of the moment."""
+
+    def __init__(self, name: str, capacity: Capacity) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.life = 1
+        self.runner = RunnerState()
+        self.connected = False
+        self.lease_until = 0.0  # the keeper's own copy
+        self.processes: dict[AttemptKey, Grant] = {}
+        self.kept: dict[AttemptKey, tuple[int, float, ProcessEnd | None]] = {}  # lane, start, end
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.name}/{self.life}"
+
+    def welcome(self, epoch: int, lease_until: float) -> None:
+        self.connected = self.runner.welcome(epoch, lease_until)
+        self.lease_until = max(self.lease_until, lease_until)
+
+    def renew(self, lease_until: float) -> None:
+        self.runner.renew(lease_until)
+        self.lease_until = max(self.lease_until, lease_until)
+
+    def do(self, deeds: list[Deed], now: float) -> None:
+        for deed in deeds:
+            if isinstance(deed, Spawn):
+                assert now <= self.lease_until, "nothing is spawned once the lease is over"
+                assert deed.start.key not in self.kept, "an attempt is started at most once"
+                self.processes[deed.start.key] = deed.start.grant
+                self.kept[deed.start.key] = (deed.start.lane, now, None)
+            elif isinstance(deed, Forget):
+                self.kept.pop(deed.key, None)
+
+    def end(self, key: AttemptKey, now: float, code: int | None, reason: str | None = None) -> None:
+        """One process ends; the keeper remembers how until it is told to forget."""
+        lane, started_at, _ = self.kept[key]
+        del self.processes[key]
+        end = ProcessEnd(code, None, False, reason, started_at, now)
+        self.kept[key] = (lane, started_at, end)
+        self.do(self.runner.process_ended(key, end, now), now)
+
+    def pass_time(self, now: float) -> None:
+        if now > self.lease_until:
+            for key in list(self.processes):
+                self.end(key, now, None, "fenced")
+        self.do(self.runner.tick(now), now)
+
+    def restart_runner(self) -> None:
+        """The runner dies and comes back; its keeper kept the processes and how they ended."""
+        self.life += 1
+        self.connected = False
+        self.runner = RunnerState()
+        for key, (lane, started_at, end) in self.kept.items():
+            self.runner.adopt(key, lane, end, started_at)
+
+    def crash(self) -> None:
+        """The machine dies with all that runs on it."""
+        self.processes.clear()
+        self.kept.clear()
+        self.restart_runner()
+
+
+class Played:
+    """The coordinator, its log, and the machines."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.heart = Heart(ClusterState(rules))
+        self.now = 1000.0
+        self.log: list[Batch] = []
+        self.history: dict[str, bytes] = {}
+        self.images: list[tuple[int, bytes]] = []
+        self.machines: dict[str, Machine] = {}
+        self.told: list[Tell] = []  # reports that were delivered, to be told again
+        self.turns: list[Turn] = []
+        self.open_term()
+
+    @property
+    def state(self) -> ClusterState:
+        return self.heart.state
+
+    def open_term(self) -> None:
+        """As Loop.open does: read everything back and begin a new epoch. Every connection is gone."""
+        epoch = self.state.epoch + 1
+        self.heart = Heart(restore(Loaded(None, 0, list(self.log)), self.rules))
+        opened = TermOpened(at=self.now, cause="start", epoch=epoch)
+        apply(self.state, opened)
+        self.log.append(Batch(self.state.revision, encode([opened])))
+        for machine in self.machines.values():
+            machine.connected = False
+
+    def turn(self, *inputs: Input, untold: bool = False) -> list[Answer | None]:
+        """One turn, written down. `untold`: the coordinator dies before it can say anything."""
+        turn = self.heart.turn(list(inputs), self.now)
+        self.turns.append(turn)
+        if (batch := turn.batch()) is not None:
+            self.log.append(batch)
+        self.history.update((record.job, record.body) for record in turn.history)
+        if not untold:
+            for effect in turn.effects:
+                if isinstance(effect, Send):
+                    self._deliver(effect.node, effect.order)
+        return turn.answers
+
+    def take_image(self) -> None:
+        self.images.append((self.state.revision, encode_state(self.state)))
+
+    def hello(self, machine: Machine) -> None:
+        held = machine.runner.listing()
+        given = Hello(machine.name, machine.incarnation, f"origin {machine.name}", machine.capacity, held)
+        turn = self.heart.turn([given], self.now)  # the welcome goes out before the orders of the same turn
+        self.turns.append(turn)
+        if (batch := turn.batch()) is not None:
+            self.log.append(batch)
+        assert isinstance(turn.answers[0], Accepted)
+        machine.welcome(self.state.epoch, self.now + self.rules.self_fence_s)
+        for effect in turn.effects:
+            if isinstance(effect, Send):
+                self._deliver(effect.node, effect.order)
+
+    def beat(self, machine: Machine) -> None:
+        """A heartbeat; what was never answered goes out again after it."""
+        machine.runner.resend()
+        answer = self.turn(Heartbeat(machine.name, machine.incarnation, machine.runner.listing()))[0]
+        if isinstance(answer, Accepted):
+            machine.renew(self.now + self.rules.self_fence_s)
+            self.report(machine)
+        else:
+            machine.connected = False
+
+    def report(self, machine: Machine) -> None:
+        """Send what there is to tell; the coordinator's answers come back at once."""
+        reports: list[Report] = machine.runner.take_fresh()
+        if not reports:
+            return
+        tells = [Tell(machine.name, machine.incarnation, machine.runner.epoch, each) for each in reports]
+        self.told = [*self.told, *tells][-30:]
+        for answer in self.turn(*tells):
+            assert isinstance(answer, Disposed)
+            machine.do(machine.runner.disposed(answer.key, answer.disposition), self.now)
+
+    def cut(self, machine: Machine, noticed: bool) -> None:
+        """The wire is cut; perhaps the coordinator does not even notice."""
+        machine.connected = False
+        if noticed:
+            self.turn(Disconnect(machine.name, machine.incarnation))
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        for machine in self.machines.values():
+            machine.pass_time(self.now)
+        self.turn(Tick())
+
+    def _deliver(self, node: str, order: Order) -> None:
+        """Orders for a node that is away are lost; a start comes with the brief of its job."""
+        machine = self.machines[node]
+        if not machine.connected:
+            return
+        if isinstance(order, Start) and order.key[0] in self.state.jobs:
+            machine.runner.order(self.state.epoch, brief(self.state.jobs[order.key[0]].job), self.now)
+        machine.do(machine.runner.order(self.state.epoch, order, self.now), self.now)
+
+
+def loaded(batches: list[Batch], image: tuple[int, bytes] | None = None) -> Loaded:
+    """What a store would hand a new term."""
+    revision, body = image or (0, None)
+    return Loaded(body, revision, [batch for batch in batches if batch.revision > revision])
+
+
+__all__ = ["History", "Machine", "Played", "loaded"]

@@ -1,0 +1,309 @@
+"""The cluster's laws, whatever happens to it: users, broken wires, dying runners, machines and coordinators."""
+
+from __future__ import annotations
+
+import sys
+from itertools import count
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from phalanx.core.cluster.decision import Accepted, Disposed, Refused
+from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.events import AttemptEnded, TaskPlaced
+from phalanx.core.cluster.image import ClusterImage, decode_job, encode_state
+from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, Submit, Tick, Undrain
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.view import wake
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Disposition, Start
+from phalanx.core.model.status import Status
+from phalanx.coordinator.heart import Heart, restore
+from tests.builders import a_capacity, a_job
+from tests.property.played import Machine, Played, loaded
+from tests.property.strategies import HOSTS
+
+RULES = Rules(ended_jobs_max=2, loss_limit=3, pending_max=40, request_ids_max=3)
+pick = st.integers(0, 1 << 16)
+jobs = st.fixed_dictionaries(
+    {
+        "target": st.sampled_from((None, None, "n1", "n2::0", "n1:0", "n9")),
+        "array": st.sampled_from((None, None, "1-9", "0-8:2%2", "1-20")),
+        "cores": st.integers(0, 4),
+        "gpus": st.integers(0, 1),
+        "priority": st.integers(0, 1),
+        "max_retries": st.integers(0, 3),
+        "time_limit_s": st.sampled_from((None, None, 5.0)),
+    }
+)
+
+
+class ClusterLife(RuleBasedStateMachine):
+    """Everything that may happen, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = Played(RULES)
+        self.numbers = count(1)
+        self.seen = 0  # turns already looked at
+        self.finals: dict[tuple[str, int], int] = {}
+        self.placed: dict[AttemptKey, str] = {}
+        self.newest: dict[tuple[str, int], int] = {}
+        self.ended: set[AttemptKey] = set()
+
+    @initialize(first=st.booleans())
+    def nodes_join(self, first: bool) -> None:
+        for name in HOSTS[: 2 if first else 3]:
+            self._join(name)
+
+    # What users do.
+
+    @rule(fields=jobs, no_queue=st.booleans(), infeasible=st.booleans(), twice=st.booleans())
+    def submit(self, fields: dict[str, object], no_queue: bool, infeasible: bool, twice: bool) -> None:
+        wishes = [Submit(self._job(fields), "", infeasible, no_queue) for _ in range(1 + twice)]
+        for answer in self.world.turn(*wishes):
+            assert isinstance(answer, Accepted | Refused)
+
+    @rule(which=pick, position=st.none() | st.integers(0, 4))
+    def cancel(self, which: int, position: int | None) -> None:
+        job = self._some_job(which)
+        if job is not None:
+            self.world.turn(Cancel(job.id, position if position is None or position < job.tasks else 0))
+
+    @rule(which=pick, paused=st.booleans())
+    def pause(self, which: int, paused: bool) -> None:
+        if (job := self._some_job(which)) is not None:
+            self.world.turn(SetPaused(job.id, which % job.tasks, paused))
+
+    @rule(name=st.sampled_from(HOSTS), drained=st.booleans())
+    def drain(self, name: str, drained: bool) -> None:
+        self.world.turn(Drain(name, "test") if drained else Undrain(name))
+
+    # What machines do.
+
+    @rule(name=st.sampled_from(HOSTS))
+    def join_or_come_back(self, name: str) -> None:
+        if name not in self.world.machines:
+            self._join(name)
+        elif not self.world.machines[name].connected:
+            self.world.hello(self.world.machines[name])
+
+    @rule(which=pick, code=st.sampled_from((0, 0, 0, 1)), at_once=st.booleans())
+    def process_ends(self, which: int, code: int, at_once: bool) -> None:
+        running = [(m, key) for m in self.world.machines.values() for key in m.processes]
+        if running:
+            machine, key = running[which % len(running)]
+            machine.do(machine.runner.process_started(key, machine.kept[key][1]), self.world.now)
+            machine.end(key, self.world.now, code)
+            if at_once and machine.connected:
+                self.world.report(machine)
+
+    @rule(which=pick)
+    def process_starts(self, which: int) -> None:
+        running = [(m, key) for m in self.world.machines.values() for key in m.processes]
+        if running:
+            machine, key = running[which % len(running)]
+            machine.runner.process_started(key, self.world.now)
+
+    @rule(which=pick)
+    def short_tasks_end_one_after_another(self, which: int) -> None:
+        machine = self._connected(which)
+        for _ in range(6):
+            if machine is not None and machine.processes:
+                machine.end(next(iter(machine.processes)), self.world.now, 0)
+                self.world.report(machine)
+
+    @rule(which=pick)
+    def beat(self, which: int) -> None:
+        if (machine := self._connected(which)) is not None:
+            self.world.beat(machine)
+
+    @rule(which=pick, noticed=st.booleans())
+    def cut(self, which: int, noticed: bool) -> None:
+        if (machine := self._connected(which)) is not None:
+            self.world.cut(machine, noticed)
+
+    @rule(name=st.sampled_from(HOSTS), crash=st.booleans(), back=st.booleans())
+    def runner_or_machine_dies(self, name: str, crash: bool, back: bool) -> None:
+        machine = self.world.machines.get(name)
+        if machine is not None:
+            machine.crash() if crash else machine.restart_runner()
+            if back:
+                self.world.hello(machine)
+
+    @precondition(lambda self: self.world.told)
+    @rule(which=pick, elsewhere=st.none() | st.sampled_from(HOSTS))
+    def a_report_is_told_again(self, which: int, elsewhere: str | None) -> None:
+        """Late, twice, or in another node's name: it changes nothing."""
+        tell = self.world.told[which % len(self.world.told)]
+        if elsewhere is not None and elsewhere != tell.node:
+            tell = msgspec.structs.replace(tell, node=elsewhere)
+        before = self.world.state.revision
+        (answer,) = self.world.turn(tell)
+        assert isinstance(answer, Disposed)
+        assert answer.disposition != Disposition.ACCEPTED
+        assert not any(isinstance(event, AttemptEnded) for event in self.world.turns[-1].events), before
+
+    # What time and fate do.
+
+    @rule(seconds=st.sampled_from((0.3, 1.0, 4.0, 11.0, 31.0)))
+    def time_passes_in_silence(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    @rule(rounds=st.sampled_from((1, 2, 4, 20)))
+    def time_passes_with_heartbeats(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.world.wait(5.0)
+            for machine in list(self.world.machines.values()):
+                if machine.connected:
+                    self.world.beat(machine)
+
+    @rule()
+    def an_image_is_saved(self) -> None:
+        self.world.take_image()
+
+    @rule(fields=st.none() | jobs)
+    def the_coordinator_is_replaced(self, fields: dict[str, object] | None) -> None:
+        """It dies, perhaps after writing down a job and before telling anyone."""
+        if fields is not None:
+            self.world.turn(Submit(self._job(fields)), untold=True)
+        self._look()
+        self.world.open_term()
+
+    # The laws.
+
+    @invariant()
+    def what_must_always_hold_holds(self) -> None:
+        assert check(self.world.state) == []
+        assert self.world.state.skipped == 0
+
+    @invariant()
+    def an_attempt_is_placed_once_started_on_one_node_and_ended_once(self) -> None:
+        self._look()
+
+    @invariant()
+    def a_final_status_never_changes(self) -> None:
+        for id, job in self.world.state.jobs.items():
+            for position, status in enumerate(job.status):
+                if Status(status).is_final:
+                    assert self.finals.setdefault((id, position), status) == status
+                else:
+                    assert (id, position) not in self.finals
+
+    @invariant()
+    def no_task_and_no_device_serves_two_processes(self) -> None:
+        running = [key for machine in self.world.machines.values() for key in machine.processes]
+        assert len({key[:2] for key in running}) == len(running)
+        for machine in self.world.machines.values():
+            grants = list(machine.processes.values())
+            devices = [device for grant in grants for device in grant.devices]
+            assert len(set(devices)) == len(devices)
+            assert sum(grant.cores for grant in grants) <= machine.capacity.cores
+
+    def teardown(self) -> None:
+        if sys.exc_info()[0] is not None:  # a law is already broken, or hypothesis gave this run up
+            return
+        world = self.world
+        self._look()
+        now_known = comparable(world.state, world.now)
+        assert comparable(restore(loaded(world.log), RULES), world.now) == now_known
+        for image in world.images:
+            assert comparable(restore(loaded(world.log, image), RULES), world.now) == now_known
+        self._one_record_is_damaged()
+        self._history_is_true()
+        self._everything_heals()
+
+    def _one_record_is_damaged(self) -> None:
+        """Whichever record is missing, the rest loads, agrees with itself and goes on."""
+        log = self.world.log
+        for missing in range(0, len(log), 1 + len(log) // 5):
+            state = restore(loaded(log[:missing] + log[missing + 1 :]), RULES)
+            assert check(state) == []
+            Heart(state).turn([Tick()], self.world.now)
+            assert check(state) == []
+
+    def _history_is_true(self) -> None:
+        for id, body in self.world.history.items():
+            job = decode_job(body)
+            assert {(id, p): s for p, s in enumerate(job.status)}.items() <= self.finals.items()
+
+    def _everything_heals(self) -> None:
+        """Once the faults stop, every task that any node could run is run, and nothing stays held."""
+        world = self.world
+        for _ in range(80):
+            for machine in world.machines.values():
+                heal(world, machine)
+            world.wait(5.0)
+            if not unfinished(world.state) and not any(node.lanes for node in world.state.nodes.values()):
+                break
+        assert unfinished(world.state) == []
+        assert [ledger.name for ledger in world.state.table if not ledger.is_empty] == []
+        assert check(world.state) == []
+
+    def _look(self) -> None:
+        """Read the turns that have not been read yet."""
+        for turn in self.world.turns[self.seen :]:
+            for event in turn.events:
+                if isinstance(event, TaskPlaced):
+                    assert event.key not in self.placed
+                    assert event.key[2] > self.newest.get(event.key[:2], 0)
+                    self.placed[event.key], self.newest[event.key[:2]] = event.node, event.key[2]
+                elif isinstance(event, AttemptEnded):
+                    assert event.key not in self.ended
+                    self.ended.add(event.key)
+            for effect in turn.effects:
+                if isinstance(effect, Send) and isinstance(effect.order, Start):
+                    assert self.placed[effect.order.key] == effect.node
+        self.seen = len(self.world.turns)
+
+    def _join(self, name: str) -> None:
+        cores, gpus = {"n1": (4, 0), "n2": (2, 2), "n3": (3, 1)}[name]
+        machine = self.world.machines[name] = Machine(name, a_capacity(cores=cores, gpus=gpus, numa=1))
+        self.world.hello(machine)
+
+    def _job(self, fields: dict[str, object]) -> Job:
+        gpus = 0 if fields["target"] == "n2::0" else fields["gpus"]
+        return a_job(**(fields | {"gpus": gpus}), id=ulid(next(self.numbers), 0))  # type: ignore[arg-type]
+
+    def _some_job(self, which: int) -> Job | None:
+        known = list(self.world.state.jobs.values())
+        return known[which % len(known)].job if known else None
+
+    def _connected(self, which: int) -> Machine | None:
+        found = [machine for machine in self.world.machines.values() if machine.connected]
+        return found[which % len(found)] if found else None
+
+
+def heal(world: Played, machine: Machine) -> None:
+    """A good day: the machine is connected, drained no more, and its processes end well."""
+    if not machine.connected:
+        world.hello(machine)
+    if world.state.nodes[machine.name].drain_reason is not None:
+        world.turn(Undrain(machine.name))
+    for key in list(machine.processes):
+        machine.end(key, world.now, 0)
+    world.beat(machine)
+
+
+def unfinished(state: ClusterState) -> list[str]:
+    """Jobs that are not over although some node could run them."""
+    return [id for id, job in state.jobs.items() if not job.is_over and state.table.could_ever(job.job.request)]
+
+
+def comparable(state: ClusterState, now: float) -> object:
+    """All that is durable, in one spelling: backoffs noticed, heaps and sets sorted."""
+    wake(state, now)
+    image = msgspec.msgpack.decode(encode_state(state), type=ClusterImage)
+    for job in image.jobs:
+        job.again.sort()
+    for node in image.nodes:
+        node.leftovers.sort()
+    waiting = sorted(id for id, job in state.jobs.items() if id in state.waiting and job.ready(1))
+    free = [(ledger.name, ledger.cores_free, sorted(ledger.devices_free)) for ledger in state.table]
+    return msgspec.to_builtins(image), waiting, free, list(state.counts)
+
+
+TestClusterLife = ClusterLife.TestCase

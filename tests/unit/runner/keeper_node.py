@@ -1,0 +1,140 @@
+"""A keeper of its own for a test: started in the test's folder, and gone with everything it ran at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from phalanx.runner.processes import Ended, Event, Exit, Launch, Processes, Refused, Row, Started
+
+WITHIN_S = 20.0
+LOOK_S = 0.01
+Said = TypeVar("Said", Started, Ended, Refused)
+ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+class Node:
+    """One connection to the keeper, all that it said, and the ways a test waits for more."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: list[Event] = []
+        self._news = asyncio.Event()
+        self.processes: Processes
+
+    async def connect(self) -> Processes:
+        self.processes = await Processes.open(self.folder, self._on_event)
+        return self.processes
+
+    def _on_event(self, event: Event) -> None:
+        self.events.append(event)
+        self._news.set()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until it is true, looking again with each event and every few milliseconds."""
+        async with asyncio.timeout(WITHIN_S):
+            while not condition():
+                self._news.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), LOOK_S)
+
+    def start(self, key: str, *argv: str, cwd: str | None = None, **launch: object) -> None:
+        """Start an attempt with a brief of its own."""
+        self.processes.brief(key, argv, ENV, cwd)
+        paths = {"out": str(self.out(key)), "err": str(self.err(key))}
+        self.processes.start(key, key, Launch(**{**paths, **launch}))  # type: ignore[arg-type]
+
+    def sh(self, key: str, script: str, cwd: str | None = None, **launch: object) -> None:
+        """Start a shell script in the test's folder, or another."""
+        self.start(key, "sh", "-c", script, cwd=cwd or str(self.folder), **launch)
+
+    def pid_in(self, name: str) -> int:
+        """The pid that a script has written into a file; 0 while it has not."""
+        path = self.folder / name
+        return int(path.read_text() or 0) if path.exists() else 0
+
+    def out(self, key: str) -> Path:
+        return self.folder / f"{key.replace('/', '.')}.stdout"
+
+    def err(self, key: str) -> Path:
+        return self.folder / f"{key.replace('/', '.')}.stderr"
+
+    async def said(self, key: str, text: str) -> None:
+        """Wait until the attempt has written this."""
+        await self.until(lambda: self.out(key).exists() and text in self.out(key).read_text())
+
+    async def started(self, key: str) -> int:
+        """Its pid, once it runs."""
+        await self.until(lambda: self._find(Started, key))
+        return self._find(Started, key)[-1].pid
+
+    async def ended(self, key: str) -> Exit:
+        await self.until(lambda: self._find(Ended, key))
+        return self._find(Ended, key)[-1].exit
+
+    async def refused(self, key: str) -> Refused:
+        await self.until(lambda: self._find(Refused, key))
+        return self._find(Refused, key)[-1]
+
+    async def row(self, key: str) -> Row | None:
+        rows = (await self.processes.listing()).attempts
+        return next((row for row in rows if row.key == key), None)
+
+    def _find(self, kind: type[Said], key: str) -> list[Said]:
+        return [event for event in self.events if isinstance(event, kind) and event.key == key]
+
+    def keeper_pids(self) -> list[int]:
+        """The keepers of this folder that are alive, by their command line."""
+        wanted = [b"keeper/__main__.py", str(self.folder).encode(), b""]
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if words[-2:] == wanted[1:] and words[-3].endswith(wanted[0]):
+                    found.append(int(entry.name))
+        return found
+
+    def keeper_pid(self) -> int:
+        (pid,) = self.keeper_pids()
+        return pid
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for a process: R, S, T, …; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    return state_of(pid) not in ("", "Z", "X")
+
+
+def escape(name: str, command: str) -> str:
+    """Shell text: run this in a session of its own, and go on once its pid is in a file of that name."""
+    return f"setsid sh -c 'echo $$ >{name}; exec {command}' & while ! [ -s {name} ]; do :; done; "
+
+
+@asynccontextmanager
+async def a_node(folder: Path) -> AsyncIterator[Node]:
+    node = Node(folder)
+    await node.connect()
+    try:
+        yield node
+    finally:
+        await (await node.connect()).shutdown(0.0)
+
+
+def tell(folder: Path, story: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+    """Run a story with a keeper in this folder."""
+
+    async def whole() -> None:
+        async with a_node(folder) as node:
+            await story(node)
+
+    asyncio.run(whole())
