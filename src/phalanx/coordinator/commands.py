@@ -31,7 +31,7 @@ from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.questions import Questions
 from phalanx.coordinator.refusals import refusal, submit_refusal
 from phalanx.coordinator.views import job_view, node_view, task_view
-from phalanx.core.cluster.decision import Accepted, Answer, Refused
+from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.ids import ulid
@@ -52,8 +52,6 @@ class CoordinatorCommands(Questions):
         self._default_retries = retries
 
     async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
-        if request.request_id and (known := self._loop.state.requests.get(request.request_id)):
-            return _replayed(known)
         jobs, failed = to_jobs(
             request,
             new_id=self._new_id,
@@ -66,6 +64,8 @@ class CoordinatorCommands(Questions):
             for _, job in jobs
         ]
         answers = await self._loop.ask(inputs) if inputs else []
+        if answers and isinstance(answers[0], Replayed):
+            return _replayed(answers[0].jobs)
         return self._reply(jobs, answers, failed)
 
     async def cancel(self, id: str) -> CancelReply:
@@ -186,5 +186,5 @@ def _accepted(answers: list[Answer | None], what: str) -> Accepted:
     return answer
 
 
-def _replayed(ids: list[str]) -> SubmitReply:
+def _replayed(ids: tuple[str, ...]) -> SubmitReply:
     return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)

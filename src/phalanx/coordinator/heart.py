@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decide import decide
-from phalanx.core.cluster.decision import Accepted, Answer, Refused
+from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.effects import Effect
 from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, decode, encode, job_of, node_of
 from phalanx.core.cluster.image import decode_state, encode_job
@@ -75,9 +75,21 @@ class Heart:
         turn.answers.append(decision.answer)
 
     def _submit(self, given: Submit, leaders: dict[str, str], now: float, turn: Turn) -> None:
+        if (known := self._known(given, leaders)) is not None:
+            turn.answers.append(known)
+            return
         self._decide(self._prepared(given, leaders), now, turn)
         if isinstance(turn.answers[-1], Accepted):
             leaders.setdefault(given.job.batch, given.job.id)
+
+    def _known(self, given: Submit, leaders: dict[str, str]) -> Replayed | None:
+        """The jobs of an earlier submission with this request id, even if it stands in this very turn.
+
+        It is asked here and not when the request comes in, because only here all that came before is decided,
+        and because the answer then waits until it is durable.
+        """
+        ids = self.state.requests.get(given.request_id) if given.request_id else None
+        return Replayed(tuple(ids)) if ids and given.job.batch not in leaders else None
 
     def _prepared(self, given: Submit, leaders: dict[str, str]) -> Submit:
         """Name the batch after the first job of it that was accepted; find the place a no_queue job asks for."""

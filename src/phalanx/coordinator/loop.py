@@ -160,9 +160,9 @@ class Loop:
 
     async def _recovered(self, letters: list[Letter]) -> bool:
         """While nothing can be written: keep leases alive, refuse the rest, and see whether it works again."""
-        revision = self.state.revision + 1
+        self.state.revision += 1  # never the same number twice: a failed try may have been kept after all
         try:
-            await self._store.append(self.state.epoch, Batch(revision, encode([])), [])
+            await self._store.append(self.state.epoch, Batch(self.state.revision, encode([])), [])
         except Fenced:
             raise
         except StoreError as error:
@@ -170,7 +170,6 @@ class Loop:
             for inputs, reply in letters:
                 reply(self._leases_only(inputs))
             return False
-        self.state.revision = revision
         self.trouble = None
         log.info("writing works again")
         return True

@@ -62,6 +62,11 @@ class Agent:
                 raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
         return []
 
+    def is_deserted(self, now: float) -> bool:
+        """True when nobody has answered for two heartbeats: the connection leads nowhere, another may not."""
+        heard_at = self.state.lease_until - self.self_fence_s if self.welcomed else self._hello_at
+        return now - heard_at > 2 * self.heartbeat_s
+
     def beat(self, now: float) -> wire.Beat:
         """A heartbeat. Ends that were never answered go out again after it."""
         self.state.resend()

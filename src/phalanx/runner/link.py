@@ -69,6 +69,11 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close at once, whatever is still to be written: nobody reads it."""
+        if self._transport is not None:
+            self._transport.abort()
+
 
 async def keep_connected(
     host: str, port: int, speaker: Speaker, jitter: Callable[[], float], give_up: Callable[[], bool]

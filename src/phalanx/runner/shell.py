@@ -121,12 +121,15 @@ class Shell:
             await asyncio.sleep(self.agent.heartbeat_s)
 
     async def tick(self) -> None:
-        """Time limits, and lanes whose first attempt takes long."""
+        """Time limits, lanes whose first attempt takes long, and a coordinator that is silent."""
         while True:
             await asyncio.sleep(TICK_S)
             now = self.clock.now()
             self._do(self.agent.state.tick(now), now)
             self._flush()
+            if self._wire is not None and self.agent.is_deserted(now):
+                log.warning("the coordinator is silent, dialling again")
+                self._wire.abort()
 
     # What the keeper brings.
 

@@ -94,6 +94,8 @@ class Checkers:
             self.compare(coordinator)
 
     def compare(self, coordinator: Coordinator) -> None:
+        if coordinator.state.epoch != self.chronicle.epoch:
+            return  # it has been replaced and does not know it yet
         found = differences(coordinator.state, coordinator.load(), coordinator.turned_at)
         found += differences(coordinator.state, self._whole_log(), coordinator.turned_at)
         if found:

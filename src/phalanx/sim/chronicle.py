@@ -38,7 +38,7 @@ class Chronicle:
         self.requests: dict[str, list[JobId]] = {}
         self._told: dict[str, list[JobId]] = {}
         self._floor = floor
-        self._epoch = 0  # the newest that was opened
+        self.epoch = 0  # the newest that was opened
         self._revision = 0
 
     # What users were told.
@@ -61,13 +61,13 @@ class Chronicle:
     # What became durable.
 
     def term_opened(self, epoch: int) -> None:
-        if epoch <= self._epoch:
-            raise Violation("epochs", f"epoch {epoch} was opened after epoch {self._epoch}")
-        self._epoch = epoch
+        if epoch <= self.epoch:
+            raise Violation("epochs", f"epoch {epoch} was opened after epoch {self.epoch}")
+        self.epoch = epoch
 
     def committed(self, epoch: int, batch: Batch) -> None:
-        if epoch != self._epoch:
-            raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self._epoch} is in force")
+        if epoch != self.epoch:
+            raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self.epoch} is in force")
         if batch.revision <= self._revision:
             raise Violation("epochs", f"revision {batch.revision} was written after {self._revision}")
         self._revision = batch.revision

@@ -61,7 +61,7 @@ class Coordinator(Life):
         self.heart = Heart(ClusterState(rules), policy)
         self.links = Links(lambda: self.state, lambda token: token == TOKEN)
         self.is_open = False
-        self.turned_at = 0.0
+        self.turned_at = 0.0  # the time that the state has seen pass
         self._disk = disk
         self._store = disk.open()
         self._watcher = watcher
@@ -118,7 +118,6 @@ class Coordinator(Life):
             self._stop(str(error))
             return
         self.is_open = True
-        self.turned_at = self.clock.now()
         self._watcher.settled(self)
         self._tick()
 
@@ -150,18 +149,6 @@ class Coordinator(Life):
             reply([])
         else:
             self.post((inputs, reply))
-
-    def submit(
-        self,
-        request_id: str,
-        inputs: list[Input],
-        reply: Callable[[list[Answer | None]], None],
-        replayed: Callable[[list[str]], None],
-    ) -> None:
-        if known := self.state.requests.get(request_id):
-            replayed(list(known))
-        else:
-            self.ask(inputs, reply)
 
     def _tick(self) -> None:
         self._wake()
@@ -260,11 +247,12 @@ class Coordinator(Life):
 
     def _try_to_recover(self, letters: list[Letter]) -> None:
         self.is_busy = True
-        batch = Batch(self.state.revision + 1, encode([]))
-        done = partial(self._tried, letters, batch.revision)
+        self.state.revision += 1
+        batch = Batch(self.state.revision, encode([]))
+        done = partial(self._tried, letters)
         self._disk.append(self, self._store, self.state.epoch, batch, [], done)
 
-    def _tried(self, letters: list[Letter], revision: int, error: StoreError | None) -> None:
+    def _tried(self, letters: list[Letter], error: StoreError | None) -> None:
         self.is_busy = False
         if isinstance(error, Fenced):
             self._fail(letters, error)
@@ -273,7 +261,6 @@ class Coordinator(Life):
                 reply(self._leases_only(inputs))
         else:
             self.world.tell(f"{self.name} can write again")
-            self.state.revision = revision
             self._trouble = None
             self._turn(letters)
 

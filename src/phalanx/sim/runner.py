@@ -113,8 +113,13 @@ class Runner(Life):
         self.later(self.agent.heartbeat_s, self._beat)
 
     def _tick(self) -> None:
-        self._do(self.agent.state.tick(self._clock.now()))
+        now = self._clock.now()
+        self._do(self.agent.state.tick(now))
         self._flush()
+        if self._socket is not None and self.agent.is_deserted(now):
+            self.world.tell(f"{self.name} gives up a silent connection")
+            self._socket.close()
+            self.closed()
         self.later(TICK_S, self._tick)
 
     # What the keeper brings.

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.core.cluster.decision import Accepted, Answer
+from phalanx.core.cluster.decision import Accepted, Answer, Replayed
 from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
 from phalanx.core.model.job import Job
 from phalanx.core.model.resources import Capacity
 from phalanx.sim.checkers import Checkers
-from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.network import Network
 from phalanx.sim.office import Office
 from phalanx.sim.workload import again, is_endless, some_jobs
@@ -22,7 +21,10 @@ from phalanx.sim.world import World
 ASK_AGAIN_S = (1.0, 4.0)
 TIDY_EVERY_S = 4.0
 Reply = Callable[[list[Answer | None]], None]
-Wish = Callable[[Coordinator, Reply], None]
+
+
+def _heeds_nothing(answers: list[Answer | None]) -> None:
+    """A user who does not wait for the answer."""
 
 
 class Users:
@@ -38,6 +40,7 @@ class Users:
         self._nodes = nodes
         self._dice = world.dice("users")
         self._known: list[Job] = []
+        self._drained: set[str] = set()
         self._paused: set[tuple[str, int]] = set()
         self._requests = 0
         self.unanswered = 0
@@ -52,13 +55,13 @@ class Users:
 
     def settle_down(self) -> None:
         """Nothing may keep the cluster from coming to rest: resume, undrain, and cancel what never ends."""
-        for node in sorted(self._nodes):
-            self._ask([Undrain(node)], lambda _: None)
+        for node in sorted(self._drained):
+            self.ask([Undrain(node)])
         for job, position in sorted(self._paused):
-            self._ask([SetPaused(job, position, False)], lambda _: None)
+            self.ask([SetPaused(job, position, False)])
         for each in self._known:
             if is_endless(each):
-                self._ask([Cancel(each.id)], lambda _: None)
+                self.ask([Cancel(each.id)])
         self._world.after(TIDY_EVERY_S, self.settle_down)
 
     # Wishes.
@@ -75,7 +78,7 @@ class Users:
         if self._known:
             job = self._dice.choice(self._known)
             whole = self._dice.random() < 0.5
-            self._ask([Cancel(job.id, None if whole else self._dice.randrange(job.tasks))], lambda _: None)
+            self.ask([Cancel(job.id, None if whole else self._dice.randrange(job.tasks))])
 
     def _pause(self) -> None:
         if not self._known:
@@ -83,14 +86,15 @@ class Users:
         job = self._dice.choice(self._known[-4:])
         position = self._dice.randrange(job.tasks)
         self._paused.add((job.id, position))
-        self._ask([SetPaused(job.id, position, True)], lambda _: None)
+        self.ask([SetPaused(job.id, position, True)])
         later_s = self._dice.uniform(1.0, 10.0)
-        self._world.after(later_s, self._ask, [SetPaused(job.id, position, False)], lambda _: None)
+        self._world.after(later_s, self.ask, [SetPaused(job.id, position, False)])
 
     def _drain(self) -> None:
         node = self._dice.choice(sorted(self._nodes))
-        self._ask([Drain(node, "maintenance")], lambda _: None)
-        self._world.after(self._dice.uniform(2.0, 20.0), self._ask, [Undrain(node)], lambda _: None)
+        self._drained.add(node)
+        self.ask([Drain(node, "maintenance")])
+        self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
 
     def acknowledged(self, request_id: str, jobs: list[Job]) -> None:
         self._checkers.chronicle.told(request_id, [job.id for job in jobs])
@@ -98,10 +102,7 @@ class Users:
 
     # The way to a coordinator and back.
 
-    def _ask(self, inputs: list[Input], reply: Reply) -> None:
-        self.send(lambda coordinator, back: coordinator.ask(inputs, back), reply)
-
-    def send(self, wish: Wish, reply: Reply) -> None:
+    def ask(self, inputs: list[Input], reply: Reply = _heeds_nothing) -> None:
         """One try: the request or the reply may be lost. Some still know the address of an older coordinator."""
         alive = [each for each in self._office.alive() if each.is_open]
         coordinator = self._office.listening()
@@ -110,7 +111,7 @@ class Users:
         if coordinator is None or self._is_lost():
             return
         back = self._way_back(reply)
-        self._world.after(self._network.delay_s(), coordinator.call, wish, coordinator, back)
+        self._world.after(self._network.delay_s(), coordinator.call, coordinator.ask, inputs, back)
 
     def _way_back(self, reply: Reply) -> Reply:
         def travel(answers: list[Answer | None]) -> None:
@@ -148,25 +149,21 @@ class Submission:
         jobs = self._jobs if not self._tries else self._users.renewed(self._jobs)
         self._tries.append(jobs)
 
-        def wish(coordinator: Coordinator, back: Reply) -> None:
-            submit: list[Input] = [Submit(job, self._request_id, False, self._no_queue) for job in jobs]
-            coordinator.submit(self._request_id, submit, back, self._replayed)
-
-        self._users.send(wish, lambda answers: self._answered(jobs, answers))
+        inputs: list[Input] = [Submit(job, self._request_id, False, self._no_queue) for job in jobs]
+        self._users.ask(inputs, lambda answers: self._answered(jobs, answers))
         self._users.try_again(self.send)
 
     def _answered(self, jobs: list[Job], answers: list[Answer | None]) -> None:
         if not answers:
             return  # the coordinator could not write: asked again soon
         self._end()
+        if isinstance(answers[0], Replayed):
+            made = {job.id: job for jobs in self._tries for job in jobs}
+            self._users.acknowledged(self._request_id, [made[id] for id in answers[0].jobs])
+            return
         accepted = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, Accepted)]
         if accepted:
             self._users.acknowledged(self._request_id, accepted)
-
-    def _replayed(self, ids: list[str]) -> None:
-        self._end()
-        made = {job.id: job for jobs in self._tries for job in jobs}
-        self._users.acknowledged(self._request_id, [made[id] for id in ids])
 
     def _end(self) -> None:
         if not self._is_over:
