@@ -253,9 +253,9 @@ def test_who_escaped_ends_with_its_attempt(tmp_path: Path):
 
 def test_a_stop_reaches_who_escaped(tmp_path: Path):
     async def story(node: Node) -> None:
-        (node.folder / "listener").write_text("trap 'echo heard; exit' TERM\nsleep 300 & wait\n")
+        (node.folder / "listener").write_text("trap 'echo heard; exit' TERM\necho ready\nsleep 300 & wait\n")
         node.sh("j/0/1", "trap : TERM; " + escape("child", "sh listener") + "wait; wait")
-        await node.until(lambda: node.pid_in("child"))
+        await node.said("j/0/1", "ready")
         node.processes.stop("j/0/1", 60.0)
         await node.said("j/0/1", "heard")
         await node.ended("j/0/1")

@@ -2,7 +2,7 @@
 
     cli ─► sim ─► coordinator | runner ─► dashboard ─► api | store ─► core
 
-Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock` and the
+Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock`, `diary` and the
 version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only through `model`.
 """
 
@@ -18,7 +18,7 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, module_name, sourc
 When = Literal["at once", "later", "never"]
 
 CORE = {"core", "core.model", "core.cluster", "core.placement", "core.runner"}
-SHARED = {"config", "errors", "clock", "__version__"}
+SHARED = {"config", "errors", "clock", "diary", "__version__"}
 DOORS = CORE | SHARED | {"api", "store"}
 SHELLS = DOORS | {"dashboard", "coordinator", "runner"}
 
@@ -30,6 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "core.placement": {"core", "core.model"},
     "core.runner": {"core", "core.model"},
     "clock": set(),
+    "diary": set(),
     "errors": CORE,
     "config": CORE | {"errors", "clock", "__version__"},
     "store": CORE | SHARED,

@@ -11,8 +11,6 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import structlog
-
 from phalanx.api.auth import Guard, Tokens
 from phalanx.api.commands import Commands
 from phalanx.api.documents import Nothing, read_document
@@ -23,9 +21,10 @@ from phalanx.api.route import Limits, Route, Service
 from phalanx.api.routes import choose, find_row
 from phalanx.api.streams import while_connected
 from phalanx.api.visit import App, HungUp, Receive, Scope, Send, Visit
+from phalanx.diary import diary
 from phalanx.errors import PhalanxError
 
-_log = structlog.get_logger("phalanx.api")
+_log = diary("api")
 
 
 def build_app(

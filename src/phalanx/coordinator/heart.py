@@ -52,7 +52,8 @@ class Heart:
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
-        wake(self.state, now)
+        if wake(self.state, now):  # no event says so, and yet there is something new to plan
+            self._planned = (-1, -1)
         turn = Turn([], [], [], [], 0)
         leaders: dict[str, str] = {}
         for given in inputs:
@@ -128,8 +129,8 @@ def restore(loaded: Loaded, rules: Rules) -> ClusterState:
             events = decode(batch.body)
         except ValueError:
             state.skipped += 1
-            continue
+            events = []
         for event in events:
             apply(state, event)
-        state.revision = batch.revision
+        state.revision = batch.revision  # of an unreadable record too: its number stands in the log
     return state

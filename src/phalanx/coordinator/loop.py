@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from phalanx.clock import Clock
 from phalanx.coordinator.heart import Heart, Turn, restore
 from phalanx.coordinator.links import Letter
@@ -23,10 +21,11 @@ from phalanx.core.cluster.inputs import Heartbeat, Input, Tick
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.view import next_due
 from phalanx.core.model.plan import Policy
+from phalanx.diary import diary
 from phalanx.errors import TooMany, Unavailable
 from phalanx.store.protocol import Batch, Fenced, Store, StoreError
 
-log = structlog.get_logger()
+log = diary("coordinator")
 LETTERS_MAX = 20_000
 IMAGE_EVERY = 100_000  # events between two images
 _TICK_S = 0.25

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import structlog
 import uvicorn
 
 from phalanx.api.app import build_app
@@ -30,10 +29,11 @@ from phalanx.coordinator.server import serve
 from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.plan import Policy
+from phalanx.diary import diary, open_diary
 from phalanx.store.protocol import Fenced, Store, StoreError
 from phalanx.store.sqlite import SqliteStore
 
-log = structlog.get_logger()
+log = diary("coordinator")
 
 
 class Coordinator:
@@ -70,6 +70,7 @@ class Coordinator:
 
 def run(settings: Settings) -> int:
     """Run a coordinator until it is told to stop; the exit code."""
+    open_diary()
     try:
         return asyncio.run(_serve(settings))
     except StoreError as error:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from phalanx.api import wire
 from phalanx.coordinator.links import Letter, Links, Session
 from phalanx.coordinator.logs import LogRoads
+from phalanx.diary import diary
 
-log = structlog.get_logger()
+log = diary("coordinator")
 HELLO_WITHIN_S = 10.0
 CONNECTIONS_MAX = 20_000
 BUFFER_MAX = 64 * 1024 * 1024

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from phalanx.api import wire
+from phalanx.diary import diary
 
-log = structlog.get_logger()
+log = diary("runner")
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
 DIAL_WITHIN_S = 5.0
 

@@ -13,12 +13,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from phalanx.api import wire
 from phalanx.clock import SteadyClock
 from phalanx.config import Settings, read_token, task_environment
 from phalanx.core.model.resources import Capacity
+from phalanx.diary import diary, open_diary
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.devices import discover
@@ -28,11 +27,12 @@ from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.shell import Shell
 
-log = structlog.get_logger()
+log = diary("runner")
 
 
 def run(settings: Settings) -> int:
     """Run a runner until it is told to stop; the exit code."""
+    open_diary()
     try:
         return asyncio.run(_run(settings))
     except (KeeperFailed, OSError) as error:

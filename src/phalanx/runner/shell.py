@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-import structlog
-
 from phalanx.api import wire
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Brief, Phase, Start, key_from_text, key_text
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.diary import diary
 from phalanx.runner import logs, processes
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroup, Cgroups
@@ -24,7 +23,7 @@ from phalanx.runner.environment import attempt_environment, job_environment
 from phalanx.runner.link import Wire
 from phalanx.runner.processes import Processes
 
-log = structlog.get_logger()
+log = diary("runner")
 TICK_S = 0.2
 GATHER_S = 0.01
 

@@ -107,7 +107,9 @@ def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in seed 000's order, why one task of this job cannot start at once."""
     if job.request.target is None:
         return Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
-    node = state.nodes[job.request.target.host]
+    node = state.nodes.get(job.request.target.host)
+    if node is None:  # only with allow_infeasible does a job get here whose node has never been seen
+        return reason.target_not_found(job.request.target.host, sorted(state.table.names))
     if (no := why_closed(node)) is not None:
         return no
     answer = state.table.ledgers[node.row].fit(job.request)

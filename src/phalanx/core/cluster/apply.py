@@ -57,7 +57,7 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
             case TaskPaused() | TaskResumed():
                 return _set_paused(state, event)
             case JobForgotten():
-                state.remove_job(event.job)
+                _job_forgotten(state, event)
             case TermOpened():
                 state.epoch = event.epoch
                 membership.begin_term(state, event.at)
@@ -82,6 +82,7 @@ def _job_submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
 
 def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     job, node = state.jobs[event.key[0]], state.nodes[event.node]
+    _make_way(state, job, event)
     attempt = Attempt(event.key, event.node, event.lane, event.grant, event.at)
     if event.opens:
         state.table.take(node.row, event.grant)
@@ -97,6 +98,22 @@ def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     if not job.has_ready:
         state.waiting.discard(job)
     return start_order(state, attempt)
+
+
+def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
+    """After a damaged record an older attempt may still seem alive: it had ended, or this one would not be.
+
+    If even so there is no room, the placement is passed over, but its number is never given again.
+    """
+    _, position, number = event.key
+    if (older := job.live.get(position)) is not None:
+        _release(state, job, older)
+        job.move(position, Status.PENDING)
+        _wait_again(state, job, position, event.at, event.at)
+    job.attempts[position] = number
+    row = state.nodes[event.node].row
+    if event.opens and not state.table.ledgers[row].has_room(event.grant):
+        raise KeyError(event.key)
 
 
 def _attempt_started(state: ClusterState, event: AttemptStarted) -> list[Effect]:
@@ -165,6 +182,14 @@ def _task_failed(state: ClusterState, event: TaskFailed) -> list[Effect]:
     if not job.has_ready:
         state.waiting.discard(job)
     return effects
+
+
+def _job_forgotten(state: ClusterState, event: JobForgotten) -> None:
+    job = state.jobs[event.job]
+    for attempt in list(job.live.values()):  # only after a damaged record: a job leaves when nothing of it lives
+        _release(state, job, attempt)
+    state.waiting.discard(job)
+    state.remove_job(event.job)
 
 
 def _set_paused(state: ClusterState, event: TaskPaused | TaskResumed) -> list[Effect]:

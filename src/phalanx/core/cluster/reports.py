@@ -97,7 +97,7 @@ def _uncharged(
 
 
 def _leftover(state: ClusterState, node: NodeState, given: Tell, now: float) -> Decision:
-    if not isinstance(given.report, Ended):
+    if isinstance(given.report, Started):
         return _disposed(state, given.report, Disposition.STALE_ATTEMPT)
     event = NodeCleared(at=now, cause=f"report {node.name}", node=node.name, key=given.report.key)
     return _disposed(state, given.report, Disposition.STALE_ATTEMPT, [event])

@@ -13,15 +13,18 @@ def snapshot(state: ClusterState) -> Snapshot:
     return Snapshot(state.table, state.waiting, state.gain)
 
 
-def wake(state: ClusterState, now: float) -> None:
+def wake(state: ClusterState, now: float) -> bool:
     """Tasks whose backoff is over wait for a place again. Follows from the events and the time alone."""
+    woken = False
     while state.retries and state.retries[0][0] <= now:
         at, job_id, position = heappop(state.retries)
         job = state.jobs.get(job_id)
         if job is not None and job.delayed.get(position) == at:
+            woken = True
             job.wait_again(position)
             if job.has_ready:
                 state.waiting.add(job)
+    return woken
 
 
 def reconsider(state: ClusterState) -> None:

@@ -64,6 +64,9 @@ class NodeTable:
     def set_open(self, name: str, is_open: bool) -> None:
         self.open[self.rows[name]] = is_open
 
+    def is_open(self, name: str) -> bool:
+        return bool(self.open[self.rows[name]])
+
     def take(self, row: int, grant: Grant) -> None:
         self.ledgers[row].take(grant)
         self._refresh(row)

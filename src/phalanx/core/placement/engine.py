@@ -92,7 +92,11 @@ def _prefetch(job: WaitingJob, draft: Draft, policy: Policy) -> None:
     depth = _depth(job, policy)
     if not depth:
         return
-    lanes = [(len(lane), lane.node, lane.id) for lane in job.lanes.values() if len(lane) <= depth // 2]
+    lanes = [
+        (len(lane), lane.node, lane.id)
+        for lane in job.lanes.values()
+        if len(lane) <= depth // 2 and draft.nodes.is_open(lane.node)
+    ]
     heapify(lanes)
     taken = draft.positions_of(job.job.id)
     room = min(depth * len(lanes), policy.placements_max - draft.size)
