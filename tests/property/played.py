@@ -18,7 +18,7 @@ from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.orders import AttemptKey, Order, Report, Start
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.runner import Deed, Forget, ProcessEnd, RunnerState, Spawn
-from phalanx.store.protocol import Batch, History, Loaded
+from phalanx.store.protocol import Batch, Loaded
 
 
 class Machine:
@@ -31,12 +31,18 @@ class Machine:
         self.runner = RunnerState()
         self.connected = False
         self.lease_until = 0.0  # the keeper's own copy
+        self.frozen = False  # a machine that hangs cannot even stop its own processes
+        self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
         self.processes: dict[AttemptKey, Grant] = {}
         self.kept: dict[AttemptKey, tuple[int, float, ProcessEnd | None]] = {}  # lane, start, end
 
     @property
     def incarnation(self) -> str:
         return f"{self.name}/{self.life}"
+
+    @property
+    def awake(self) -> set[AttemptKey]:
+        return set(self.processes) - self.overslept
 
     def welcome(self, epoch: int, lease_until: float) -> None:
         self.connected = self.runner.welcome(epoch, lease_until)
@@ -64,7 +70,14 @@ class Machine:
         self.kept[key] = (lane, started_at, end)
         self.do(self.runner.process_ended(key, end, now), now)
 
+    def thaw(self, now: float) -> None:
+        self.frozen = False
+        if now > self.lease_until:
+            self.overslept |= set(self.processes)
+
     def pass_time(self, now: float) -> None:
+        if self.frozen:
+            return
         if now > self.lease_until:
             for key in list(self.processes):
                 self.end(key, now, None, "fenced")
@@ -80,6 +93,7 @@ class Machine:
 
     def crash(self) -> None:
         """The machine dies with all that runs on it."""
+        self.frozen = False
         self.processes.clear()
         self.kept.clear()
         self.restart_runner()
@@ -114,18 +128,29 @@ class Played:
         for machine in self.machines.values():
             machine.connected = False
 
-    def turn(self, *inputs: Input, untold: bool = False) -> list[Answer | None]:
-        """One turn, written down. `untold`: the coordinator dies before it can say anything."""
+    def turn(self, *inputs: Input) -> list[Answer | None]:
+        """One turn, written down and carried out, and those that it asks for."""
+        turn = self.decide(*inputs)
+        self.carry_out(turn)
+        for _ in range(20):
+            if not self.turns[-1].more:
+                return turn.answers
+            self.carry_out(self.decide())
+        raise AssertionError("the coordinator turns in circles")
+
+    def decide(self, *inputs: Input) -> Turn:
+        """A turn that is durable and of which nobody has heard yet."""
         turn = self.heart.turn(list(inputs), self.now)
         self.turns.append(turn)
         if (batch := turn.batch()) is not None:
             self.log.append(batch)
         self.history.update((record.job, record.body) for record in turn.history)
-        if not untold:
-            for effect in turn.effects:
-                if isinstance(effect, Send):
-                    self._deliver(effect.node, effect.order)
-        return turn.answers
+        return turn
+
+    def carry_out(self, turn: Turn) -> None:
+        for effect in turn.effects:
+            if isinstance(effect, Send):
+                self._deliver(effect.node, effect.order)
 
     def take_image(self) -> None:
         self.images.append((self.state.revision, encode_state(self.state)))
@@ -133,15 +158,10 @@ class Played:
     def hello(self, machine: Machine) -> None:
         held = machine.runner.listing()
         given = Hello(machine.name, machine.incarnation, f"origin {machine.name}", machine.capacity, held)
-        turn = self.heart.turn([given], self.now)  # the welcome goes out before the orders of the same turn
-        self.turns.append(turn)
-        if (batch := turn.batch()) is not None:
-            self.log.append(batch)
+        turn = self.decide(given)
         assert isinstance(turn.answers[0], Accepted)
-        machine.welcome(self.state.epoch, self.now + self.rules.self_fence_s)
-        for effect in turn.effects:
-            if isinstance(effect, Send):
-                self._deliver(effect.node, effect.order)
+        machine.welcome(self.state.epoch, self.now + self.rules.self_fence_s)  # before the orders of this turn
+        self.carry_out(turn)
 
     def beat(self, machine: Machine) -> None:
         """A heartbeat; what was never answered goes out again after it."""
@@ -191,5 +211,3 @@ def loaded(batches: list[Batch], image: tuple[int, bytes] | None = None) -> Load
     revision, body = image or (0, None)
     return Loaded(body, revision, [batch for batch in batches if batch.revision > revision])
 
-
-__all__ = ["History", "Machine", "Played", "loaded"]

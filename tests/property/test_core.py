@@ -6,6 +6,7 @@ import sys
 from itertools import count
 
 import msgspec
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -13,14 +14,15 @@ from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.events import AttemptEnded, TaskPlaced
 from phalanx.core.cluster.image import ClusterImage, decode_job, encode_state
-from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, Submit, Tick, Undrain
+from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, Submit, Tell, Tick, Undrain
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import AttemptKey, Disposition, Start
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.status import Status, Why
 from phalanx.coordinator.heart import Heart, restore
 from tests.builders import a_capacity, a_job
 from tests.property.played import Machine, Played, loaded
@@ -92,6 +94,7 @@ class ClusterLife(RuleBasedStateMachine):
             if name not in self.world.machines:
                 self._join(name)
             elif not self.world.machines[name].connected:
+                self.world.machines[name].thaw(self.world.now)
                 self.world.hello(self.world.machines[name])
 
     @rule(which=pick, code=st.sampled_from((0, 0, 0, 1)), at_once=st.booleans())
@@ -112,12 +115,12 @@ class ClusterLife(RuleBasedStateMachine):
             if told and machine.connected:
                 self.world.report(machine)
 
-    @rule(which=pick, many=st.integers(1, 8))
-    def short_tasks_end_one_after_another(self, which: int, many: int) -> None:
+    @rule(which=pick, many=st.integers(1, 8), code=st.sampled_from((0, 0, 0, 1)))
+    def short_tasks_end_one_after_another(self, which: int, many: int, code: int) -> None:
         machine = self._connected(which)
         for _ in range(many):
             if machine is not None and machine.processes:
-                machine.end(next(iter(machine.processes)), self.world.now, 0)
+                machine.end(next(iter(machine.processes)), self.world.now, code)
                 self.world.report(machine)
 
     @rule(which=pick, noticed=st.booleans())
@@ -129,22 +132,37 @@ class ClusterLife(RuleBasedStateMachine):
     def runner_or_machine_dies(self, name: str, crash: bool, back: bool) -> None:
         machine = self.world.machines.get(name)
         if machine is not None:
-            machine.crash() if crash else machine.restart_runner()
+            machine.crash() if crash or machine.frozen else machine.restart_runner()
             if back:
                 self.world.hello(machine)
 
+    @rule(which=pick)
+    def a_machine_hangs(self, which: int) -> None:
+        """It says nothing and stops nothing, past the end of its lease and longer."""
+        if (machine := self._connected(which)) is not None:
+            machine.frozen, machine.connected = True, False
+
     @precondition(lambda self: self.world.told)
-    @rule(which=pick, elsewhere=st.none() | st.sampled_from(HOSTS))
-    def a_report_is_told_again(self, which: int, elsewhere: str | None) -> None:
-        """Late, twice, or in another node's name: it changes nothing."""
+    @rule(which=pick)
+    def a_report_is_told_again(self, which: int) -> None:
+        """Late or twice: it is told apart from a true one and ends nothing."""
         tell = self.world.told[which % len(self.world.told)]
-        if elsewhere is not None and elsewhere != tell.node:
-            tell = msgspec.structs.replace(tell, node=elsewhere)
-        before = self.world.state.revision
-        (answer,) = self.world.turn(tell)
-        assert isinstance(answer, Disposed)
-        assert answer.disposition != Disposition.ACCEPTED
-        assert not any(isinstance(event, AttemptEnded) for event in self.world.turns[-1].events), before
+        node = self.world.state.nodes[tell.node]
+        answer = self._refused(tell)
+        if tell.epoch != self.world.state.epoch:
+            assert answer == Disposition.STALE_EPOCH
+        elif node.lost or node.incarnation != tell.incarnation:
+            assert answer == Disposition.STALE_LEASE
+
+    @rule(which=pick, liar=st.sampled_from(HOSTS), returned=st.booleans())
+    def a_node_reports_what_runs_elsewhere(self, which: int, liar: str, returned: bool) -> None:
+        state = self.world.state
+        live = [each for job in state.jobs.values() for each in job.live.values() if each.node != liar]
+        if live and liar in state.nodes and not state.nodes[liar].lost:
+            key = live[which % len(live)].key
+            report = Returned(key) if returned else Ended(key, Exit(Why.NONE, 0))
+            tell = Tell(liar, state.nodes[liar].incarnation, state.epoch, report)
+            assert self._refused(tell) == Disposition.STALE_ATTEMPT
 
     # What time and fate do.
 
@@ -168,7 +186,7 @@ class ClusterLife(RuleBasedStateMachine):
     def the_coordinator_is_replaced(self, fields: dict[str, object] | None) -> None:
         """It dies, perhaps after writing down a job and before telling anyone."""
         if fields is not None:
-            self.world.turn(Submit(self._job(fields)), untold=True)
+            self.world.decide(Submit(self._job(fields)))
         self._look()
         self.world.open_term()
 
@@ -193,10 +211,20 @@ class ClusterLife(RuleBasedStateMachine):
                     assert (id, position) not in self.finals
 
     @invariant()
+    def nobody_waits_beside_free_room(self) -> None:
+        table = self.world.state.table
+        for kind in self.world.state.waiting.classes.values():
+            if any(job.ready(1) for job in kind.jobs.values()):
+                rows = np.flatnonzero(table.candidates(kind.request))
+                assert not any(isinstance(table.ledgers[row].fit(kind.request), Grant) for row in rows)
+
+    @invariant()
     def no_task_and_no_device_serves_two_processes(self) -> None:
-        running = [key for machine in self.world.machines.values() for key in machine.processes]
-        assert len({key[:2] for key in running}) == len(running)
-        for machine in self.world.machines.values():
+        """Of a machine that hung past its lease only the second half can be promised."""
+        machines = self.world.machines.values()
+        running = [key[:2] for machine in machines if not machine.frozen for key in machine.awake]
+        assert len(set(running)) == len(running)
+        for machine in machines:
             grants = list(machine.processes.values())
             devices = [device for grant in grants for device in grant.devices]
             assert len(set(devices)) == len(devices)
@@ -218,7 +246,7 @@ class ClusterLife(RuleBasedStateMachine):
     def _one_record_is_damaged(self) -> None:
         """Whichever record is missing, the rest loads, agrees with itself and goes on."""
         log = self.world.log
-        for missing in range(0, len(log), 1 + len(log) // 5):
+        for missing in range(0, len(log), 1 + len(log) // 12):
             state = restore(loaded(log[:missing] + log[missing + 1 :]), RULES)
             assert check(state) == []
             Heart(state).turn([Tick()], self.world.now)
@@ -241,6 +269,14 @@ class ClusterLife(RuleBasedStateMachine):
         assert unfinished(world.state) == []
         assert [ledger.name for ledger in world.state.table if not ledger.is_empty] == []
         assert check(world.state) == []
+
+    def _refused(self, tell: Tell) -> Disposition:
+        """Tell something that must end nothing, and say how it was answered."""
+        (answer,) = self.world.turn(tell)
+        assert isinstance(answer, Disposed)
+        assert answer.disposition != Disposition.ACCEPTED
+        assert not any(isinstance(event, AttemptEnded) for event in self.world.turns[-1].events)
+        return answer.disposition
 
     def _look(self) -> None:
         """Read the turns that have not been read yet."""
@@ -279,6 +315,7 @@ class ClusterLife(RuleBasedStateMachine):
 def heal(world: Played, machine: Machine) -> None:
     """A good day: the machine is connected, drained no more, and its processes end well."""
     if not machine.connected:
+        machine.thaw(world.now)
         world.hello(machine)
     if world.state.nodes[machine.name].drain_reason is not None:
         world.turn(Undrain(machine.name))

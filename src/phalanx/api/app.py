@@ -56,7 +56,7 @@ def _admitted(guard: Guard, visit: Visit) -> Route:
     row, visit.id = find_row(visit.path)
     route = row.get(visit.method) if row else None
     guard.admit(visit, route.permission if route else "read")
-    return choose(row, visit.method, visit.path, visit.id)
+    return choose(row, visit.method, visit.path)
 
 
 async def _serve(service: Service, route: Route, visit: Visit, send: Send) -> None:

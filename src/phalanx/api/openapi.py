@@ -10,15 +10,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from phalanx.api import sse
 from phalanx.api.documents import Nothing
 from phalanx.api.problems import MEDIA_TYPE
 from phalanx.api.route import Route
 from phalanx.api.routes import ROUTES
-from phalanx.api.schema import Problem
+from phalanx.api.schema import DrainRequest, Problem, SubmitRequest, WatchEvent
 
 VERSION = "1"
 _REF = "#/components/schemas/{name}"
 _PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node"}
+_EXAMPLES: dict[type[Struct], dict[str, Any]] = {
+    SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
+    DrainRequest: {"reason": "a fan is broken"},
+}
 _LOG_HEADERS = {
     "X-Phalanx-Offset": "Where the first byte of this answer stands in the output.",
     "X-Phalanx-Size": "How long the output was when the answer began.",
@@ -41,7 +46,7 @@ def write_openapi(path: Path) -> None:
 def _document() -> dict[str, Any]:
     types = [route.answer for route in ROUTES if route.answer is not None]
     types += [route.body for route in ROUTES if route.body is not Nothing]
-    _, schemas = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components([*types, Problem, WatchEvent], ref_template=_REF)
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -71,7 +76,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "x-permission": route.permission,
     }
     if route.body is not Nothing:
-        operation["requestBody"] = {"required": True, "content": {"application/json": _schema(route.body)}}
+        content = _schema(route.body) | {"example": _EXAMPLES[route.body]}
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     if route.permission == "open":
         operation["security"] = []
     return operation
@@ -90,9 +96,10 @@ def _answer(route: Route) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": route.summary}
     if route.answer is not None:
         return answer | {"content": {route.media: _schema(route.answer)}}
-    answer["content"] = {route.media: {"schema": {"type": "string"}}}
-    if route.media == "application/octet-stream":
-        answer["content"] = {route.media: {}}
+    answer["content"] = {route.media: {}}
+    if route.media == sse.MEDIA_TYPE:
+        answer["content"][route.media]["x-event-data"] = _schema(WatchEvent)["schema"]
+    else:
         answer["headers"] = {
             name: {"description": text, "schema": {"type": "integer"}} for name, text in _LOG_HEADERS.items()
         }

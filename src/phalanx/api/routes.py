@@ -42,13 +42,13 @@ def find_row(path: str) -> tuple[Row | None, str]:
     if row is not None:
         return row, ""
     parts = path.split("/", 4)  # "", v1, noun, id, verb
-    if len(parts) < 4:
+    if len(parts) < 4 or not _ID.fullmatch(parts[3]):
         return None, ""
     id, parts[3] = parts[3], "{id}"
     return _TABLE.get("/".join(parts)), id
 
 
-def choose(row: Row | None, method: str, path: str, id: str) -> Route:
+def choose(row: Row | None, method: str, path: str) -> Route:
     """The route for a method, or the error that says why there is none."""
     if row is None:
         raise NotFound(f"there is nothing at {shown(path)}", reason="RouteNotFound")
@@ -56,7 +56,4 @@ def choose(row: Row | None, method: str, path: str, id: str) -> Route:
     if route is None:
         allow = ", ".join(sorted(row))
         raise WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
-    if id and not _ID.fullmatch(id):
-        noun = route.path.split("/")[2].removesuffix("s")
-        raise NotFound(f"no {noun} {shown(id)}: that cannot be an id or a name of ours")
     return route

@@ -12,15 +12,25 @@ from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decide import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.effects import Effect
-from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, decode, encode, job_of, node_of
+from phalanx.core.cluster.events import (
+    VOLATILE,
+    Event,
+    JobForgotten,
+    NodeHeard,
+    decode,
+    encode,
+    job_of,
+    node_of,
+)
 from phalanx.core.cluster.image import decode_state, encode_job
-from phalanx.core.cluster.inputs import Input, Propose, Submit
+from phalanx.core.cluster.inputs import Heartbeat, Input, Propose, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.membership import carry_on
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.view import reconsider, snapshot, wake
 from phalanx.core.model.plan import Policy
 from phalanx.core.placement.engine import place_one, plan
-from phalanx.store.protocol import Batch, History, Loaded
+from phalanx.store.protocol import Batch, Fenced, History, Loaded
 
 
 class Turn(Struct):
@@ -117,7 +127,7 @@ class Heart:
                     reconsider(state)
                     turn.more = True
             turn.more = turn.more or proposal.more
-            if not proposal.placements:
+            if all(placement.lane is not None for placement in proposal.placements):
                 self._planned = (state.revision, state.gain)
 
 
@@ -134,3 +144,36 @@ def restore(loaded: Loaded, rules: Rules) -> ClusterState:
             apply(state, event)
         state.revision = batch.revision  # of an unreadable record too: its number stands in the log
     return state
+
+
+def recalled(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
+    """The state that the store remembers, after a turn that could not be kept. The term goes on.
+
+    Another coordinator may have begun a term meanwhile: then this one is over, and must not take the other's
+    epoch for its own.
+    """
+    state = restore(loaded, former.rules)
+    if state.epoch != former.epoch:
+        raise Fenced(former.epoch, state.epoch)
+    carry_on(state, former, now)
+    return state
+
+
+def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[Answer | None]:
+    """While nothing can be written: a heartbeat needs no write; whatever does gets no answer and is told again."""
+    if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat):
+        return []
+    node = state.nodes.get(inputs[0].node)
+    if node is None or node.incarnation != inputs[0].incarnation or node.lost:
+        return []
+    apply(state, NodeHeard(at=now, node=node.name))
+    return [Accepted()]
+
+
+def confirm_every_s(rules: Rules) -> float:
+    """How often a coordinator that writes nothing has to ask the store whether it has been replaced.
+
+    A successor gives every node a whole lease (T_lost) from its own beginning. What we let runners keep after
+    that must be over by then, so an epoch may be believed only for a part of T_lost − T_self.
+    """
+    return (rules.lost_after_s - rules.self_fence_s) / 5

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable
 
 from phalanx.clock import Clock
-from phalanx.coordinator.heart import Heart, Turn, restore
+from phalanx.coordinator.heart import Heart, Turn, confirm_every_s, leases_only, recalled, restore
 from phalanx.coordinator.links import Letter
 from phalanx.core.cluster.apply import apply
-from phalanx.core.cluster.decision import Accepted, Answer
-from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
+from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.core.cluster.image import encode_state
-from phalanx.core.cluster.inputs import Heartbeat, Input, Tick
+from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.view import next_due
 from phalanx.core.model.plan import Policy
@@ -44,6 +44,8 @@ class Loop:
         self._listeners: list[Callable[[Turn], None]] = []
         self._imaged = 0
         self._ticked_at = 0.0
+        self._confirmed_at = 0.0  # when the store last knew no newer epoch than ours
+        self._confirm_every_s = confirm_every_s(rules)
         self.heart = Heart(ClusterState(rules), policy)
         self.trouble: StoreError | None = None  # why nothing can be written just now
 
@@ -127,11 +129,16 @@ class Loop:
         batch = turn.batch()
         if batch is not None:
             await self._store.append(self.state.epoch, batch, turn.history)
+            self._confirmed_at = now
+        elif now - self._confirmed_at >= self._confirm_every_s:
+            await self._store.confirm(self.state.epoch)
+            self._confirmed_at = now
         if turn.more:
             self._wake.set()
         self._answer(letters, turn)
         for listener in self._listeners:
             listener(turn)
+        letters.clear()  # they are answered: what fails from here on is none of theirs
         if self.state.revision - self._imaged >= IMAGE_EVERY:
             await self._save_image()
 
@@ -149,11 +156,8 @@ class Loop:
         """Nothing of the turn was kept, so nothing of it may be said: forget it and read the truth back."""
         log.error("cannot write, nothing accepted is lost", error=str(error))
         self.trouble = error
-        connected = [node.name for node in self.state.nodes.values() if node.connected]
-        self.heart = Heart(restore(await self._store.load(), self._rules), self._policy)
-        for node in connected:
-            if node in self.state.nodes:
-                apply(self.state, NodeHeard(at=self._clock.now(), node=node))
+        loaded = await self._store.load()
+        self.heart = Heart(recalled(self.state, loaded, self._clock.now()), self._policy)
         for _, reply in letters:
             reply([])
 
@@ -166,22 +170,23 @@ class Loop:
             raise
         except StoreError as error:
             self.trouble = error
+            is_ours = await self._is_ours()
             for inputs, reply in letters:
-                reply(self._leases_only(inputs))
+                reply(leases_only(self.state, inputs, self._clock.now()) if is_ours else [])
             return False
         self.trouble = None
         log.info("writing works again")
         return True
 
-    def _leases_only(self, inputs: list[Input]) -> list[Answer | None]:
-        """A heartbeat needs no write; whatever does gets no answer, and is told again by whoever sent it."""
-        if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat):
-            return []
-        node = self.state.nodes.get(inputs[0].node)
-        if node is None or node.incarnation != inputs[0].incarnation or node.lost:
-            return []
-        apply(self.state, NodeHeard(at=self._clock.now(), node=node.name))
-        return [Accepted()]
+    async def _is_ours(self) -> bool:
+        """Whether the office is still ours. If that cannot be known, no lease may be renewed."""
+        try:
+            await self._store.confirm(self.state.epoch)
+        except Fenced:
+            raise
+        except StoreError:
+            return False
+        return True
 
 
 def _unavailable(trouble: StoreError | None) -> Unavailable:

@@ -198,6 +198,11 @@ class RunnerState:
         return [each for each in reports if type(each) is not Started or each.key not in self.outbox]
 
     @property
+    def is_urgent(self) -> bool:
+        """True if an end is to be told and some lane, or the whole node, has nothing more to do."""
+        return not self.is_busy and any(type(report) is not Started for report in self.fresh)
+
+    @property
     def is_busy(self) -> bool:
         """True while every lane has more to do, so that no report is urgent."""
         return bool(self.lanes) and all(len(lane) > 1 for lane in self.lanes.values())

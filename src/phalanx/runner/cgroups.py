@@ -42,11 +42,12 @@ class _Hierarchy(Struct, frozen=True):
 
 
 class Cgroups:
-    """Makes and removes the cgroups of this node's attempts. No method raises: what is not allowed is not done."""
+    """Makes and removes the cgroups of this node's attempts. What is not allowed is not done, and never raised."""
 
-    def __init__(self, hierarchies: tuple[_Hierarchy, ...], why_not: str | None) -> None:
+    def __init__(self, hierarchies: tuple[_Hierarchy, ...], why_not: str | None, limit_cpu: bool) -> None:
         self.why_not = why_not  # why memory cannot be limited; None when it can
         self._hierarchies = hierarchies
+        self._limit_cpu = limit_cpu
 
     @classmethod
     def find(cls, node: str, root: Path = ROOT, proc_root: Path = PROC, limit_cpu: bool = False) -> Cgroups:
@@ -59,9 +60,10 @@ class Cgroups:
                 usable.append(hierarchy)
             except OSError as error:
                 reasons.append(f"{hierarchy.home}: {error.strerror or error}")
-        found = cls(tuple(usable), None)
-        if not any(found._limits_memory(hierarchy) for hierarchy in usable):
-            found.why_not = "; ".join(reasons) or f"no memory controller is mounted under {root}"
+        why_not = None
+        if not any(map(_limits_memory, usable)):
+            why_not = "; ".join(reasons) or f"no memory controller is mounted under {root}"
+        found = cls(tuple(usable), why_not, limit_cpu)
         found.sweep()
         return found
 
@@ -73,7 +75,7 @@ class Cgroups:
         try:
             for hierarchy, folder in zip(self._hierarchies, folders, strict=True):
                 folder.mkdir(exist_ok=True)
-                _limit(hierarchy, folder, memory_bytes, cores)
+                _limit(hierarchy, folder, memory_bytes, cores if self._limit_cpu else 0)
         except OSError:
             self._remove_all(folders)
             return None
@@ -115,11 +117,6 @@ class Cgroups:
             except OSError:
                 removed = False
         return removed
-
-    def _limits_memory(self, hierarchy: _Hierarchy) -> bool:
-        return any(
-            (hierarchy.base / HOME / name).exists() for name in ("memory.limit_in_bytes", "memory.max")
-        )
 
 
 def memory_limit(root: Path = ROOT, proc_root: Path = PROC) -> int | None:
@@ -176,6 +173,11 @@ def _prepare(hierarchy: _Hierarchy, limit_cpu: bool) -> None:
     home.mkdir(exist_ok=True)
     if not os.access(home / "cgroup.procs", os.W_OK):
         raise PermissionError(13, f"{home}/cgroup.procs may not be written")
+
+
+def _limits_memory(hierarchy: _Hierarchy) -> bool:
+    files = ("memory.limit_in_bytes", "memory.max")
+    return any((hierarchy.base / HOME / name).exists() for name in files)
 
 
 def _hand_down(folder: Path, limit_cpu: bool) -> None:

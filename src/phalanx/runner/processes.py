@@ -156,11 +156,14 @@ class Processes(asyncio.Protocol):
             _, processes = await loop.create_unix_connection(lambda: cls(on_event), path)
         finally:
             os.close(folder)
-        # A keeper that was just killed may still accept: only one that answers is alive.
-        processes._leaving = True
-        await processes.listing()
-        processes._leaving = False
+        await processes.check_alive()
         return processes
+
+    async def check_alive(self) -> None:
+        """Raise KeeperFailed unless the keeper answers: one that was just killed may still accept."""
+        self._leaving = True  # until then its loss is this call's to tell, and not an event
+        await self.listing()
+        self._leaving = False
 
     def brief(self, brief_id: str, argv: Sequence[str], env: dict[str, str], cwd: str | None = None) -> None:
         """Tell what many attempts of one job share. The keeper keeps it until forget_brief, or its death."""

@@ -25,7 +25,8 @@ from phalanx.runner.processes import Processes
 
 log = diary("runner")
 TICK_S = 0.2
-GATHER_S = 0.01
+GATHER_S = 0.02
+START_GATHER_S = 0.005
 
 
 class Shell:
@@ -102,8 +103,7 @@ class Shell:
             self.joined.set()
 
     def settled(self) -> None:
-        if self.agent.state.fresh:
-            self._flush_soon()
+        self._flush_soon()
 
     def disconnected(self) -> None:
         self._wire = None
@@ -245,9 +245,15 @@ class Shell:
     # Reports gather for a moment.
 
     def _flush_soon(self) -> None:
-        if self._flush_at is None:
-            delay_s = GATHER_S if self.agent.state.is_busy else 0.0
-            self._flush_at = asyncio.get_running_loop().call_later(delay_s, self._flush)
+        """An end is told at once if a lane stands idle; a start may wait a little, its end may come with it."""
+        state, loop = self.agent.state, asyncio.get_running_loop()
+        if not state.fresh:
+            return
+        if state.is_urgent:
+            self._flush()
+        elif self._flush_at is None:
+            delay_s = GATHER_S if state.is_busy else START_GATHER_S
+            self._flush_at = loop.call_later(delay_s, self._flush)
 
     def _flush(self) -> None:
         if self._flush_at is not None:

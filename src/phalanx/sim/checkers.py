@@ -64,6 +64,9 @@ class Checkers:
         self._world.tell(f"{node}: {_spell(key)} ends: {how}")
         self.floor.ended(node, key, end)
 
+    def journal_lost(self, node: str) -> None:
+        self.floor.journal_lost(node)
+
     def heard(self, runner: Runner, message: wire.Message, obeyed: bool) -> None:
         """No order of an older epoch is obeyed once a newer one was served."""
         served = self._epochs.get(runner.name, 0)

@@ -111,6 +111,7 @@ class Chronicle:
             raise Violation("one-commit", f"{event.key} ended in the log, but {task.live} is the live attempt")
         task.live = None
         self._check_true(event.key, event.exit, event.status)
+        self._check_told_end(event)
         if task.final is not None and event.status != task.final:
             raise Violation("one-commit", f"{event.key} is {task.final.word} and became {event.status.word}")
         if task.final is None and event.status.is_final:
@@ -130,6 +131,12 @@ class Chronicle:
         seen = None if end is None else (-end.signal if end.signal else end.code)
         if end is None or seen != exit.code:
             raise Violation("one-commit", f"{key} is said to have exited with {exit.code}; truly: {end}")
+
+    def _check_told_end(self, event: e.AttemptEnded) -> None:
+        """A runner that is in touch, and whose keeper lost nothing, tells every end that it saw."""
+        gave_up = event.exit.why in (Why.LOST, Why.UNCONFIRMED) and event.cause != "lease over"
+        if gave_up and self._floor.knows_end(event.key):
+            raise Violation("one-commit", f"{event.key} ended by itself, and its end was never told")
 
     def _task(self, key: AttemptKey) -> Task:
         return self.jobs[key[0]][key[1]]

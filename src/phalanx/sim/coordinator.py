@@ -11,14 +11,14 @@ from functools import partial
 from typing import Protocol
 
 from phalanx.api import wire
-from phalanx.coordinator.heart import Heart, Turn, restore
+from phalanx.coordinator.heart import Heart, Turn, confirm_every_s, leases_only, recalled, restore
 from phalanx.coordinator.links import Letter, Links, Session
 from phalanx.core.cluster.apply import apply
-from phalanx.core.cluster.decision import Accepted, Answer
+from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.effects import Settle
-from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
+from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.core.cluster.image import encode_state
-from phalanx.core.cluster.inputs import Heartbeat, Input, Tick
+from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.plan import Policy
 from phalanx.sim.disk import Disk, drive
@@ -72,6 +72,7 @@ class Coordinator(Life):
         self._is_awake = False  # a turn is about to begin
         self._ticked_at = 0.0
         self._imaged = 0
+        self._confirmed_at = 0.0
         self._trouble: StoreError | None = None
 
     @property
@@ -178,11 +179,27 @@ class Coordinator(Life):
         self._watcher.turned(self, turn)
         batch = turn.batch()
         if batch is None:
-            self._finish(letters, turn, None)
+            self._finish(letters, turn, self._unless_confirmed(now))
             return
         self.is_busy = True
-        done = partial(self._finish, letters, turn)
+        done = partial(self._written, letters, turn)
         self._disk.append(self, self._store, self.state.epoch, batch, turn.history, done)
+
+    def _unless_confirmed(self, now: float) -> StoreError | None:
+        """A turn that writes nothing still asks now and then whether somebody else took over."""
+        if now - self._confirmed_at < confirm_every_s(self._rules):
+            return None
+        try:
+            self._disk.confirm(self._store, self.state.epoch)
+        except StoreError as error:
+            return error
+        self._confirmed_at = now
+        return None
+
+    def _written(self, letters: list[Letter], turn: Turn, error: StoreError | None) -> None:
+        if error is None:
+            self._confirmed_at = self.turned_at
+        self._finish(letters, turn, error)
 
     def _finish(self, letters: list[Letter], turn: Turn, error: StoreError | None) -> None:
         """The turn is durable: say it. Or it is not: then nothing of it was ever true."""
@@ -194,7 +211,7 @@ class Coordinator(Life):
         self._dispatch(turn)
         if turn.events:
             self._watcher.settled(self)
-        self._save_image(letters)
+        self._save_image()
         if turn.more or self._letters:
             self._wake()
 
@@ -210,14 +227,14 @@ class Coordinator(Life):
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)
 
-    def _save_image(self, letters: list[Letter]) -> None:
+    def _save_image(self) -> None:
         if self.state.revision - self._imaged < self._image_every:
             return
         self._imaged = self.state.revision
         try:
             self._disk.save_image(self._store, self.state.epoch, self._imaged, encode_state(self.state))
         except StoreError as error:
-            self._fail(letters, error)
+            self._fail([], error)
 
     # Trouble with the store.
 
@@ -232,16 +249,12 @@ class Coordinator(Life):
 
     def _throw_away(self, letters: list[Letter], error: StoreError) -> None:
         self._trouble = error
-        connected = [node.name for node in self.state.nodes.values() if node.connected]
         try:
             loaded = self._disk.load(self._store)
+            self.heart = Heart(recalled(self.state, loaded, self.clock.now()), self._policy)
         except StoreError as worse:
             self._stop(str(worse))
             return
-        self.heart = Heart(restore(loaded, self._rules), self._policy)
-        for node in connected:
-            if node in self.state.nodes:
-                apply(self.state, NodeHeard(at=self.clock.now(), node=node))
         for _, reply in letters:
             reply([])
 
@@ -257,21 +270,21 @@ class Coordinator(Life):
         if isinstance(error, Fenced):
             self._fail(letters, error)
         elif error is not None:
+            is_ours = self._is_ours()
             for inputs, reply in letters:
-                reply(self._leases_only(inputs))
+                reply(leases_only(self.state, inputs, self.clock.now()) if is_ours else [])
         else:
             self.world.tell(f"{self.name} can write again")
             self._trouble = None
             self._turn(letters)
 
-    def _leases_only(self, inputs: list[Input]) -> list[Answer | None]:
-        if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat):
-            return []
-        node = self.state.nodes.get(inputs[0].node)
-        if node is None or node.incarnation != inputs[0].incarnation or node.lost:
-            return []
-        apply(self.state, NodeHeard(at=self.clock.now(), node=node.name))
-        return [Accepted()]
+    def _is_ours(self) -> bool:
+        """Whether the office is still ours; if that cannot be known, no lease may be renewed."""
+        try:
+            self._disk.confirm(self._store, self.state.epoch)
+        except StoreError:
+            return False
+        return True
 
     # Runners.
 

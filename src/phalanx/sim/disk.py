@@ -76,6 +76,10 @@ class Disk:
         self._check_reachable()
         return drive(store.load())
 
+    def confirm(self, store: Store, epoch: int) -> None:
+        self._check_reachable()
+        drive(store.confirm(epoch))
+
     def save_image(self, store: Store, epoch: int, revision: int, body: bytes) -> None:
         self._check_writable()
         drive(store.save_image(epoch, revision, body))

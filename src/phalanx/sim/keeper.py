@@ -27,6 +27,8 @@ class Watcher(Protocol):
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None: ...
 
+    def journal_lost(self, node: str) -> None: ...
+
 
 class News(Protocol):
     """The runner that is attached."""

@@ -67,6 +67,8 @@ class Node:
         self.keeper = Keeper(self._world, self.name, self._clock, self._watcher)
         if keeps_journal:
             self.keeper.table = former.table
+        else:
+            self._watcher.journal_lost(self.name)
         self._start_runner(self.keeper)
 
     def _start_runner(self, keeper: Keeper) -> None:

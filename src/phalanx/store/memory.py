@@ -29,6 +29,9 @@ class MemoryStore:
         self._batches.append(batch)
         self._history.update((record.job, record.body) for record in history)
 
+    async def confirm(self, epoch: int) -> None:
+        self._check(epoch)
+
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         self._check(epoch)
         self._image = (revision, body)

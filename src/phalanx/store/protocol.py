@@ -61,6 +61,10 @@ class Store(Protocol):
         """Keep a batch, or raise Fenced if `epoch` is not the newest."""
         ...
 
+    async def confirm(self, epoch: int) -> None:
+        """Raise Fenced if `epoch` is not the newest. Who writes nothing for a while asks, before renewing leases."""
+        ...
+
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         """Keep an image; later loads start from it."""
         ...

@@ -72,6 +72,10 @@ class SqliteStore:
             if records:
                 self._db.executemany("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", records)
 
+    async def confirm(self, epoch: int) -> None:
+        with _translated(self._path):
+            self._check_epoch(epoch)
+
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         with self._transaction():
             self._check_epoch(epoch)

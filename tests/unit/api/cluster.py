@@ -33,7 +33,7 @@ from phalanx.errors import BadRequest, Conflict, Gone, NotFound
 
 
 class FakeCluster:
-    """Implements `Commands`. `endless` false makes a watch end with what is known, which fuzzing needs."""
+    """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:
         self.endless = endless
@@ -125,7 +125,7 @@ class FakeCluster:
         job = self._find(id)
         self.waits.put_nowait(id)
         try:
-            async with asyncio.timeout(timeout_s), self.changed:
+            async with asyncio.timeout(timeout_s if self.endless else 0), self.changed:
                 await self.changed.wait_for(lambda: self.status[job.id] not in ("Pending", "Running"))
         except TimeoutError:
             pass

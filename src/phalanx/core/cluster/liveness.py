@@ -27,7 +27,7 @@ from phalanx.core.cluster.jobs import Attempt
 from phalanx.core.cluster.reports import end
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.model.orders import AttemptKey, Exit, Phase, Stop
+from phalanx.core.model.orders import AttemptKey, Exit, Pause, Phase, Resume, Stop
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.status import Why
 
@@ -43,9 +43,8 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
         )
     if node.incarnation == given.incarnation and not node.lost:
         heard: list[Event] = [NodeConnected(at=now, cause="hello", node=node.name)]
-        return Decision(
-            heard, _tell_again(state, node, held) + _stop_strangers(state, node.name, held), Accepted()
-        )
+        again = _tell_again(state, node, held) + _tell_pauses(node, held)
+        return Decision(heard, again + _stop_strangers(state, node.name, held), Accepted())
     if not node.lost and node.origin != given.origin:
         return _refuse_name(node, state)
     gone = [
@@ -54,9 +53,8 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
         if key not in held
     ]
     # Attempts end before the join, while their grants still stand in the old ledger.
-    return Decision(
-        [*gone, _joined(state, given, held, now)], _stop_strangers(state, node.name, held), Accepted()
-    )
+    again = _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
+    return Decision([*gone, _joined(state, given, held, now)], again, Accepted())
 
 
 def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
@@ -174,6 +172,15 @@ def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect
         elif key not in held and attempt.started_at is None:
             again.extend(start_order(state, attempt))
     return again
+
+
+def _tell_pauses(node: NodeState, held: Held) -> list[Effect]:
+    """Who is paused and who is not: a resume that got lost would leave a task frozen for good."""
+    return [
+        Send(node.name, Pause(key) if attempt.paused else Resume(key))
+        for key, attempt in node.attempts.items()
+        if held.get(key) == Phase.RUNNING
+    ]
 
 
 def _stop_strangers(state: ClusterState, node: str, held: Held) -> list[Effect]:

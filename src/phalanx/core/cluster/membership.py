@@ -60,6 +60,18 @@ def begin_term(state: ClusterState, at: float) -> None:
         _reopen(state, node)
 
 
+def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
+    """The state was read back in the middle of a term: connections are as they were, and leases begin anew.
+
+    What the log says of a lease may be old, because heartbeats are not written down; a node must not be lost for it.
+    """
+    for node in state.nodes.values():
+        known = former.nodes.get(node.name)
+        node.connected = known is not None and known.connected and not node.lost
+        node.heard_at = now
+        _reopen(state, node)
+
+
 def _joined(state: ClusterState, event: NodeJoined) -> None:
     known = state.nodes.get(event.node)
     if known is None or (known.capacity != event.capacity and not known.attempts):

@@ -8,7 +8,7 @@ places. Short tasks may queue in a lane of their own job, so that a node does no
 from __future__ import annotations
 
 from bisect import bisect_left
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from phalanx.core.model.plan import Placement, Plan, Policy, Snapshot
 from phalanx.core.model.waiting import Rank, WaitingClass, WaitingJob
@@ -19,24 +19,23 @@ from phalanx.core.placement.nodes import Spots
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Propose placements for those who wait, first come first served within a priority."""
     draft = Draft(snapshot)
-    blocked: Rank | None = None  # the first in order that found no room: nobody may prefetch ahead of it
-    heads = [(kind.ranks[0], number, kind) for number, kind in enumerate(snapshot.waiting.classes.values())
-             if kind.blocked_at != snapshot.gain or _may_prefetch(kind, policy)]  # fmt: skip
+    kinds = snapshot.waiting.classes.values()
+    full = [kind.ranks[0] for kind in kinds if kind.blocked_at == snapshot.gain]
+    heads = [(kind.ranks[0], n, kind) for n, kind in enumerate(kinds) if kind.blocked_at != snapshot.gain]
     heapify(heads)
     while heads and draft.size < policy.placements_max:
         rank, number, kind = heappop(heads)
         stuck = _place_class(kind, rank, heads[0][0] if heads else None, draft, policy)
         if stuck is None:
             continue
-        if draft.size >= policy.placements_max:
-            break
-        if stuck[1]:
-            heappush(heads, (stuck[0], number, kind))
-            continue
-        kind.blocked_at = snapshot.gain
-        if blocked is None or blocked >= stuck[0]:
-            _prefetch(kind.jobs[stuck[0]], draft, policy)
-            blocked = stuck[0]
+        rank, may_go_on = stuck
+        if may_go_on:
+            heappush(heads, (rank, number, kind))
+        else:
+            kind.blocked_at = snapshot.gain
+            full.append(rank)
+    if full:
+        _prefetch(snapshot, min(full), draft, policy)
     return draft.plan(more=draft.size >= policy.placements_max)
 
 
@@ -75,10 +74,6 @@ def _place_job(job: WaitingJob, spots: Spots, draft: Draft, most: int) -> bool:
     return True
 
 
-def _may_prefetch(kind: WaitingClass, policy: Policy) -> bool:
-    return _depth(kind.jobs[kind.ranks[0]], policy) > 0
-
-
 def _depth(job: WaitingJob, policy: Policy) -> int:
     """How many attempts may queue in one lane: as many as end within the policy's time, if they are short."""
     run_s = job.typical_run_s
@@ -87,25 +82,28 @@ def _depth(job: WaitingJob, policy: Policy) -> int:
     return min(policy.prefetch_max, int(policy.prefetch_s / max(run_s, 1e-4)))
 
 
-def _prefetch(job: WaitingJob, draft: Draft, policy: Policy) -> None:
-    """Queue short tasks behind running ones of the same job, the emptiest lanes first."""
+def _prefetch(snapshot: Snapshot, first: Rank, draft: Draft, policy: Policy) -> None:
+    """Queue short tasks of the first in order that found no room behind running ones of its own job.
+
+    Only the first may: if others did, their lanes would never end and the first would never find room.
+    """
+    job = next(kind.jobs[first] for kind in snapshot.waiting.classes.values() if first in kind.jobs)
     depth = _depth(job, policy)
-    if not depth:
-        return
     lanes = [
         (len(lane), lane.node, lane.id)
         for lane in job.lanes.values()
         if len(lane) <= depth // 2 and draft.nodes.is_open(lane.node)
     ]
+    if not depth or not lanes:
+        return
     heapify(lanes)
     taken = draft.positions_of(job.job.id)
     room = min(depth * len(lanes), policy.placements_max - draft.size)
     for position in job.ready(room + len(taken)):
         if position in taken:
             continue
-        if not lanes or lanes[0][0] >= depth:
+        size, node, lane_id = lanes[0]
+        if size >= depth:
             return
-        size, node, lane_id = heappop(lanes)
-        lane = job.lanes[node, lane_id]
-        draft.queue(Placement(job.job.id, position, node, lane.grant, lane_id))
-        heappush(lanes, (size + 1, node, lane_id))
+        draft.queue(Placement(job.job.id, position, node, job.lanes[node, lane_id].grant, lane_id))
+        heapreplace(lanes, (size + 1, node, lane_id))

@@ -1,0 +1,90 @@
+"""A crowd of pretended runners in one process: real connections and the real words, but no processes.
+
+Every start is answered at once by its end, all of one message in one message back. Told on stdin as JSON: port,
+token, runners, cores, and how long the tasks are said to have run; says on stdout when all have joined, and
+leaves when stdin ends.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+
+from phalanx.api import wire
+from phalanx.core.model.orders import Ended, Exit, Report, Start
+from phalanx.core.model.resources import Capacity
+from phalanx.core.model.status import Why
+
+JOIN_S = 30.0
+
+
+class Pretender:
+    """One runner, as far as the coordinator can tell."""
+
+    def __init__(self, port: int, token: str, number: int, cores: int, run_s: float) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=JOIN_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.heartbeat_s = 0.0  # until it was welcomed
+        self.ended = 0
+        self._run_s = run_s
+        self._epoch = 0
+        self._unpacker = wire.Unpacker()
+        name, capacity = f"pretender-{number}", Capacity(cores, 64 << 30)
+        self._say(wire.HelloMessage(wire.VERSION, token, name, f"life-{number}", name, capacity, 0, []))
+
+    def hear(self) -> bool:
+        """Take what has arrived and answer it; False when the coordinator hung up."""
+        data = self.sock.recv(1 << 20)
+        for message in self._unpacker.feed(data):
+            match message:
+                case wire.Orders():
+                    self._obey(message)
+                case wire.Welcome():
+                    self._epoch, self.heartbeat_s = message.epoch, message.heartbeat_s
+                case wire.Rejected():
+                    raise RuntimeError(message.message)
+        return bool(data)
+
+    def beat(self) -> None:
+        """It holds nothing: what was started has ended."""
+        self._say(wire.Beat(self._epoch, time.time(), []))
+
+    def _obey(self, message: wire.Orders) -> None:
+        now = time.time()
+        exit = Exit(Why.NONE, 0, now - self._run_s, now)
+        reports: list[Report] = [
+            Ended(order.key, exit) for order in message.orders if isinstance(order, Start)
+        ]
+        self.ended += len(reports)
+        if reports:
+            self._say(wire.Reports(message.epoch, reports))
+
+    def _say(self, message: wire.Message) -> None:
+        self.sock.sendall(wire.pack(message))
+
+
+def main(port: int, token: str, runners: int, cores: int, run_s: float) -> None:
+    crowd = [Pretender(port, token, number, cores, run_s) for number in range(runners)]
+    by_fd = {each.sock.fileno(): each for each in crowd}
+    poll = select.epoll()
+    for fd in (*by_fd, sys.stdin.fileno()):
+        poll.register(fd, select.EPOLLIN)
+    joined, beat_at = False, 0.0
+    while True:
+        for fd, _ in poll.poll(0.1):
+            if fd not in by_fd or not by_fd[fd].hear():
+                return
+        if not joined and all(each.heartbeat_s for each in crowd):
+            joined = True
+            print("{}", flush=True)
+        if joined and time.monotonic() >= beat_at:
+            beat_at = time.monotonic() + crowd[0].heartbeat_s
+            for each in crowd:
+                each.beat()
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.stdin.readline()))

@@ -1,0 +1,59 @@
+"""One kept-alive HTTP connection on a bare socket: what is measured is the server, not a client library."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+WAIT_S = 60.0
+_READ_BYTES = 256 * 1024
+
+
+class Refused(RuntimeError):
+    """The server answered, and the answer was no."""
+
+
+class Connection:
+    """Sends one request at a time and reads its answer whole."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._head = f"HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sock.close()
+
+    def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """The answer's body; anything but 2xx raises Refused."""
+        self.sock.sendall(self.request(method, path, body))
+        received = b""
+        while (answer := split_answer(received)) is None:
+            piece = self.sock.recv(_READ_BYTES)
+            if not piece:
+                raise ConnectionResetError("the server closed the connection")
+            received += piece
+        status, found = answer
+        if not 200 <= status < 300:
+            raise Refused(f"{method} {path}: {status} {found[:500].decode(errors='replace')}")
+        return found
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """A whole request as it goes over the wire."""
+        kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
+        return f"{method} {path} {self._head}{kind}\r\n".encode() + body
+
+
+def split_answer(received: bytes) -> tuple[int, bytes] | None:
+    """Status and body, once both are there. Our server always states the length."""
+    head, found, body = received.partition(b"\r\n\r\n")
+    if not found:
+        return None
+    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+    return (int(head[9:12]), body) if len(body) >= length else None

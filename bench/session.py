@@ -1,0 +1,69 @@
+"""One run of the benchmark: where it works, how much it measures, and the clusters it has started."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.cluster import Cluster
+from bench.rivals import HyperQueue, Ray
+from bench.machine import Machine
+
+PATIENCE_S = 120.0  # how long a round waits for a quiet second
+
+
+class Session:
+    """What every cell is given. Clusters live until the session closes, so that nothing is deleted between."""
+
+    def __init__(self, machine: Machine, folder: Path, *, quick: bool, with_ray: bool) -> None:
+        self.machine = machine
+        self.folder = folder
+        self.quick = quick
+        self.with_ray = with_ray
+        self._numbers = itertools.count(1)
+        self._open = ExitStack()
+
+    def size(self, full: int, quick: int) -> int:
+        """How many, in a full run or in a quick one."""
+        return quick if self.quick else full
+
+    def settle(self) -> None:
+        """Wait for a quiet moment before a round."""
+        if not self.quick:
+            self.machine.wait_until_quiet(PATIENCE_S)
+
+    def place(self, name: str) -> Path:
+        """A new folder, never used before: files created beside deleted ones cost more."""
+        folder = self.folder / f"{name}-{next(self._numbers)}"
+        folder.mkdir()
+        return folder
+
+    def cluster(self, cpus: int | None = 2, **settings: int) -> Cluster:
+        """A coordinator, and unless `cpus` is None one runner with so many pretended cores."""
+        cluster = Cluster(self.place("phalanx"), settings)
+        self._open.callback(cluster.stop)
+        cluster.start_coordinator()
+        if cpus is not None:
+            cluster.start_runner("n1", f"cpus={cpus},ram=8GiB")
+        self.machine.own(cluster.parts())
+        return cluster
+
+    def hyperqueue(self, cores: int = 2) -> HyperQueue | None:
+        """HyperQueue's server, one worker and a client as three processes, or None if it is not installed."""
+        if not HyperQueue.is_installed():
+            return None
+        peer = HyperQueue(self.place("hyperqueue"), cores)
+        self._open.callback(peer.stop)
+        self.machine.own(peer.parts())
+        return peer
+
+    def ray(self, cores: int = 2) -> Ray:
+        """Ray, fetched into a venv of its own."""
+        peer = Ray(self.place("ray"), cores)
+        self._open.callback(peer.stop)
+        self.machine.own(peer.parts())
+        return peer
+
+    def close(self) -> None:
+        self._open.close()

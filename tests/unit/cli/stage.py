@@ -1,0 +1,247 @@
+"""What the tests of the command line stand on: a cluster made of lists, views to fill it, and a way to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from phalanx.api.schema import (
+    AcceptedTask,
+    CancelReply,
+    ClusterView,
+    Counts,
+    DeviceView,
+    JobView,
+    NodeView,
+    NumaView,
+    Page,
+    ReasonView,
+    RequestView,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.errors import NotFound, PhalanxError
+
+ID = "01hzx5k3m9qwertyasdfghzxcv"
+
+
+class Said(NamedTuple):
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Said]
+
+
+def a_job(id: str = ID, status: Any = "Running", **fields: Any) -> JobView:
+    job = JobView(
+        id=id,
+        batch_id=id,
+        name="train",
+        user="ada",
+        queue="default",
+        priority=0,
+        status=status,
+        reason="",
+        tasks=1,
+        counts=Counts(),
+        command=["python", "train.py"],
+        request=RequestView(cores=1),
+        array=None,
+        submitted_at=1000.0,
+        started_at=1001.0,
+        ended_at=None,
+        exit_code=None,
+        time_limit_s=None,
+        max_retries=3,
+    )
+    return replace(job, **fields)
+
+
+def a_task(id: str = ID, status: Any = "Running", **fields: Any) -> TaskView:
+    task = TaskView(
+        id=id,
+        job_id=id.partition(".")[0],
+        batch_id=id.partition(".")[0],
+        name="train",
+        index=None,
+        status=status,
+        reason="",
+        message="",
+        exit_code=None,
+        attempt=1,
+        node="n1",
+        devices=[],
+        target=None,
+        target_numa_node_id=None,
+        paused=False,
+        retries_used=0,
+        losses=0,
+        retry_at=None,
+        submitted_at=1000.0,
+        started_at=1001.0,
+        ended_at=None,
+        stderr_tail="",
+    )
+    return replace(task, **fields)
+
+
+def a_node(name: str = "n1", **fields: Any) -> NodeView:
+    node = NodeView(
+        name=name,
+        status="Online",
+        drained=False,
+        drain_reason="",
+        cores=8,
+        cores_free=6,
+        memory_bytes=16 << 30,
+        memory_free_bytes=8 << 30,
+        numa=[NumaView(0, 8, 6)],
+        devices=[DeviceView(0, "h100", 80 << 30, task=ID), DeviceView(1, "h100", 80 << 30)],
+        labels={"rack": "r1"},
+        tasks=[ID],
+        task_count=1,
+        incarnation="abc",
+        last_seen_at=1000.0,
+    )
+    return replace(node, **fields)
+
+
+def a_why(**fields: Any) -> WhyReply:
+    reply = WhyReply(
+        id=ID,
+        status="Pending",
+        dominant=ReasonView("WaitingCapacity", "capacity", "4 GPUs needed, 2 free"),
+        others=[],
+        nodes=[],
+        fix=None,
+        position=None,
+        waiting=0,
+        at=1000.0,
+        epoch=1,
+    )
+    return replace(reply, **fields)
+
+
+class FakeCluster:
+    """A client whose cluster is a few lists. `asked` remembers every call."""
+
+    def __init__(self, *jobs: JobView) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.held = list(jobs)
+        self.kept_tasks: list[TaskView] = []
+        self.machines: list[NodeView] = [a_node()]
+        self.ends: list[JobView | TaskView] = []  # what `wait` answers, one after another; the last stays
+        self.output: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+        self.lines: list[StoryLine] = []
+        self.events: list[WatchEvent] = []
+        self.answer: Any = None
+        self.error: BaseException | None = None
+
+    def _note(self, *call: Any) -> None:
+        self.asked.append(call)
+        if self.error is not None:
+            raise self.error
+
+    def submit(self, request: SubmitRequest) -> SubmitReply:
+        self._note("submit", request)
+        return self.answer or SubmitReply([ID], ID, [AcceptedTask(ID)])
+
+    def jobs(self, **asked: Any) -> Page[JobView]:
+        self._note("jobs", asked)
+        fits = [job for job in self.held if asked.get("status") in (None, job.status)]
+        return self._page(fits, asked)
+
+    def tasks(self, job: str, **asked: Any) -> Page[TaskView]:
+        self._note("tasks", job, asked)
+        return self._page(self.kept_tasks, asked)
+
+    def story(self, id: str, of: str | None = None, **asked: Any) -> Page[StoryLine]:
+        self._note("story", id, of)
+        if of is None and id != ID:
+            raise NotFound(f"no job {id}")
+        return self._page(self.lines, asked)
+
+    def _page(self, items: list[Any], asked: dict[str, Any]) -> Page[Any]:
+        begin, size = int(asked.get("cursor") or 0), asked["limit"]
+        end = begin + size
+        return Page(items[begin:end], str(end) if end < len(items) else None)
+
+    def job(self, id: str) -> JobView:
+        self._note("job", id)
+        return self._found(self.held, id)
+
+    def task(self, id: str) -> TaskView:
+        self._note("task", id)
+        return self._found(self.kept_tasks, id)
+
+    def _found(self, items: list[Any], id: str) -> Any:
+        for item in items:
+            if item.id.startswith(id):
+                return item
+        raise NotFound(f"no job {id}", hint="phalanx ps lists them")
+
+    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
+        self._note("wait", id, timeout)
+        return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+
+    def cancel(self, id: str) -> CancelReply:
+        self._note("cancel", id)
+        return CancelReply(self._found(self.held, id).id, 1, 1)
+
+    def pause(self, id: str) -> TaskView:
+        self._note("pause", id)
+        return a_task(id, paused=True)
+
+    def resume(self, id: str) -> TaskView:
+        self._note("resume", id)
+        return a_task(id)
+
+    def why(self, id: str) -> WhyReply:
+        self._note("why", id)
+        reply: WhyReply = self.answer or a_why()
+        return reply
+
+    def nodes(self) -> list[NodeView]:
+        self._note("nodes")
+        return self.machines
+
+    def node(self, name: str) -> NodeView:
+        self._note("node", name)
+        return self.machines[0]
+
+    def drain(self, name: str, reason: str) -> NodeView:
+        self._note("drain", name, reason)
+        return a_node(name, drained=True, drain_reason=reason)
+
+    def undrain(self, name: str) -> NodeView:
+        self._note("undrain", name)
+        return a_node(name)
+
+    def cluster(self) -> ClusterView:
+        self._note("cluster")
+        return ClusterView("0.1.0", 3, 42, 2, 1, 16, 12, 4, 2, 5, Counts(pending=7, running=2))
+
+    def logs(self, id: str, **asked: Any) -> Iterator[bytes]:
+        self._note("logs", id, asked)
+        return iter(self.output[asked["stream"]])
+
+    def watch(self, **asked: Any) -> Iterator[WatchEvent]:
+        self._note("watch", asked)
+        return iter(self.events)
+
+    def verbs(self) -> list[str]:
+        return [call[0] for call in self.asked]
+
+
+def ended_badly(error: type[PhalanxError]) -> PhalanxError:
+    return error("it did not work", hint="try something else")

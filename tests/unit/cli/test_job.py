@@ -1,0 +1,94 @@
+"""`phalanx show`, `cancel`, `pause`, `resume`, `logs` and `wait`."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import json
+
+from phalanx.api.schema import CancelReply, JobView, TaskView
+from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
+
+SECOND = ID[:-1] + "z"
+
+
+def test_show_tells_a_job_and_its_only_task(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_job(exit_code=3, status="Failed", reason="exited")]
+    cluster.kept_tasks = [a_task(message="exited with 3", stderr_tail="Traceback\x1b[31m\nboom", devices=[1])]
+    out = cli("show", ID[:12]).out
+    assert "Failed (exited)" in out
+    assert "Devices:" in out
+    assert out.endswith("Last lines of standard error:\n  Traceback\n  boom\n")
+
+
+def test_show_in_json_is_the_view(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_job()]
+    cluster.kept_tasks = [a_task(f"{ID}.4")]
+    assert json.decode(cli("show", ID, "-o", "json").out, type=JobView) == a_job()
+    assert json.decode(cli("show", f"{ID}.4", "-o", "json").out, type=TaskView) == a_task(f"{ID}.4")
+
+
+def test_show_of_a_stranger(cli: Cli, cluster: FakeCluster):
+    said = cli("show", "nobody")
+    assert (said.code, said.out) == (5, "")
+    assert said.err == "error: no job nobody\nhint: phalanx ps lists them\n"
+
+
+def test_cancel_goes_on_after_one_that_fails(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_job(ID), a_job(SECOND)]
+    said = cli("cancel", ID, "nobody", SECOND)
+    assert said.code == 5
+    assert [line.split()[0] for line in said.out.splitlines()] == [ID, SECOND]
+    assert said.err == "error: no job nobody\n"
+
+
+def test_cancel_in_json(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_job(ID)]
+    assert json.decode(cli("cancel", ID, "-o", "json").out, type=list[CancelReply]) == [CancelReply(ID, 1, 1)]
+
+
+def test_pause_and_resume(cli: Cli, cluster: FakeCluster):
+    assert cli("pause", ID).out == f"{ID} paused\n"
+    assert cli("task", "resume", ID).out == f"{ID} goes on\n"
+    assert cluster.verbs() == ["pause", "resume"]
+
+
+def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeCluster):
+    cluster.output["stdout"] = [b"a\x1b[31m", b"b\n"]
+    assert cli("logs", ID).out == "a\x1b[31mb\n"
+    assert cluster.asked == [
+        ("logs", ID, {"stream": "stdout", "attempt": None, "lines": None, "follow": False})
+    ]
+
+
+def test_logs_options(cli: Cli, cluster: FakeCluster):
+    cli("logs", "-f", "--tail", "5", "--stderr", "--attempt", "2", ID)
+    assert cluster.asked == [("logs", ID, {"stream": "stderr", "attempt": 2, "lines": 5, "follow": True})]
+
+
+def test_a_screen_gets_the_end_of_a_log(cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    said = cli("logs", ID)
+    assert cluster.asked[0][2]["lines"] == 1000
+    assert "--tail 0 shows all" in said.err
+
+
+def test_wait_ends_with_the_first_bad_code(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [
+        a_job(status="Completed", exit_code=0),
+        a_job(SECOND, status="Failed", reason="exited", exit_code=9),
+        a_job(status="Failed", reason="exited", exit_code=4),
+    ]
+    said = cli("wait", ID, SECOND, ID)
+    assert said.code == 9
+    assert said.err.count("\n") == 3
+
+
+def test_wait_can_tell_the_outcome_only(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [a_job(status="Failed", reason="exited", exit_code=75)]
+    assert cli("wait", ID, "--exit-code", "outcome").code == 1
+
+
+def test_several_waits_in_json_are_a_list(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [a_job(status="Completed", exit_code=0)]
+    assert len(json.decode(cli("wait", ID, ID, "-o", "json").out)) == 2
+    assert json.decode(cli("wait", ID, "-o", "json").out)["id"] == ID

@@ -1,0 +1,99 @@
+"""The commands that only look: why, story, nodes, node, cluster, version."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import json
+
+from phalanx.api.schema import ClusterView, Fix, NodeReasons, NodeView, ReasonView, StoryLine, WhyReply
+from tests.unit.cli.stage import ID, Cli, FakeCluster, a_node, a_why
+
+
+def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster: FakeCluster):
+    cluster.answer = a_why(
+        others=[ReasonView("PriorityBehind", "policy", "2 tasks go first")],
+        nodes=[
+            NodeReasons(8, ReasonView("WaitingCapacity", "capacity", "2 GPUs free, 4 needed"), ["n1", "n2"]),
+            NodeReasons(1, ReasonView("Maintenance", "held", "drained"), ["n9"]),
+        ],
+        fix=Fix("it would start now with 2 GPUs", command="phalanx submit --gpus 2 -- train"),
+        position=3,
+        waiting=12,
+    )
+    assert cli("why", ID).out.splitlines() == [
+        f"{ID} is Pending: 4 GPUs needed, 2 free (WaitingCapacity)",
+        "  also: 2 tasks go first (PriorityBehind)",
+        "  8 nodes: 2 GPUs free, 4 needed (WaitingCapacity) [n1, n2, …]",
+        "  1 node: drained (Maintenance) [n9]",
+        "fix: it would start now with 2 GPUs",
+        "  phalanx submit --gpus 2 -- train",
+        "position: 3 of 12 waiting",
+    ]
+
+
+def test_why_in_json_is_the_reply(cli: Cli, cluster: FakeCluster):
+    assert json.decode(cli("why", ID, "-o", "json").out, type=WhyReply) == a_why()
+    assert cli("why", ID, "-o", "name").out == "WaitingCapacity\n"
+    assert "epoch 1" in cli("why", ID, "-o", "wide").out
+
+
+def test_a_long_reason_is_never_cut(cli: Cli, cluster: FakeCluster):
+    cluster.answer = a_why(dominant=ReasonView("WaitingCapacity", "capacity", "long " * 200))
+    assert "long " * 200 in cli("why", ID).out
+
+
+def test_story_tells_time_event_and_sentence(cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+    cluster.lines = [StoryLine(1, 1000.0, "JobSubmitted", "submitted: true", node="n1")]
+    time, event, sentence = cli("story", ID).out.splitlines()[1].split("  ")
+    assert (len(time), event, sentence) == (19, "JobSubmitted", "submitted: true")
+    assert json.decode(cli("story", ID, "-o", "json").out, type=list[StoryLine]) == cluster.lines
+
+
+def test_a_node_has_a_story_too(cli: Cli, cluster: FakeCluster):
+    cluster.lines = [StoryLine(1, 1000.0, "NodeJoined", "n1 joined")]
+    assert "n1 joined" in cli("story", "n1").out
+    assert cluster.asked == [("story", "n1", None), ("story", "n1", "nodes")]
+
+
+def test_a_story_longer_than_its_limit_says_so(cli: Cli, cluster: FakeCluster):
+    cluster.lines = [StoryLine(number, 1000.0, "Event", "text") for number in range(5)]
+    said = cli("story", ID, "--limit", "2")
+    assert said.out.count("\n") == 3
+    assert "--limit" in said.err
+
+
+def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: FakeCluster):
+    cluster.machines = [a_node(), a_node("n2", devices=[], drained=True, drain_reason="fan\x1b[5m noise")]
+    lines = cli("nodes").out.splitlines()
+    assert lines[1].split() == ["n1", "Online", "6/8", "8", "GiB/16", "GiB", "1/2", "h100", "1", "-"]
+    assert lines[2].endswith("fan noise")
+    assert f"0:{ID} 1:free" in cli("nodes", "-o", "wide").out
+    assert json.decode(cli("node", "list", "-o", "json").out, type=list[NodeView]) == cluster.machines
+
+
+def test_node_show(cli: Cli, cluster: FakeCluster):
+    out = cli("node", "show", "n1").out
+    assert f"  GPU 0  h100  80 GiB  {ID}\n  GPU 1  h100  80 GiB  free\n" in out
+
+
+def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeCluster):
+    said = cli("node", "drain", "n1")
+    assert (said.code, cluster.asked) == (2, [])
+    assert "--reason" in said.err
+    assert cli("node", "drain", "n1", "--reason", "new fan").out == "n1 takes no more work: new fan\n"
+    assert cli("node", "resume", "n1").out == "n1 takes work again\n"
+    assert cluster.asked == [("drain", "n1", "new fan"), ("undrain", "n1")]
+
+
+@pytest.mark.parametrize("word", ["cluster", "status"])
+def test_the_cluster_in_a_few_lines(cli: Cli, cluster: FakeCluster, word: str):
+    out = cli(word).out
+    assert "1 of 2 online" in out
+    assert "7 pending" in out
+    assert json.decode(cli(word, "-o", "json").out, type=ClusterView) == cluster.cluster()
+
+
+def test_version(cli: Cli):
+    assert cli("version").out.startswith("phalanx ")
+    assert cli("--version").out.startswith("phalanx ")
+    assert set(json.decode(cli("version", "-o", "json").out)) == {"phalanx", "python"}

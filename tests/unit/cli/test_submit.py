@@ -1,0 +1,181 @@
+"""`phalanx submit`: what is asked of the cluster, what is said about it, and the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec import json
+
+from phalanx.api.schema import AcceptedTask, Counts, FailedTarget, SubmitReply, SubmitRequest
+from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job
+
+SECOND = ID[:-1] + "z"
+
+
+def asked(cluster: FakeCluster) -> SubmitRequest:
+    (call,) = [call for call in cluster.asked if call[0] == "submit"]
+    request: SubmitRequest = call[1]
+    return request
+
+
+def test_a_plain_command(cli: Cli, cluster: FakeCluster, away: Path):
+    said = cli("submit", "--", "python", "train.py", "--epochs", "3")
+    assert (said.code, said.out) == (0, f"{ID}\n")
+    assert asked(cluster) == SubmitRequest(
+        command=["python", "train.py", "--epochs", "3"], memory="0", gpu_memory="0", cwd=str(away)
+    )
+
+
+def test_every_option_arrives(cli: Cli, cluster: FakeCluster, away: Path):
+    cli(
+        *("submit", "-t", "n1:0", "--target", "n2::0,1", "-c", "4", "-m", "16GiB", "--gpus", "2"),
+        *("--gpu-type", "h100", "--gpu-memory", "80GiB", "--priority", "7", "-q", "long", "--array", "1-9%3"),
+        *("-n", "train", "-e", "A=1", "-e", "B=x=y", "--cwd", "sub", "--time-limit", "1h30m"),
+        *("--grace", "10s", "--retries", "5", "--no-queue", "--allow-infeasible", "--", "true"),
+    )
+    assert asked(cluster) == SubmitRequest(
+        command=["true"],
+        targets=["n1:0", "n2::0,1"],
+        cores=4,
+        memory="16GiB",
+        gpus=2,
+        gpu_type="h100",
+        gpu_memory="80GiB",
+        priority=7,
+        queue="long",
+        array="1-9%3",
+        name="train",
+        env={"A": "1", "B": "x=y"},
+        cwd=str(away / "sub"),
+        time_limit="1h30m",
+        grace="10s",
+        max_retries=5,
+        no_queue=True,
+        allow_infeasible=True,
+    )
+
+
+def test_task_submit_is_the_same_command(cli: Cli, cluster: FakeCluster):
+    cli("task", "submit", "-c", "2", "--", "echo", "hi")
+    assert (asked(cluster).cores, asked(cluster).command) == (2, ["echo", "hi"])
+
+
+def test_options_after_the_first_word_belong_to_the_command(cli: Cli, cluster: FakeCluster):
+    cli("submit", "ls", "-c", "--name")
+    assert asked(cluster).command == ["ls", "-c", "--name"]
+
+
+def test_a_shell_runs_only_when_asked(cli: Cli, cluster: FakeCluster):
+    cli("submit", "--shell", "--", "echo $HOME; false")
+    assert (asked(cluster).command, asked(cluster).shell) == ([], "echo $HOME; false")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["submit"], "no command"),
+        (["submit", "-c", "2", "--"], "no command"),
+        (["submit", "--shell", "--", "echo", "a"], "one string"),
+        (["submit", "-e", "A", "--", "true"], "NAME=VALUE"),
+        (["submit", "-c", "-1", "--", "true"], "--cores"),
+        (["submit", "-c", "many", "--", "true"], "--cores"),
+        (["submit", "-o", "xml", "--", "true"], "--output"),
+        (["submit", "--wait", "--timeout", "soon", "--", "true"], "--timeout"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(
+    cli: Cli, cluster: FakeCluster, words: list[str], complaint: str
+):
+    said = cli(*words)
+    assert said.code == 2
+    assert complaint in said.err
+    assert cluster.asked == []
+
+
+def test_with_several_targets_each_fate_is_told(cli: Cli, cluster: FakeCluster):
+    cluster.answer = SubmitReply(
+        [ID, SECOND],
+        ID,
+        [AcceptedTask(ID, target="n1"), AcceptedTask(SECOND, target="n2")],
+        [FailedTarget("bogus", "TargetNotFound", "Node not registered")],
+    )
+    said = cli("submit", "-t", "n1", "-t", "bogus", "-t", "n2", "--", "true")
+    assert (said.code, said.out) == (0, f"{ID}\n{SECOND}\n")
+    assert said.err == "refused bogus: Node not registered (TargetNotFound)\n"
+
+
+def test_json_is_the_reply_as_it_is(cli: Cli, cluster: FakeCluster):
+    reply = SubmitReply([ID], ID, [AcceptedTask(ID, tasks=9)])
+    cluster.answer = reply
+    assert json.decode(cli("submit", "-o", "json", "--", "true").out, type=SubmitReply) == reply
+    assert yaml.safe_load(cli("submit", "-o", "yaml", "--", "true").out)["accepted"] == [
+        {"id": ID, "tasks": 9}
+    ]
+
+
+def test_names_and_a_wide_table(cli: Cli, cluster: FakeCluster):
+    assert cli("submit", "-o", "name", "--", "true").out == f"{ID}\n"
+    assert cli("submit", "-o", "wide", "--", "true").out.split() == [
+        "ID",
+        "TASKS",
+        "TARGET",
+        "BATCH",
+        ID,
+        "1",
+        "-",
+        ID,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ({"status": "Completed", "exit_code": 0}, 0),
+        ({"status": "Failed", "reason": "exited", "exit_code": 3}, 3),
+        ({"status": "Failed", "reason": "exited", "exit_code": 75}, 75),
+        ({"status": "Failed", "reason": "signalled", "exit_code": -9}, 137),
+        ({"status": "Failed", "reason": "signalled", "exit_code": -1}, 129),
+        ({"status": "Failed", "reason": "oom", "exit_code": -9}, 137),
+        ({"status": "Failed", "reason": "lost", "exit_code": -1}, 1),
+        ({"status": "Failed", "reason": "refused", "exit_code": None}, 1),
+        ({"status": "Cancelled", "reason": "cancelled", "exit_code": -15}, 143),
+        ({"status": "Cancelled", "reason": "cancelled", "exit_code": None}, 1),
+    ],
+)
+def test_waiting_ends_with_the_tasks_own_code(cli: Cli, cluster: FakeCluster, end: dict[str, Any], code: int):
+    cluster.ends = [a_job(), a_job(ended_at=1009.0, **end)]
+    said = cli("submit", "--wait", "--", "true")
+    assert (said.code, said.out) == (code, f"{ID}\n")
+    assert f"{ID} {end['status']}" in said.err
+
+
+def test_waiting_in_json_carries_the_outcome(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [a_job(status="Failed", reason="exited", exit_code=3)]
+    said = cli("submit", "--wait", "-o", "json", "--", "true")
+    assert said.code == 3
+    assert json.decode(said.out)["status"] == "Failed"
+
+
+def test_a_wait_can_be_too_long(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [a_job(status="Pending")]
+    said = cli("submit", "--wait", "--timeout", "0.01", "--", "true")
+    assert said.code == 124
+    assert f"{ID} is still Pending" in said.err
+
+
+def test_an_array_tells_how_far_it_is(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [
+        a_job(tasks=10, counts=Counts(pending=10)),
+        a_job(tasks=10, counts=Counts(completed=4, failed=1, running=5)),
+        a_job(tasks=10, counts=Counts(completed=9, failed=1), status="Failed", exit_code=2),
+    ]
+    said = cli("submit", "--array", "1-10", "--wait", "--", "true")
+    assert said.code == 2
+    assert said.err.splitlines()[:3] == [
+        f"{ID}: 0 of 10 ended",
+        f"{ID}: 5 of 10 ended, 5 running, 1 failed",
+        f"{ID}: 10 of 10 ended, 1 failed",
+    ]

@@ -1,0 +1,86 @@
+"""Tables and text: aligned, whole, and harmless."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from phalanx.cli.table import Table, coloured, console_for, plain_lines
+from phalanx.cli.text import clean, clean_lines, moment, span
+
+
+def test_columns_line_up():
+    assert list(plain_lines([["A", "BB", "C"], ["aaaa", "b", "c c"], ["a", "", ""]])) == [
+        "A     BB  C\n",
+        "aaaa  b   c c\n",
+        "a\n",
+    ]
+
+
+def test_a_narrow_terminal_cuts_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    table = Table("ID", "STATUS", "REASON")
+    table.add("i" * 30, "Pending", "word " * 30)
+    drawn = _drawn(table)
+    assert "i" * 30 in drawn
+    assert drawn.count("word") == 30
+    assert "…" not in drawn
+
+
+def test_markup_in_a_cell_is_only_text():
+    table = Table("NAME", "COMMAND")
+    table.add("[red]x[/red]", "[bold]")
+    assert "[red]x[/red]" in _drawn(table)
+    assert "[bold]" in _drawn(table)
+
+
+def test_on_a_terminal_the_status_has_a_colour(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = Table("ID", "STATUS")
+    table.add("1", "Running")
+    console = Console(force_terminal=True, color_system="standard", width=80)
+    with console.capture() as kept:
+        console.print(coloured(table))
+    assert "\x1b[32mRunning" in kept.get()
+
+
+def _drawn(table: Table) -> str:
+    console = console_for(table)
+    with console.capture() as kept:
+        console.print(coloured(table))
+    return kept.get()
+
+
+@pytest.mark.parametrize(
+    ("given_text", "left"),
+    [
+        ("plain", "plain"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1bP1$r\x1b\\y", "y"),
+        ("\x1b(0a", "a"),
+        ("a\x1b", "a"),
+        ("\x9b31mred", "red"),
+        ("one\r\n\ttwo", "one two"),
+        ("\x00\x08\x7fa", "a"),
+        ("abc\u202ecba\u2066", "abccba"),
+        ("ünïcödé 日本", "ünïcödé 日本"),
+    ],
+)
+def test_what_is_left_of_a_text(given_text: str, left: str):
+    assert clean(given_text) == left
+
+
+@given(st.text(alphabet=st.one_of(st.characters(), st.sampled_from("\x1b\x9b[]m;\x07\\P\n\u202e"))))
+def test_no_control_character_survives(text: str):
+    kept = clean(text)
+    assert kept.isprintable() or all(ord(each) >= 0xA0 for each in kept if not each.isprintable())
+    assert "\x1b" not in clean_lines(text)
+
+
+def test_times_and_spans():
+    assert (moment(None), span(None, 1.0), span(1.0, None), span(5.0, 1.0)) == ("-", "-", "-", "0.0s")
+    assert len(moment(1000.0)) == len("2026-01-01 00:00:00")

@@ -1,0 +1,137 @@
+"""`phalanx up` and `down`: what they decide, and one life of a real cluster from its start to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phalanx.cli import up
+from phalanx.config import Settings, load
+from phalanx.errors import Conflict
+
+
+def settings(folder: Path, **flags: object) -> Settings:
+    named = {name.replace("__", "."): value for name, value in flags.items()}
+    return load({"state_dir": folder, **named}, environment={}, folder=folder, system=folder)
+
+
+def test_one_real_node_has_the_name_of_the_host(tmp_path: Path):
+    (name, own), *others = up._members(settings(tmp_path, runner__name="box"), 1).items()
+    assert (name, own.runner.pretend, others) == ("box", None, [])
+
+
+def test_pretended_nodes_are_numbered(tmp_path: Path):
+    members = up._members(settings(tmp_path, runner__pretend="gpus=8"), 3)
+    assert list(members) == ["n1", "n2", "n3"]
+    assert {own.runner.pretend for own in members.values()} == {"gpus=8"}
+    assert members["n2"].runner.state_dir == tmp_path / "runners" / "n2"
+    assert members["n2"].runner.token_file == tmp_path / "node-credentials"
+    assert members["n2"].runner.join == "127.0.0.1:7434"
+
+
+def test_several_nodes_share_one_machine_instead_of_counting_it_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    (pretend,) = {own.runner.pretend for own in up._members(settings(tmp_path), 4).values()}
+    assert pretend is not None
+    assert pretend.startswith("cpus=2,ram=")
+
+
+def test_a_port_that_is_taken_is_replaced_unless_it_was_asked_for(tmp_path: Path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert up._port("127.0.0.1", taken, False, but_not=0) != taken
+        with pytest.raises(Conflict, match=f"port {taken} of 127.0.0.1 cannot be used"):
+            up._port("127.0.0.1", taken, True, but_not=0)
+        flags = {"coordinator__port": taken}
+        with pytest.raises(Conflict):
+            up._with_ports(settings(tmp_path, **flags))
+
+
+def test_two_ports_are_never_the_same(tmp_path: Path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    assert up._port("127.0.0.1", free, False, but_not=free) != free
+
+
+def test_the_welcome_says_where_and_what_next(tmp_path: Path):
+    text = up._welcome(settings(tmp_path), [f"n{number}" for number in range(1, 12)])
+    assert text.startswith(
+        "Phalanx is up at http://127.0.0.1:7433 with 11 nodes: n1 n2 n3 n4 n5 n6 n7 n8 …\n"
+    )
+    assert f"export PHALANX_STATE_DIR={tmp_path}" in text
+    assert "phalanx run -- echo hello" in text
+
+
+def phalanx(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    env = {name: text for name, text in os.environ.items() if not name.startswith("PHALANX_")}
+    command = [sys.executable, "-m", "phalanx", *args]
+    return subprocess.run(
+        command, env=env | {"PHALANX_STATE_DIR": str(folder)}, capture_output=True, text=True, check=False
+    )
+
+
+def children(pid: int) -> set[int]:
+    return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+@pytest.mark.timeout(120)
+def test_a_cluster_from_its_start_to_its_end(tmp_path: Path):
+    folder = tmp_path / "state"
+    try:
+        started = phalanx(folder, "up", "--nodes", "2", "--pretend", "cpus=2", "--detach")
+        assert (started.returncode, started.stderr) == (0, "")
+        assert "2 nodes: n1 n2" in started.stdout
+        supervisor = json.loads((folder / "up.pid").read_text())["pid"]
+        assert len(children(supervisor)) == 3
+
+        refused = phalanx(folder, "up", "--detach")
+        assert refused.returncode == 6
+        assert f"already up in {folder} (pid {supervisor})" in refused.stderr
+
+        assert phalanx(folder, "run", "--", "sh", "-c", "echo hello; exit 5").stdout == "hello\n"
+
+        before = children(supervisor)
+        _kill_one(before, supervisor)
+        assert phalanx(folder, "run", "--", "true").returncode == 0
+        assert len(children(supervisor) - before) == 1
+    finally:
+        ended = phalanx(folder, "down")
+    assert ended.returncode == 0
+    assert not Path(f"/proc/{supervisor}").exists()
+    assert not (folder / "endpoint.json").exists()
+    assert "no cluster is up" in phalanx(folder, "down").stderr
+
+
+def _kill_one(before: set[int], supervisor: int) -> None:
+    """Kill the first child, the coordinator, and come back when another has taken its place."""
+    victim = min(before)
+    gone = os.pidfd_open(victim)
+    os.kill(victim, signal.SIGKILL)
+    select.select([gone], [], [], 10)
+    os.close(gone)
+    for _ in range(1000):
+        if len(children(supervisor) - before) == 1:
+            break
+        select.select([], [], [], 0.01)  # a breath between two looks
+    for _ in range(1000):
+        if phalanx_is_ready(supervisor):
+            break
+        select.select([], [], [], 0.01)
+
+
+def phalanx_is_ready(supervisor: int) -> bool:
+    folder = Path(os.readlink(f"/proc/{supervisor}/fd/2")).parents[1]
+    return phalanx(folder, "nodes", "-o", "name").returncode == 0

@@ -1,0 +1,134 @@
+"""The keeper's journal: what is written is read back, whatever befell the file meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.runner.keeper import journal
+from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.journal import Journal, Past
+
+STARTED = '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]'
+ENDED = '["ended","j/0/1",{"code":0}]'
+
+
+def an_attempt(key: str, code: int | None = None) -> Attempt:
+    attempt = Attempt(key, {"out": "/nowhere/out", "err": "/nowhere/err"})
+    attempt.pid, attempt.started_at, attempt.born = 77, 12.5, (3, 4)
+    if code is not None:
+        attempt.code, attempt.ended_at = code, 13.5
+        attempt.close(oom=False)
+    return attempt
+
+
+def replay(text: str, folder: Path) -> Past:
+    path = folder / "journal"
+    path.write_text(text)
+    return journal.read(str(path))
+
+
+def test_no_journal_is_an_empty_past(tmp_path: Path):
+    past = journal.read(str(tmp_path / "none"))
+    assert (past.attempts, past.stopped, past.boot) == ({}, {}, "")
+
+
+def test_a_running_attempt_is_known_with_all_that_finds_it(tmp_path: Path):
+    past = replay(f'["boot","b1"]\n{STARTED}\n', tmp_path)
+    assert past.boot == "b1"
+    assert past.attempts == {"j/0/1": [77, [3, 4], 12.5, ["/cg/a"], None]}
+
+
+def test_an_end_is_kept_until_it_is_forgotten(tmp_path: Path):
+    assert replay(f"{STARTED}\n{ENDED}\n", tmp_path).attempts["j/0/1"][4] == {"code": 0}
+    assert replay(f'{STARTED}\n{ENDED}\n["forget",["j/0/1","other"]]\n', tmp_path).attempts == {}
+
+
+def test_a_torn_last_line_is_skipped(tmp_path: Path):
+    for length in range(1, len(ENDED)):
+        past = replay(f"{STARTED}\n{ENDED[:length]}", tmp_path)
+        assert past.attempts["j/0/1"][4] is None
+        assert past.unreadable == 1
+
+
+def test_a_damaged_line_harms_no_other(tmp_path: Path):
+    past = replay(f'{STARTED}\n\x00\xff garbage\n["started",5]\n[]\n{{}}\n7\n{ENDED}\n', tmp_path)
+    assert past.attempts["j/0/1"][4] == {"code": 0}
+    assert past.unreadable == 5
+
+
+@given(st.lists(st.binary(max_size=60), max_size=10))
+def test_no_bytes_break_the_replay(lines: list[bytes]):
+    past = Past()
+    for line in lines:
+        journal._apply_text(past, line)
+    assert past.unreadable == len(lines)
+
+
+def test_what_was_noted_is_written_with_the_next_flush(tmp_path: Path):
+    written = Journal(str(tmp_path / "journal"))
+    written.note(an_attempt("j/0/1").started_line())
+    assert (tmp_path / "journal").read_text() == ""
+    assert written.try_flush()
+    assert journal.read(str(tmp_path / "journal")).attempts["j/0/1"][0] == 77
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost(tmp_path: Path):
+    full = Journal("/dev/full")
+    full.note(STARTED)
+    assert not full.try_flush()
+    assert full.trouble == "No space left on device"
+    assert full._unwritten == f"{STARTED}\n".encode()
+
+
+def test_compacting_keeps_what_matters_and_drops_the_rest(tmp_path: Path):
+    path = str(tmp_path / "journal")
+    written = Journal(path)
+    for number in range(1000):
+        written.note(an_attempt(f"old/{number}/1").started_line())
+    written.try_flush()
+    written.compact("b2", [an_attempt("j/0/1"), an_attempt("j/1/1", code=3)], ["s/0/1"])
+    written.note(an_attempt("new/0/1").started_line())
+    written.try_flush()
+    past = journal.read(path)
+    assert past.boot == "b2"
+    assert list(past.attempts) == ["j/0/1", "j/1/1", "new/0/1"]
+    assert past.attempts["j/1/1"][4]["code"] == 3
+    assert list(past.stopped) == ["s/0/1"]
+    assert past.unreadable == 0
+
+
+def test_a_journal_that_grew_asks_to_be_compacted_but_not_twice(tmp_path: Path):
+    written = Journal(str(tmp_path / "journal"))
+    line = json.dumps(["stopped", "x" * 1000])
+    while not written.is_large():
+        written.note(line)
+        written.try_flush()
+    written.compact("b", [], [])
+    assert not written.is_large()
+
+
+def test_only_the_newest_stopped_keys_are_remembered():
+    stopped: dict[str, None] = {}
+    for number in range(journal.STOPPED_MAX + 5):
+        journal.remember(stopped, f"j/{number}/1")
+    assert len(stopped) == journal.STOPPED_MAX
+    assert next(iter(stopped)) == "j/5/1"
+
+
+def test_the_lines_of_an_attempt_are_json_whatever_its_key():
+    attempt = an_attempt('j"\\\n\ud800/0/1', code=1)
+    assert json.loads(attempt.started_line())[:4] == ["started", attempt.key, 77, 12.5]
+    assert json.loads(attempt.ended_line())[2] == {
+        "code": 1,
+        "signal": None,
+        "oom": False,
+        "reason": None,
+        "started_at": 12.5,
+        "ended_at": 13.5,
+        "stderr_tail": "",
+    }
+    assert json.loads(attempt.row())[1] == "ended"
