@@ -45,8 +45,10 @@ def measure(session: Session) -> Chapter:
         Figure("appends with fdatasync, this disk", "/s", commits),
     ]
     chapter.notes = [
-        "Every answer comes after its fsync. An array is one record whatever its size, as in Slurm, so its rate"
-        " says that acceptance does not grow with the array, not that so many records were written.",
+        (
+            "Every answer comes after its fsync. An array is one record whatever its size, as in Slurm, so its rate"
+            " says that acceptance does not grow with the array, not that so many records were written."
+        ),
         f"{singles:,} single submits a round from a load process of its own, one in flight per connection.",
     ]
     return chapter

@@ -36,10 +36,14 @@ def measure(session: Session) -> Chapter:
         rate.target = 8000 if run_s == SHORT_S else None
         chapter.figures += [rate, Figure("coordinator CPU per task", "ms", [cpu for _, cpu in found])]
     chapter.notes = [
-        f"{RUNNERS} connections of {CORES} slots each from one load process that speaks the runners' protocol over"
-        " loopback TCP; the coordinator is pinned to one CPU, the load to another. SQLite as ever.",
-        "The runners claim 1 ms per task in the first case and 60 s in the second, which decides whether"
-        " tasks may queue in a lane; both kinds are answered at once.",
+        (
+            f"{RUNNERS} connections of {CORES} slots each from one load process that speaks the runners' protocol over"
+            " loopback TCP; the coordinator is pinned to one CPU, the load to another. SQLite as ever."
+        ),
+        (
+            "The runners claim 1 ms per task in the first case and 60 s in the second, which decides whether"
+            " tasks may queue in a lane; both kinds are answered at once."
+        ),
     ]
     return chapter
 
@@ -47,7 +51,8 @@ def measure(session: Session) -> Chapter:
 def _round(session: Session, tasks: int, run_s: float) -> tuple[float, float]:
     """Tasks a second, and the coordinator's CPU milliseconds per task."""
     cluster = session.cluster(None)
-    with cluster.connect() as rest, crowd(session, cluster, run_s):
+    with cluster.connect() as rest, crowd(session, cluster, run_s) as load:
+        load.tell({})
         wait(rest, submit(rest, "/bin/true", array="1-2000"))
         with session.machine.span({"coordinator": [cluster.coordinator_pid]}) as span:
             wait(rest, submit(rest, "/bin/true", array=f"1-{tasks}"))
@@ -56,15 +61,15 @@ def _round(session: Session, tasks: int, run_s: float) -> tuple[float, float]:
 
 
 @contextmanager
-def crowd(session: Session, cluster: Cluster, run_s: float) -> Iterator[Partner]:
-    """A hundred runners that have joined, until the block ends."""
+def crowd(session: Session, cluster: Cluster, run_s: float, cores: int = CORES) -> Iterator[Partner]:
+    """A hundred runners that have joined, until the block ends; they answer once they are told anything."""
     load = Partner([sys.executable, "-m", "bench.crowd"], cluster.folder, "crowd")
     session.machine.own({"crowd": [load.pid]})
     pin(cluster.coordinator_pid, 0)
     pin(load.pid, 1)
     given = {"port": cluster.link_port, "token": cluster.node_token, "runners": RUNNERS}
     try:
-        load.ask(given | {"cores": CORES, "run_s": run_s})
+        load.ask(given | {"cores": cores, "run_s": run_s})
         yield load
     finally:
         load.stop()

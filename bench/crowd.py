@@ -1,8 +1,8 @@
 """A crowd of pretended runners in one process: real connections and the real words, but no processes.
 
 Every start is answered at once by its end, all of one message in one message back. Told on stdin as JSON: port,
-token, runners, cores, and how long the tasks are said to have run; says on stdout when all have joined, and
-leaves when stdin ends.
+token, runners, cores, and how long the tasks are said to have run; says on stdout when all have joined, starts to
+answer at the next line, and leaves when stdin ends.
 """
 
 from __future__ import annotations
@@ -68,19 +68,26 @@ class Pretender:
 
 def main(port: int, token: str, runners: int, cores: int, run_s: float) -> None:
     crowd = [Pretender(port, token, number, cores, run_s) for number in range(runners)]
+    for each in crowd:
+        while not each.heartbeat_s:
+            each.hear()
+    print("{}", flush=True)  # all have joined; orders wait in the sockets
+    if sys.stdin.readline():
+        serve(crowd)
+
+
+def serve(crowd: list[Pretender]) -> None:
+    """Answer orders and send heartbeats until stdin ends or the coordinator does."""
     by_fd = {each.sock.fileno(): each for each in crowd}
     poll = select.epoll()
     for fd in (*by_fd, sys.stdin.fileno()):
         poll.register(fd, select.EPOLLIN)
-    joined, beat_at = False, 0.0
+    beat_at = 0.0
     while True:
         for fd, _ in poll.poll(0.1):
             if fd not in by_fd or not by_fd[fd].hear():
                 return
-        if not joined and all(each.heartbeat_s for each in crowd):
-            joined = True
-            print("{}", flush=True)
-        if joined and time.monotonic() >= beat_at:
+        if time.monotonic() >= beat_at:
             beat_at = time.monotonic() + crowd[0].heartbeat_s
             for each in crowd:
                 each.beat()

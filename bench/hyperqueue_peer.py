@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from hyperqueue import Job, LocalCluster
@@ -18,7 +19,7 @@ from hyperqueue.cluster import WorkerConfig
 LOOK_SOON_S, LOOK_S = 0.0005, 0.005
 
 
-class Looked(Exception):  # noqa: N818
+class Looked(Exception):
     """Raised in the callback of wait_for_jobs, which would otherwise look again only after a second."""
 
 
@@ -30,10 +31,8 @@ def is_over(client, job_id):
         found.update(jobs)
         raise Looked
 
-    try:
+    with suppress(Looked):
         client.connection.wait_for_jobs([job_id], look)
-    except Looked:
-        pass
     return found[job_id]["completed"]
 
 

@@ -31,10 +31,14 @@ def measure(session: Session) -> Chapter:
     if theirs:
         chapter.figures += _figures("HyperQueue ", theirs, None)
     chapter.notes = [
-        "Ours: POST /v1/jobs and GET …/wait on one kept-alive connection, the task is /bin/true."
-        " The POST is answered after the fsync, the wait after the end is durable.",
-        f"HyperQueue: submit, then its client asks every 0.5 ms. {IDLE_S * 1000:.0f} ms of rest before each"
-        " sample for both: back to back, HyperQueue's scheduler waits for its next pass and shows about 65 ms.",
+        (
+            "Ours: POST /v1/jobs and GET …/wait on one kept-alive connection, the task is /bin/true."
+            " The POST is answered after the fsync, the wait after the end is durable."
+        ),
+        (
+            f"HyperQueue: submit, then its client asks every 0.5 ms. {IDLE_S * 1000:.0f} ms of rest before each"
+            " sample for both: back to back, HyperQueue's scheduler waits for its next pass and shows about 65 ms."
+        ),
     ]
     return chapter
 

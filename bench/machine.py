@@ -136,7 +136,7 @@ def resident_mb(pid: int) -> float:
 
 def filesystem(folder: Path) -> str:
     """The type of the filesystem a folder is on, such as ext4."""
-    device = os.stat(folder).st_dev
+    device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     found = ""
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

@@ -36,8 +36,10 @@ def measure(session: Session) -> Chapter:
         Figure("the same: slowest", "s", [max(runners)], 0.2, "less"),
     ]
     chapter.notes = [
-        "From the signal to the first answer over REST that says so, asked every millisecond. The first retry of a"
-        " task comes at once, later ones after a pause; the runner's own death costs its task nothing.",
+        (
+            "From the signal to the first answer over REST that says so, asked every millisecond. The first retry of a"
+            " task comes at once, later ones after a pause; the runner's own death costs its task nothing."
+        ),
     ]
     return chapter
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.cluster import Cluster
-from bench.rivals import HyperQueue, Ray
 from bench.machine import Machine
+from bench.rivals import HyperQueue, Ray
 
 PATIENCE_S = 120.0  # how long a round waits for a quiet second
 

@@ -52,8 +52,10 @@ def measure(session: Session) -> Chapter:
     chapter.tables = [_cpu_table(rounds)]
     chapter.notes = [
         "The limit is `os.posix_spawn` with two in flight and an empty environment, in a process of its own.",
-        "Ours: one array over REST, from the POST to the answer of the wait; SQLite with an fsync per batch,"
-        " stdout and stderr of each task in files of their own.",
+        (
+            "Ours: one array over REST, from the POST to the answer of the wait; SQLite with an fsync per batch,"
+            " stdout and stderr of each task in files of their own."
+        ),
     ]
     if rivals["HyperQueue"] is None:
         chapter.notes.append("HyperQueue was not run: it is not installed (`make install-bench`).")

@@ -41,7 +41,7 @@ def test_out_of_memory_is_told_apart_from_a_kill(tmp_path: Path, cgroups: Cgroup
         node.sh("killed/0/1", "kill -KILL $$", cgroups=cgroup.folders)
         end = await node.ended("killed/0/1")
         assert (end.signal, end.oom) == (signal.SIGKILL, False)  # though the same cgroup has seen an OOM kill
-        assert cgroups.oom_kills(cgroup) == 1
+        assert cgroups.oom_kills(cgroup) >= 1
         assert cgroups.remove(cgroup)
 
     tell(tmp_path, story)

@@ -23,7 +23,7 @@ from phalanx.core.cluster.events import (
     node_of,
 )
 from phalanx.core.cluster.image import decode_state, encode_job
-from phalanx.core.cluster.inputs import Heartbeat, Input, Propose, Submit
+from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.membership import carry_on
 from phalanx.core.cluster.state import ClusterState, Rules
@@ -160,8 +160,8 @@ def recalled(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
 
 
 def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[Answer | None]:
-    """While nothing can be written: a heartbeat needs no write; whatever does gets no answer and is told again."""
-    if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat):
+    """While nothing can be written: a heartbeat or a known hello needs no write; the rest is told again."""
+    if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat | Hello):
         return []
     node = state.nodes.get(inputs[0].node)
     if node is None or node.incarnation != inputs[0].incarnation or node.lost:

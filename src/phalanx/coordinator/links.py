@@ -71,13 +71,17 @@ class Links:
         """Send the orders among the effects, one message per node, each job's brief before its first start."""
         by_node: dict[str, list[Order]] = {}
         for effect in effects:
-            if type(effect) is Send:
+            if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
         for node, orders in by_node.items():
             session = self.sessions.get(node)
             if session is not None:
                 message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
                 session.connection.send([message])
+
+    def _is_late(self, order: Order) -> bool:
+        """An attempt may be placed and end in one turn, when its node comes back in a new life: never start it."""
+        return type(order) is Start and self._state().attempt(order.key) is None
 
     def _with_briefs(self, session: Session, orders: list[Order]) -> list[Order]:
         told: list[Order] = []
@@ -88,6 +92,14 @@ class Links:
                 told.append(brief(jobs[order.key[0]].job))
             told.append(order)
         return told
+
+    def _briefs(self, session: Session) -> list[Order]:
+        """What the node's attempts are about, for a runner that has forgotten it in a restart."""
+        state = self._state()
+        node = state.nodes.get(session.node)
+        jobs = {key[0] for key in node.attempts} if node else set()
+        session.briefed |= jobs
+        return [brief(state.jobs[job].job) for job in sorted(jobs)]
 
     def forget(self, job: str) -> None:
         """A job is over: nobody needs its brief any more."""
@@ -119,9 +131,8 @@ class Links:
                 former.connection.close()
             state = self._state()
             rules = state.rules
-            session.connection.send(
-                [wire.Welcome(wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s)]
-            )
+            greeting = wire.Welcome(wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s)
+            session.connection.send([greeting, wire.Orders(state.epoch, self._briefs(session))])
 
         return [hello], welcome
 

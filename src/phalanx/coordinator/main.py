@@ -30,6 +30,7 @@ from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.plan import Policy
 from phalanx.diary import diary, open_diary
+from phalanx.errors import PhalanxError
 from phalanx.store.protocol import Fenced, Store, StoreError
 from phalanx.store.sqlite import SqliteStore
 
@@ -73,8 +74,8 @@ def run(settings: Settings) -> int:
     open_diary()
     try:
         return asyncio.run(_serve(settings))
-    except StoreError as error:
-        log.error("the coordinator cannot start", error=str(error))
+    except (StoreError, PhalanxError, OSError) as error:
+        log.error("the coordinator cannot go on", error=str(error))
         return 1
 
 

@@ -138,7 +138,7 @@ class RunnerState:
             case Stop():
                 return self._stop(order, now)
             case Brief():
-                self.briefs[order.job] = order
+                self._learn(order)
             case Pause() | Resume():
                 held = self.held.get(order.key)
                 if held is not None and held.phase == Phase.RUNNING:
@@ -150,9 +150,7 @@ class RunnerState:
         if held is None or held.phase == Phase.ENDED:
             return []
         held.started_at = at
-        brief = self.briefs.get(key[0])
-        if brief is not None and brief.time_limit_s is not None:
-            held.deadline = at + brief.time_limit_s
+        self._set_deadline(key, held)
         self.fresh.append(Started(key, at))
         return []
 
@@ -206,6 +204,18 @@ class RunnerState:
     def is_busy(self) -> bool:
         """True while every lane has more to do, so that no report is urgent."""
         return bool(self.lanes) and all(len(lane) > 1 for lane in self.lanes.values())
+
+    def _learn(self, brief: Brief) -> None:
+        """Keep a brief; attempts adopted after a restart get their time limit back from it."""
+        self.briefs[brief.job] = brief
+        for key, held in self.held.items():
+            if key[0] == brief.job:
+                self._set_deadline(key, held)
+
+    def _set_deadline(self, key: AttemptKey, held: Held) -> None:
+        brief = self.briefs.get(key[0])
+        if brief is not None and brief.time_limit_s is not None and held.started_at is not None:
+            held.deadline = held.started_at + brief.time_limit_s
 
     def _start(self, order: Start, now: float) -> list[Deed]:
         if order.key in self.held:

@@ -19,7 +19,7 @@ from phalanx.runner.keeper.cgroup import HOME, oom_kills
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
-AGENT = "runner"
+RUNNER = "phalanx-runner"
 # Below this an OOM kill could strike while the keeper is inside, before the task has memory of its own.
 MEMORY_BYTES_MIN = 16 << 20
 CPU_PERIOD_US = 100_000
@@ -140,6 +140,8 @@ def _mounted(node: str, root: Path, proc_root: Path, limit_cpu: bool) -> list[_H
             top = _top(root, controller, controllers)
             home = _home(top, path) if top is not None else None
             if home is not None:
+                # A runner that has stepped aside, or was put there by systemd, has its attempts beside it.
+                home = home.parent if home.name == RUNNER and not controller else home
                 found.append(_Hierarchy(controller, home, home / f"phalanx-{node}"))
     return found
 
@@ -201,10 +203,10 @@ def _step_aside(folder: Path) -> None:
     if others:
         raise PermissionError(
             16,
-            "this cgroup also holds other processes; start the runner in one of its own"
-            " (a systemd unit or `systemd-run --scope`, with Delegate=yes)",
+            "this cgroup also holds other processes; give the runner one of its own"
+            f" (in a systemd unit: Delegate=yes and DelegateSubgroup={RUNNER})",
         )
-    leaf = folder / AGENT
+    leaf = folder / RUNNER
     leaf.mkdir(exist_ok=True)
     (leaf / "cgroup.procs").write_text("0")
 

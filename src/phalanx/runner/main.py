@@ -18,6 +18,7 @@ from phalanx.clock import SteadyClock
 from phalanx.config import Settings, read_token, task_environment
 from phalanx.core.model.resources import Capacity
 from phalanx.diary import diary, open_diary
+from phalanx.errors import PhalanxError
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.devices import discover
@@ -35,7 +36,7 @@ def run(settings: Settings) -> int:
     open_diary()
     try:
         return asyncio.run(_run(settings))
-    except (KeeperFailed, OSError) as error:
+    except (KeeperFailed, PhalanxError, ValueError, OSError) as error:
         log.error("the runner cannot start", error=str(error))
         return 1
 

@@ -19,8 +19,8 @@ from phalanx.sim.world import World
 DIAL_WITHIN_S = 5.0
 DELAY_MAX_S = 2.0
 ORDERS_KEPT = 50
-_REPEATED_LATE = (wire.Reports, wire.Beat, wire.BeatAck, wire.Dispositions)
-_REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Orders)
+_REPEATED_LATE = (wire.Reports, wire.BeatAck, wire.Dispositions)
+_REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Beat, wire.Orders)
 
 
 class Speaker(Protocol):

@@ -9,15 +9,18 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from phalanx.api.protocol import BoundedProtocol
 from phalanx.api.visit import App
 
 CUT = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Phalanx-Attempt: 1\r\n"
 
 
 @contextmanager
-def serving(app: App) -> Iterator[str]:
+def serving(app: App, protocol: type[BoundedProtocol] = BoundedProtocol) -> Iterator[str]:
     """The app behind uvicorn, as in production. Yields its address."""
-    config = uvicorn.Config(app, http="httptools", loop="uvloop", lifespan="off", log_config=None, ws="none")
+    config = uvicorn.Config(
+        app, http=protocol, loop="uvloop", lifespan="off", log_config=None, ws="none", proxy_headers=False
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -90,6 +90,6 @@ def test_the_endpoint_of_some_settings(tmp_path: Path):
 
 
 def test_a_cluster_that_was_killed_is_not_asked(folder: Path):
-    with announced(folder, Endpoint("http://127.0.0.1:1", "127.0.0.1:2", "x", 2**22 + 1)):
-        with pytest.raises(Unavailable, match="was killed"):
-            Session({"state_dir": folder}).client()
+    gone = Endpoint("http://127.0.0.1:1", "127.0.0.1:2", "x", 2**22 + 1)
+    with announced(folder, gone), pytest.raises(Unavailable, match="was killed"):
+        Session({"state_dir": folder}).client()

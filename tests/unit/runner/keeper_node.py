@@ -128,6 +128,7 @@ async def a_node(folder: Path) -> AsyncIterator[Node]:
         yield node
     finally:
         await (await node.connect()).shutdown(0.0)
+        await node.until(lambda: not node.keeper_pids())
 
 
 def tell(folder: Path, story: Callable[[Node], Coroutine[Any, Any, None]]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.cgroups import MEMORY_BYTES_MIN, Cgroups
+from phalanx.runner.cgroups import MEMORY_BYTES_MIN, RUNNER, Cgroups
 
 MIB = 1 << 20
 
@@ -146,6 +146,14 @@ def test_a_runner_that_shares_its_cgroup_is_told_how_to_get_its_own(
 def test_a_runner_alone_in_its_cgroup_steps_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tree = a_v2(tmp_path, procs=f"{os.getpid()}\n")
     control = tree / "mine/cgroup.subtree_control"
-    a_busy_folder(monkeypatch, control, lambda: not (tree / "mine/runner").exists())
+    a_busy_folder(monkeypatch, control, lambda: not (tree / "mine" / RUNNER).exists())
     assert find(tree).why_not is None
-    assert (tree / "mine/runner/cgroup.procs").read_text() == "0"
+    assert (tree / "mine" / RUNNER / "cgroup.procs").read_text() == "0"
+
+
+def test_a_runner_that_has_stepped_aside_keeps_its_place(tmp_path: Path):
+    tree = a_v2(tmp_path)
+    a_tree(tree, {"proc/self/cgroup": f"0::/mine/{RUNNER}\n", f"mine/{RUNNER}/cgroup.procs": ""})
+    cgroup = find(tree).create("a", 64 * MIB)
+    assert cgroup is not None
+    assert cgroup.folders == (str(tree / "mine/phalanx-n1/a"),)

@@ -80,7 +80,7 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
         return _refuse(
             Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict"
         )
-    if attempt.paused == given.paused:
+    if bool(attempt.paused) == given.paused:
         word = "already paused" if given.paused else "not paused"
         return _refuse(
             Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad"

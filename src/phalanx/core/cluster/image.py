@@ -28,7 +28,7 @@ class AttemptImage(Struct, array_like=True):
     placed_at: float
     started_at: float | None
     ending: Why | None
-    paused: bool
+    paused: bool | None
     suspicions: int
 
 

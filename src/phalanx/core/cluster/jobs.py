@@ -36,7 +36,7 @@ class Attempt:
         self.placed_at = placed_at
         self.started_at: float | None = None
         self.ending: Why | None = None  # being stopped, and why
-        self.paused = False
+        self.paused: bool | None = None  # None: it never was
         self.suspicions = 0
 
 

@@ -80,7 +80,7 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
             exit = Exit(Why.STUCK, -1, message=f"Task stuck in pending state on {node.name}")
             events.append(end(state, attempt, exit, now, "heartbeat"))
             effects.append(Send(node.name, Stop(key, Why.STUCK, 0.0)))
-    effects += _stop_strangers(state, node.name, held)
+    effects += _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
     return Decision(events, effects, Accepted())
 
 
@@ -175,11 +175,11 @@ def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect
 
 
 def _tell_pauses(node: NodeState, held: Held) -> list[Effect]:
-    """Who is paused and who is not: a resume that got lost would leave a task frozen for good."""
+    """Who is paused, and who no longer is: a resume that got lost would leave a task frozen for good."""
     return [
         Send(node.name, Pause(key) if attempt.paused else Resume(key))
         for key, attempt in node.attempts.items()
-        if held.get(key) == Phase.RUNNING
+        if attempt.paused is not None and held.get(key) == Phase.RUNNING
     ]
 
 

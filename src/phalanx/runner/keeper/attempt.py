@@ -26,7 +26,7 @@ class Attempt:
         "born",
         "cgroups",
         "code",
-        "doubts",
+        "doubted_at",
         "ended_at",
         "err",
         "exit",
@@ -57,7 +57,7 @@ class Attempt:
         self.paused = False
         self.kill_at: float | None = None  # set while it is being stopped
         self.reason: str | None = None
-        self.doubts = 0
+        self.doubted_at: float | None = None  # since when an orphan may or may not be its own
         self.code: int | None = None
         self.signal: int | None = None
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying

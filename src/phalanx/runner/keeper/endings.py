@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .trim import Trimmer
 
 SETTLE_S = 0.02  # not all members of a dying tree are the keeper's children: it looks again after this
-DOUBTS_MAX = 5
+DOUBT_S_MAX = 0.2
 
 
 class Endings:
@@ -74,11 +74,13 @@ class Endings:
         if not orphans:
             return True
         keys = orphans.values()
-        if attempt.key in keys or not leaders:
+        if attempt.key in keys:
             return False
-        # An orphan in the middle of an exec shows no environment: it is looked at again, a few times.
-        attempt.doubts += None in keys
-        return None not in keys or attempt.doubts > DOUBTS_MAX
+        # One in the middle of an exec shows no environment yet, and nobody's was killed just now: look again.
+        in_doubt = None in keys or ("" in keys and not leaders)
+        if in_doubt and attempt.doubted_at is None:
+            attempt.doubted_at = clock.since_boot()
+        return not in_doubt or clock.since_boot() - (attempt.doubted_at or 0.0) > DOUBT_S_MAX
 
     def _finish(self, attempt: Attempt) -> None:
         self._trimmer.trim_at_end(attempt)

@@ -94,7 +94,7 @@ class Loop:
         return self._deadlines.wait_s() if self._roster.leaders else None
 
     def _hear_signals(self) -> None:
-        if signal.SIGTERM in os.read(self._signals, 65536):
+        if signal.SIGTERM in os.read(self._signals, 512):
             self._requests.shutdown()
         self._endings.reap()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FRAME_BYTES_MAX = 16 << 20
 UNSENT_BYTES_MAX = 64 << 20
-_READ_BYTES = 64 << 10
+_READ_BYTES = 16 << 10
 _decode = json.JSONDecoder().decode
 
 
