@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from types import TracebackType
 from typing import Self
@@ -18,8 +19,8 @@ class Connection:
     """Sends one request at a time and reads its answer whole."""
 
     def __init__(self, port: int, token: str) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._port = port
+        self.sock = _dialled(port)
         self._head = f"HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
 
     def __enter__(self) -> Self:
@@ -32,6 +33,9 @@ class Connection:
 
     def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
         """The answer's body; anything but 2xx raises Refused."""
+        if select.select([self.sock], [], [], 0)[0]:  # the server closes what was idle for some seconds
+            self.sock.close()
+            self.sock = _dialled(self._port)
         self.sock.sendall(self.request(method, path, body))
         received = b""
         while (answer := split_answer(received)) is None:
@@ -48,6 +52,12 @@ class Connection:
         """A whole request as it goes over the wire."""
         kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if body else ""
         return f"{method} {path} {self._head}{kind}\r\n".encode() + body
+
+
+def _dialled(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
 
 
 def split_answer(received: bytes) -> tuple[int, bytes] | None:

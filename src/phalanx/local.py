@@ -113,7 +113,8 @@ class _Cluster:
         folder = Path(self._folder.name) / name
         folder.mkdir()
         agent = Agent(name, secrets.token_hex(8), name, self.token, capacity_of(name, pretend))
-        shell = Shell(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, Cgroups.find(name))
+        cgroups = Cgroups.find(f"{name}-{agent.incarnation}")
+        shell = Shell(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
         await shell.open()
         self._shells.append(shell)
         hello = wire.LogHello(wire.VERSION, self.token, name, agent.incarnation)

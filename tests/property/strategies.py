@@ -80,7 +80,7 @@ def used_tables(draw: st.DrawFn) -> tuple[NodeTable, list[tuple[str, Grant]]]:
         table.put(name, draw(capacities()))
         table.set_open(name, draw(st.booleans()))
     held: list[tuple[str, Grant]] = []
-    for request in draw(st.lists(requests(), max_size=8)):
+    for request in draw(st.lists(requests(), max_size=5)):
         for row, ledger in enumerate(table.ledgers):
             there = request.target is None or request.target.host == ledger.name
             if there and isinstance(grant := ledger.fit(request), Grant):

@@ -50,15 +50,15 @@ async def _run(settings: Settings) -> int:
     section = settings.runner
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    token = read_token(section.token_file)
+    token, origin = read_token(section.token_file), _origin(state_dir)
     capacity = capacity_of(section.name, section.pretend)
     shell = Shell(
-        Agent(section.name, secrets.token_hex(8), _origin(state_dir), token, capacity),
+        Agent(section.name, secrets.token_hex(8), origin, token, capacity),
         state_dir,
         SteadyClock(),
         task_environment(),
         section.log_max_bytes,
-        Cgroups.find(section.name),
+        Cgroups.find(f"{section.name}-{origin[:8]}"),
     )
     await shell.open()
     host, _, port = section.join.rpartition(":")

@@ -70,6 +70,7 @@ class Shell:
             text, _, lane = row.key.rpartition("/")
             key = key_from_text(text)
             self._keys[key] = row.key
+            self._held_cgroups[key] = self._cgroups.named(_cgroup_name(key))
             self.agent.state.adopt(key, int(lane), _end_of(row.exit) if row.exit else None, row.started_at)
         log.info("keeper attached", attempts=len(self.agent.state.held))
 
@@ -79,6 +80,7 @@ class Shell:
             return
         if stop_tasks:
             await self._keeper.shutdown(5.0)
+            self._cgroups.close()
         else:
             await self._keeper.close()
 
@@ -223,8 +225,7 @@ class Shell:
     def _cgroup(self, start: Start) -> Cgroup | None:
         if not start.grant.memory_bytes:
             return None
-        name = f"{self.agent.node}-{'-'.join(map(str, start.key))}"
-        cgroup = self._cgroups.create(name, start.grant.memory_bytes, start.grant.cores)
+        cgroup = self._cgroups.create(_cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
         if cgroup is not None:
             self._held_cgroups[start.key] = cgroup
         return cgroup
@@ -261,6 +262,10 @@ class Shell:
             self._flush_at = None
         if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
             self._wire.send(reports)
+
+
+def _cgroup_name(key: AttemptKey) -> str:
+    return "-".join(map(str, key))
 
 
 def _key(name: str) -> AttemptKey:

@@ -1,0 +1,82 @@
+"""Images and records: what was written is what is read, and what cannot be read is passed over."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.coordinator.heart import restore
+from phalanx.coordinator.views import job_view, task_view
+from phalanx.core.cluster.events import JobSubmitted, NodeLost, TermOpened, decode, encode
+from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
+from phalanx.core.cluster.inputs import Cancel, Tick
+from phalanx.core.cluster.invariants import check
+from phalanx.store.protocol import Batch, Loaded
+from tests.builders import Cluster, a_cluster, a_job
+
+Deed = tuple[str, int, int]
+deeds = st.lists(
+    st.tuples(st.sampled_from(("submit", "array", "start", "end", "fail", "cancel", "wait")), st.integers(0, 9), st.integers(0, 9)),
+    max_size=25,
+)
+
+
+def a_lived_in_cluster(deeds: list[Deed]) -> Cluster:
+    """Two nodes that have seen some work."""
+    cluster = a_cluster(n1={"cores": 3, "gpus": 2, "numa": 1}, n2={"cores": 2})
+    for deed, which, what in deeds:
+        live = [attempt for job in cluster.state.jobs.values() for attempt in job.live.values()]
+        attempt = live[which % len(live)] if live else None
+        match deed:
+            case "submit":
+                cluster.submit(a_job(gpus=what % 2, priority=which, time_limit_s=9.5))
+            case "array":
+                cluster.submit(a_job(array=f"1-{what + 2}%{which + 1}", max_retries=what % 3))
+            case "start" if attempt:
+                cluster.started(attempt.node, attempt.key)
+            case "end" if attempt:
+                cluster.ended(attempt.node, attempt.key)
+            case "fail" if attempt:
+                cluster.ended(attempt.node, attempt.key, code=what + 1)
+            case "cancel" if attempt:
+                cluster.give(Cancel(attempt.key[0], attempt.key[1] if what % 2 else None))
+            case "wait":
+                cluster.now += what / 2
+                cluster.give(Tick())
+    return cluster
+
+
+@given(deeds)
+def test_an_image_holds_the_whole_state(deeds: list[Deed]):
+    state = a_lived_in_cluster(deeds).state
+    again = decode_state(encode_state(state), state.rules)
+    assert encode_state(again) == encode_state(state)
+    assert check(again) == []
+    assert (again.counts, again.job_ids, len(again.waiting)) == (state.counts, state.job_ids, len(state.waiting))
+
+
+@given(deeds)
+def test_a_job_looks_the_same_out_of_the_history(deeds: list[Deed]):
+    state = a_lived_in_cluster(deeds).state
+    for job in state.jobs.values():
+        if job.live:
+            continue
+        again = decode_job(encode_job(job))
+        assert job_view(again) == job_view(job)
+        for position in range(job.job.tasks):
+            assert task_view(again, position, state.table.names) == task_view(job, position, state.table.names)
+
+
+@given(st.binary(max_size=60))
+def test_a_record_that_cannot_be_read_is_passed_over_and_keeps_its_number(body: bytes):
+    job = a_job()
+    good = [TermOpened(at=1.0, epoch=3), JobSubmitted(at=2.0, job=job)]
+    state = restore(Loaded(None, 0, [Batch(2, encode(good)), Batch(7, body)]), a_cluster().state.rules)
+    assert job.id in state.jobs
+    assert state.revision == 7
+
+
+@given(st.floats(0, 1e12), st.text(max_size=20))
+def test_events_come_back_as_they_were(at: float, cause: str):
+    events = [NodeLost(at=at, cause=cause, node="n1"), JobSubmitted(at=at, job=a_job("n1:0::1", array="1-9%2"))]
+    assert decode(encode(events)) == events
