@@ -11,6 +11,6 @@ from hypothesis import HealthCheck, settings
 # A deadline per example would only measure how busy the machine is.
 _calm = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
-settings.register_profile("ci", max_examples=80, stateful_step_count=60, **_calm)
+settings.register_profile("ci", max_examples=50, stateful_step_count=50, **_calm)
 settings.register_profile("nightly", max_examples=5000, stateful_step_count=100, **_calm)
 settings.load_profile("ci")

@@ -59,10 +59,10 @@ class Checkers:
         self._world.tell(f"{node}: {_spell(start.key)} starts in lane {start.lane}")
         self.floor.started(node, start)
 
-    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None:
         how = end.reason or f"code {end.code}, signal {end.signal}"
         self._world.tell(f"{node}: {_spell(key)} ends: {how}")
-        self.floor.ended(node, key, end)
+        self.floor.ended(node, key, end, by_itself)
 
     def journal_lost(self, node: str) -> None:
         self.floor.journal_lost(node)

@@ -134,7 +134,7 @@ class Chronicle:
 
     def _check_told_end(self, event: e.AttemptEnded) -> None:
         """A runner that is in touch, and whose keeper lost nothing, tells every end that it saw."""
-        gave_up = event.exit.why in (Why.LOST, Why.UNCONFIRMED) and event.cause in ("heartbeat", "hello")
+        gave_up = event.exit.why in (Why.LOST, Why.UNCONFIRMED) and event.cause != "lease over"
         if gave_up and self._floor.knows_end(event.key):
             raise Violation("one-commit", f"{event.key} ended by itself, and its end was never told")
 

@@ -19,7 +19,7 @@ class Floor:
         self.ends: dict[AttemptKey, ProcessEnd] = {}
         self._capacities = capacities
         self._begun: dict[AttemptKey, str] = {}
-        self._forgotten: set[AttemptKey] = set()
+        self._remembered: set[AttemptKey] = set()  # what ended by itself, and whose keeper remembers it
 
     def started(self, node: str, start: Start) -> None:
         key = start.key
@@ -34,19 +34,20 @@ class Floor:
         self._check_devices(node, start)
         self._check_capacity(node)
 
-    def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+    def ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None:
         self.ends[key] = end
+        if by_itself:
+            self._remembered.add(key)
         if self.alive.pop(key)[0] != node:
             raise Violation("one-run", f"{key} ended on {node}, where it never was")
 
     def journal_lost(self, node: str) -> None:
         """Nobody on this node remembers any more what ran there."""
-        self._forgotten.update(key for key, where in self._begun.items() if where == node)
+        self._remembered -= {key for key, where in self._begun.items() if where == node}
 
     def knows_end(self, key: AttemptKey) -> bool:
         """Whether a keeper saw this attempt end by itself and can still tell."""
-        end = self.ends.get(key)
-        return end is not None and end.reason is None and key not in self._forgotten
+        return key in self._remembered
 
     def _check_devices(self, node: str, start: Start) -> None:
         for where, other in self.alive.values():

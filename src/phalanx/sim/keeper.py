@@ -25,7 +25,7 @@ class Watcher(Protocol):
 
     def process_started(self, node: str, start: Start) -> None: ...
 
-    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None: ...
+    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None: ...
 
     def journal_lost(self, node: str) -> None: ...
 
@@ -172,7 +172,8 @@ class Keeper(Life):
 
     def _finish(self, process: Process, code: int | None, signal: int | None, reason: str | None) -> None:
         process.end = ProcessEnd(code, signal, False, reason, process.started_at, self.clock.now())
-        self._watcher.process_ended(self.node, process.start.key, process.end)
+        by_itself = process.kill_at is None and reason is None
+        self._watcher.process_ended(self.node, process.start.key, process.end, by_itself)
         self._tell_end(process.start.key, process.end)
 
     def _tell_end(self, key: AttemptKey, end: ProcessEnd) -> None:
