@@ -94,7 +94,7 @@ class Coordinator(Struct, frozen=True, kw_only=True):
     lost_after_s: Annotated[Seconds, "how long a runner may be silent before it counts as lost"] = 30.0
     max_task_retries: Annotated[Count, "retries of a task whose job does not say"] = 3
     loss_limit: Annotated[Count, "how often a task may be lost with its node before it fails"] = 5
-    pending_limit: Annotated[Count, "how many tasks may wait before submits are refused"] = 1_000_000
+    pending_limit: Annotated[Count, "how many tasks may wait before submits are refused"] = 10_000_000
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.

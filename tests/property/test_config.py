@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.config import ALIASES, KEYS, VARIABLES, ConfigError, load
+
+pytestmark = pytest.mark.timeout(600)  # the nightly profile takes its time
 
 NAMES = st.one_of(
     st.sampled_from([*VARIABLES, *ALIASES]),

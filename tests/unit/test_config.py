@@ -66,7 +66,7 @@ def test_defaults(read: Read, tmp_path: Path):
     assert (settings.coordinator.link_port, settings.runner.join) == (7434, "127.0.0.1:7434")
     assert (settings.coordinator.heartbeat_s, settings.coordinator.lost_after_s) == (5.0, 30.0)
     assert (settings.coordinator.max_task_retries, settings.coordinator.loss_limit) == (3, 5)
-    assert settings.coordinator.pending_limit == 1_000_000
+    assert settings.coordinator.pending_limit == 10_000_000
     assert settings.coordinator.state_dir == state / "coordinator"
     assert settings.runner.state_dir == state / "runners" / settings.runner.name
     assert settings.runner.token_file == settings.coordinator.node_token_file == state / "node-credentials"
