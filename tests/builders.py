@@ -6,6 +6,7 @@ from itertools import count
 
 from phalanx.coordinator.heart import Heart, Turn
 from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
@@ -58,6 +59,7 @@ class Cluster:
         self.heart.state.epoch = 1
         self.now = 100.0
         self.orders: list[tuple[str, Order]] = []
+        self.turns: list[Turn] = []
 
     @property
     def state(self) -> ClusterState:
@@ -66,7 +68,8 @@ class Cluster:
     def give(self, *inputs: Input) -> list[Answer | None]:
         """One turn; its orders are kept and the invariants asked."""
         turn: Turn = self.heart.turn(list(inputs), self.now)
-        self.orders += [(effect.node, effect.order) for effect in turn.effects if hasattr(effect, "order")]
+        self.turns.append(turn)
+        self.orders += [(effect.node, effect.order) for effect in turn.effects if isinstance(effect, Send)]
         assert check(self.state) == []
         return turn.answers
 
@@ -104,7 +107,7 @@ def a_cluster(**nodes: dict[str, int]) -> Cluster:
     """A cluster of nodes by name: a_cluster(n1={"cores": 8, "gpus": 2})."""
     cluster = Cluster()
     for name, has in nodes.items():
-        cluster.add_node(name, **has)
+        cluster.add_node(name, **has)  # type: ignore[arg-type]  # what a node has is all numbers
     return cluster
 
 

@@ -15,7 +15,7 @@ from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
 from phalanx.core.cluster.starting import brief
 from phalanx.core.cluster.state import ClusterState, Rules
-from phalanx.core.model.orders import AttemptKey, Order, Report, Start
+from phalanx.core.model.orders import AttemptKey, Order, Report, Start, Started
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.runner import Deed, Forget, ProcessEnd, RunnerState, Spawn
 from phalanx.store.protocol import Batch, Loaded
@@ -160,7 +160,9 @@ class Played:
         given = Hello(machine.name, machine.incarnation, f"origin {machine.name}", machine.capacity, held)
         turn = self.decide(given)
         assert isinstance(turn.answers[0], Accepted)
-        machine.welcome(self.state.epoch, self.now + self.rules.self_fence_s)  # before the orders of this turn
+        machine.welcome(
+            self.state.epoch, self.now + self.rules.self_fence_s
+        )  # before the orders of this turn
         self.carry_out(turn)
 
     def beat(self, machine: Machine) -> None:
@@ -180,9 +182,10 @@ class Played:
             return
         tells = [Tell(machine.name, machine.incarnation, machine.runner.epoch, each) for each in reports]
         self.told = [*self.told, *tells][-30:]
-        for answer in self.turn(*tells):
+        for report, answer in zip(reports, self.turn(*tells), strict=True):
             assert isinstance(answer, Disposed)
-            machine.do(machine.runner.disposed(answer.key, answer.disposition), self.now)
+            if not isinstance(report, Started):
+                machine.do(machine.runner.disposed(answer.key, answer.disposition), self.now)
 
     def cut(self, machine: Machine, noticed: bool) -> None:
         """The wire is cut; perhaps the coordinator does not even notice."""
@@ -210,4 +213,3 @@ def loaded(batches: list[Batch], image: tuple[int, bytes] | None = None) -> Load
     """What a store would hand a new term."""
     revision, body = image or (0, None)
     return Loaded(body, revision, [batch for batch in batches if batch.revision > revision])
-

@@ -20,12 +20,13 @@ def examples(share: float) -> settings:
 
 
 def capacities() -> st.SearchStrategy[Capacity]:
+    device = st.tuples(st.booleans(), st.sampled_from(KINDS), st.booleans(), st.integers(0, 2))
     return st.builds(
         _capacity,
         loose_cores=st.integers(0, 4),
         memory=st.integers(0, 8),
         numa=st.lists(st.integers(1, 4), max_size=3),
-        devices=st.lists(st.tuples(st.booleans(), st.sampled_from(KINDS), st.booleans(), st.integers(0, 2)), max_size=5),
+        devices=st.lists(device, max_size=5),
     )
 
 

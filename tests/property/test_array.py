@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 
 _range = st.builds(
-    lambda first, count, step: f"{first}-{first + count * step}:{step}" if step else f"{first}-{first + count}",
+    lambda first, count, step: (
+        f"{first}-{first + count * step}:{step}" if step else f"{first}-{first + count}"
+    ),
     st.integers(0, 50),
     st.integers(0, 10),
     st.integers(0, 5),
 )
-almost = st.lists(st.integers(0, 60).map(str) | _range | st.text("019-:,% ", max_size=6), min_size=1, max_size=3).map(
-    ",".join
-)
+almost = st.lists(
+    st.integers(0, 60).map(str) | _range | st.text("019-:,% ", max_size=6), min_size=1, max_size=3
+).map(",".join)
 spellings = st.builds(lambda text, limit: f"{text}%{limit}" if limit else text, almost, st.integers(0, 9))
 
 

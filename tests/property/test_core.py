@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from phalanx.coordinator.heart import Heart, restore
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.events import AttemptEnded, TaskPlaced
@@ -23,7 +24,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
-from phalanx.coordinator.heart import Heart, restore
+from phalanx.core.model.waiting import WaitingJob
 from tests.builders import a_capacity, a_job
 from tests.property.played import Machine, Played, loaded
 from tests.property.strategies import HOSTS
@@ -57,7 +58,9 @@ class ClusterLife(RuleBasedStateMachine):
         self.newest: dict[tuple[str, int], int] = {}
         self.ended: set[AttemptKey] = set()
 
-    @initialize(wishes=st.lists(jobs, min_size=1, max_size=3), names=st.sampled_from((HOSTS, HOSTS[:2], HOSTS[:1])))
+    @initialize(
+        wishes=st.lists(jobs, min_size=1, max_size=3), names=st.sampled_from((HOSTS, HOSTS[:2], HOSTS[:1]))
+    )
     def a_cluster_with_some_work(self, wishes: list[dict[str, object]], names: tuple[str, ...]) -> None:
         for name in names:
             self._join(name)
@@ -214,7 +217,7 @@ class ClusterLife(RuleBasedStateMachine):
     def nobody_waits_beside_free_room(self) -> None:
         table = self.world.state.table
         for kind in self.world.state.waiting.classes.values():
-            if any(job.ready(1) for job in kind.jobs.values()):
+            if any(has_ready(job) for job in kind.jobs.values()):
                 rows = np.flatnonzero(table.candidates(kind.request))
                 assert not any(isinstance(table.ledgers[row].fit(kind.request), Grant) for row in rows)
 
@@ -326,7 +329,13 @@ def heal(world: Played, machine: Machine) -> None:
 
 def unfinished(state: ClusterState) -> list[str]:
     """Jobs that are not over although some node could run them."""
-    return [id for id, job in state.jobs.items() if not job.is_over and state.table.could_ever(job.job.request)]
+    return [
+        id for id, job in state.jobs.items() if not job.is_over and state.table.could_ever(job.job.request)
+    ]
+
+
+def has_ready(job: WaitingJob) -> bool:
+    return any(True for _ in job.ready(1))
 
 
 def comparable(state: ClusterState, now: float) -> object:
@@ -337,7 +346,7 @@ def comparable(state: ClusterState, now: float) -> object:
         job.again.sort()
     for node in image.nodes:
         node.leftovers.sort()
-    waiting = sorted(id for id, job in state.jobs.items() if id in state.waiting and job.ready(1))
+    waiting = sorted(id for id, job in state.jobs.items() if id in state.waiting and has_ready(job))
     free = [(ledger.name, ledger.cores_free, sorted(ledger.devices_free)) for ledger in state.table]
     return msgspec.to_builtins(image), waiting, free, list(state.counts)
 

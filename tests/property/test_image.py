@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from phalanx.coordinator.heart import restore
 from phalanx.coordinator.views import job_view, task_view
-from phalanx.core.cluster.events import JobSubmitted, NodeLost, TermOpened, decode, encode
+from phalanx.core.cluster.events import Event, JobSubmitted, NodeLost, TermOpened, decode, encode
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.inputs import Cancel, Tick
 from phalanx.core.cluster.invariants import check
@@ -15,10 +15,8 @@ from phalanx.store.protocol import Batch, Loaded
 from tests.builders import Cluster, a_cluster, a_job
 
 Deed = tuple[str, int, int]
-deeds = st.lists(
-    st.tuples(st.sampled_from(("submit", "array", "start", "end", "fail", "cancel", "wait")), st.integers(0, 9), st.integers(0, 9)),
-    max_size=25,
-)
+words = st.sampled_from(("submit", "array", "start", "end", "fail", "cancel", "wait"))
+deeds = st.lists(st.tuples(words, st.integers(0, 9), st.integers(0, 9)), max_size=25)
 
 
 def a_lived_in_cluster(deeds: list[Deed]) -> Cluster:
@@ -52,7 +50,11 @@ def test_an_image_holds_the_whole_state(deeds: list[Deed]):
     again = decode_state(encode_state(state), state.rules)
     assert encode_state(again) == encode_state(state)
     assert check(again) == []
-    assert (again.counts, again.job_ids, len(again.waiting)) == (state.counts, state.job_ids, len(state.waiting))
+    assert (again.counts, again.job_ids, len(again.waiting)) == (
+        state.counts,
+        state.job_ids,
+        len(state.waiting),
+    )
 
 
 @given(deeds)
@@ -64,13 +66,15 @@ def test_a_job_looks_the_same_out_of_the_history(deeds: list[Deed]):
         again = decode_job(encode_job(job))
         assert job_view(again) == job_view(job)
         for position in range(job.job.tasks):
-            assert task_view(again, position, state.table.names) == task_view(job, position, state.table.names)
+            assert task_view(again, position, state.table.names) == task_view(
+                job, position, state.table.names
+            )
 
 
 @given(st.binary(max_size=60))
 def test_a_record_that_cannot_be_read_is_passed_over_and_keeps_its_number(body: bytes):
     job = a_job()
-    good = [TermOpened(at=1.0, epoch=3), JobSubmitted(at=2.0, job=job)]
+    good: list[Event] = [TermOpened(at=1.0, epoch=3), JobSubmitted(at=2.0, job=job)]
     state = restore(Loaded(None, 0, [Batch(2, encode(good)), Batch(7, body)]), a_cluster().state.rules)
     assert job.id in state.jobs
     assert state.revision == 7
@@ -78,5 +82,8 @@ def test_a_record_that_cannot_be_read_is_passed_over_and_keeps_its_number(body: 
 
 @given(st.floats(0, 1e12), st.text(max_size=20))
 def test_events_come_back_as_they_were(at: float, cause: str):
-    events = [NodeLost(at=at, cause=cause, node="n1"), JobSubmitted(at=at, job=a_job("n1:0::1", array="1-9%2"))]
+    events: list[Event] = [
+        NodeLost(at=at, cause=cause, node="n1"),
+        JobSubmitted(at=at, job=a_job("n1:0::1", array="1-9%2")),
+    ]
     assert decode(encode(events)) == events

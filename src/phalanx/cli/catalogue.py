@@ -24,9 +24,8 @@ class Group:
         self.verbs = verbs
 
 
-_JOB_VERBS = {
+_DAILY = {
     "submit": "submit:submit",
-    "list": "ps:ps",
     "show": "job:show",
     "logs": "logs:logs",
     "wait": "wait:wait",
@@ -36,21 +35,14 @@ _JOB_VERBS = {
     "pause": "job:pause",
     "resume": "job:resume",
 }
+_JOB_VERBS = {"list": "ps:ps", **_DAILY}
 
 COMMANDS: Entries = {
     "up": "up:up",
     "down": "down:down",
     "run": "run:run",
-    "submit": "submit:submit",
     "ps": "ps:ps",
-    "show": "job:show",
-    "logs": "logs:logs",
-    "wait": "wait:wait",
-    "why": "why:why",
-    "story": "story:story",
-    "cancel": "job:cancel",
-    "pause": "job:pause",
-    "resume": "job:resume",
+    **_DAILY,
     "nodes": "node:nodes",
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from phalanx.api.schema import Counts, JobView, TaskView
 from phalanx.cli.output import note
+from phalanx.cli.text import clean
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -58,7 +59,7 @@ class Progress:
     def _draw(self, view: JobView) -> None:
         bar = self._bar = self._bar or _new_bar()
         if view.id not in self._rows:
-            self._rows[view.id] = bar.add_task(view.name or view.id, total=view.tasks, words="")
+            self._rows[view.id] = bar.add_task(clean(view.name or view.id), total=view.tasks, words="")
         bar.update(self._rows[view.id], completed=_ended(view.counts), words=_words(view.counts, view.tasks))
 
 

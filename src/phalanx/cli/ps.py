@@ -116,13 +116,13 @@ def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
         "STATUS": job.status,
         "TASKS": _tasks_in_short(job.counts, job.tasks),
         "QUEUE": job.queue,
-        "PRIORITY": job.priority,
         "TIME": span(job.started_at, job.ended_at or now),
         "COMMAND": " ".join(job.command),
     }
     if wide:
         asked = job.request
         row |= {
+            "PRIORITY": job.priority,
             "REASON": job.reason,
             "EXIT": job.exit_code,
             "CORES": asked.cores,

@@ -16,7 +16,7 @@ from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tel
 from phalanx.core.cluster.starting import brief
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_name
-from phalanx.core.model.orders import Disposition, Order, Start
+from phalanx.core.model.orders import Disposition, Order, Start, Started
 
 Reply = Callable[[list[Answer | None]], None]
 Letter = tuple[list[Input], Reply]
@@ -156,8 +156,14 @@ class Links:
         ]
 
         def dispositions(answers: list[Answer | None]) -> None:
-            items = [(each.key, each.disposition) for each in answers if isinstance(each, Disposed)]
-            self.stale_reports += sum(disposition > Disposition.DUPLICATE for _, disposition in items)
+            disposed = [each for each in answers if isinstance(each, Disposed)]
+            self.stale_reports += sum(each.disposition > Disposition.DUPLICATE for each in disposed)
+            # A start is not kept by the runner: an answer to it would be taken for one to the same attempt's end.
+            items = [
+                (each.key, each.disposition)
+                for report, each in zip(message.reports, disposed, strict=False)
+                if type(report) is not Started
+            ]
             session.connection.send([wire.Dispositions(self._state().epoch, items)])
 
         return tells, dispositions

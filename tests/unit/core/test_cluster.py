@@ -27,8 +27,10 @@ def test_a_report_told_twice_changes_nothing_the_second_time() -> None:
     cluster.submit(job)
     first = cluster.ended("n1", (job.id, 0, 1))
     again = cluster.ended("n1", (job.id, 0, 1))
-    assert isinstance(first, Disposed) and first.disposition == Disposition.ACCEPTED
-    assert isinstance(again, Disposed) and again.disposition == Disposition.DUPLICATE
+    assert isinstance(first, Disposed)
+    assert first.disposition == Disposition.ACCEPTED
+    assert isinstance(again, Disposed)
+    assert again.disposition == Disposition.DUPLICATE
 
 
 def test_stale_reports_are_told_apart_and_change_nothing() -> None:
@@ -105,8 +107,10 @@ def test_cancel_of_a_placed_task_tells_the_runner_and_a_late_success_changes_not
 def test_a_request_no_node_could_hold_is_refused_with_numbers() -> None:
     cluster = a_cluster(n1={"cores": 8}, n2={"cores": 4})
     answer = cluster.submit(a_job(cores=9))
-    assert isinstance(answer, Refused) and answer.kind == "never"
-    assert "9 asked" in answer.reason.text and "8" in answer.reason.text
+    assert isinstance(answer, Refused)
+    assert answer.kind == "never"
+    assert "9 asked" in answer.reason.text
+    assert "8" in answer.reason.text
     assert not cluster.state.jobs
 
 

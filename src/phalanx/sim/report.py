@@ -1,0 +1,69 @@
+"""What a number of seeds came to: the faults injected, the fences that held, and how a failure is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.sim.trial import Result
+
+# Anything of a replaced coordinator or a former life that was seen and refused.
+FENCES = ("stale report", "refused order", "refused coordinator", "fenced append")
+
+
+class Report:
+    """Sums over seeds."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.failures: list[Result] = []
+        self._totals: Counter[str] = Counter()
+        self._seen_in: Counter[str] = Counter()
+        self._fenced = 0
+        self._virtual_s = 0.0
+
+    def add(self, result: Result) -> None:
+        self.seeds += 1
+        self._virtual_s += result.virtual_s
+        self._totals.update(result.counts)
+        self._seen_in.update(what for what, count in result.counts.items() if count)
+        self._fenced += any(result.counts[fence] for fence in FENCES)
+        if not result.is_good:
+            self.failures.append(result)
+
+    @property
+    def fenced_share(self) -> float:
+        """In how many of the seeds something stale was refused."""
+        return self._fenced / max(1, self.seeds)
+
+    def table(self, wall_s: float) -> str:
+        lines = [f"{'':28}{'times':>8}{'in seeds':>10}"]
+        faults = sorted(what for what in self._totals if what.startswith("fault "))
+        lines += [self._row(what) for what in faults]
+        lines.append("")
+        lines += [self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")]
+        lines += [
+            "",
+            f"{self.seeds} seeds, {len(self.failures)} failed; {self._totals['tasks']} tasks, "
+            f"{self._totals['epochs']} coordinators, {self._virtual_s / 3600:.1f} virtual hours",
+            f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s; "
+            f"something stale was refused in {self.fenced_share:.0%} of the seeds",
+        ]
+        return "\n".join(lines)
+
+    def _row(self, what: str) -> str:
+        return f"{what.removeprefix('fault '):28}{self._totals[what]:8}{self._seen_in[what]:10}"
+
+
+def describe_failure(result: Result, faults: list[str] | None) -> str:
+    """The sentence that does not hold, the end of the story, and the one command that tells it again."""
+    only = "" if faults is None else f" --faults '{','.join(faults)}'"
+    return "\n".join(
+        [
+            "",
+            *result.tail,
+            "",
+            f"seed {result.seed} broke a promise ({result.checker}): {result.sentence}",
+            f"replay it with: scripts/simulate --seed {result.seed} --trace{only}",
+            "",
+        ]
+    )

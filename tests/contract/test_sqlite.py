@@ -1,0 +1,271 @@
+"""What only a store on a disk can owe: it survives a restart, damage, a kill, and a disk that fails it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phalanx.store.protocol import Batch, Fenced, History, StoreError
+from phalanx.store.sqlite import SqliteStore
+from tests.contract.test_store import a_batch, bodies
+from tests.contract.writers import a_batch as a_large_batch
+
+pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = f'"{sys.executable}"'
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """Where a small disk can be mounted, if we may."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    tried = subprocess.run(inside(f'mount -t tmpfs tmpfs "{folder}"'), capture_output=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    return folder
+
+
+async def test_everything_is_there_after_a_restart_and_the_epoch_grows(path: Path):
+    store = SqliteStore(path)
+    first = await store.open_term()
+    await store.append(first, a_batch(1, "j1"), [History("j0", b"record")])
+    await store.save_image(first, 1, b"image")
+    await store.append(first, a_batch(2, "j1"), [])
+    await store.close()
+    store = SqliteStore(path)
+    assert await store.open_term() > first
+    loaded = await store.load()
+    assert (loaded.image, bodies(loaded)) == (b"image", [b"batch 2"])
+    assert len(await store.story("j1", 0, 10)) == 2
+    assert await store.history("j0") == b"record"
+
+
+async def test_a_second_coordinator_on_the_same_file_fences_the_first(path: Path):
+    one, two = SqliteStore(path), SqliteStore(path)
+    first = await one.open_term()
+    await one.append(first, a_batch(1), [])
+    second = await two.open_term()
+    with pytest.raises(Fenced):
+        await one.append(first, a_batch(2), [])
+    await two.append(second, a_batch(2), [])
+    assert bodies(await one.load()) == [b"batch 1", b"batch 2"]
+
+
+async def test_a_flipped_byte_in_a_record_is_set_aside_and_the_rest_loads(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    for revision in range(1, 6):
+        await store.append(epoch, Batch(revision, b"<record %d>" % revision, ("j1",)), [])
+    await store.close()
+    flip(path, b"<record 3>")
+    store = SqliteStore(path)
+    loaded = await store.load()
+    assert bodies(loaded) == [b"<record %d>" % revision for revision in (1, 2, 4, 5)]
+    assert loaded.quarantined == 1
+    assert [batch.revision for batch in await store.story("j1", 0, 10)] == [1, 2, 4, 5]
+    assert (await store.load()).quarantined == 0, "it is set aside once"
+    assert quarantined(path) == [("log", "3")]
+
+
+async def test_a_damaged_image_gives_way_to_the_one_before_it(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    for revision in (1, 2, 3):
+        await store.append(epoch, a_batch(revision), [])
+        await store.save_image(epoch, revision, b"<image %d>" % revision)
+    await store.append(epoch, a_batch(4), [])
+    await store.close()
+    flip(path, b"<image 3>")
+    store = SqliteStore(path)
+    loaded = await store.load()
+    assert (loaded.image, loaded.quarantined) == (b"<image 2>", 1)
+    assert bodies(loaded) == [b"batch 3", b"batch 4"]
+
+
+async def test_without_a_good_image_the_whole_log_is_read(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1), [])
+    await store.save_image(epoch, 1, b"<image 1>")
+    await store.close()
+    flip(path, b"<image 1>")
+    loaded = await SqliteStore(path).load()
+    assert (loaded.image, bodies(loaded), loaded.quarantined) == (None, [b"batch 1"], 1)
+
+
+async def test_a_damaged_record_of_the_past_is_left_out(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1), [History("j1", b"<job 1>"), History("j2", b"<job 2>")])
+    await store.close()
+    flip(path, b"<job 1>")
+    store = SqliteStore(path)
+    assert await store.history("j1") is None
+    assert await store.past(None, 10) == [History("j2", b"<job 2>")]
+
+
+async def test_after_damage_at_the_end_of_the_log_writing_goes_on(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    for revision in (1, 2):
+        await store.append(epoch, Batch(revision, b"<record %d>" % revision), [])
+    await store.close()
+    flip(path, b"<record 2>")
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    assert len((await store.load()).batches) == 1
+    await store.append(epoch, Batch(2, b"another"), [])
+    assert bodies(await store.load()) == [b"<record 1>", b"another"]
+
+
+async def test_a_revision_is_written_once_and_a_refused_batch_leaves_no_trace(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1, "j1"), [])
+    with pytest.raises(StoreError):
+        await store.append(epoch, Batch(1, b"again", ("j2",)), [History("j2", b"record")])
+    assert bodies(await store.load()) == [b"batch 1"]
+    assert await store.history("j2") is None
+    assert await store.story("j2", 0, 10) == []
+
+
+def test_a_file_of_another_version_is_refused_in_so_many_words(path: Path):
+    SqliteStore(path)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
+    with pytest.raises(StoreError, match="has schema 99, this Phalanx reads schema"):
+        SqliteStore(path)
+
+
+def test_a_file_that_is_no_database_is_refused_by_name(path: Path):
+    path.write_bytes(b"this is not a database at all, but it is long enough to look like one" * 100)
+    with pytest.raises(StoreError, match=str(path)):
+        SqliteStore(path)
+
+
+def test_a_folder_that_does_not_exist_is_refused_by_name(tmp_path: Path):
+    with pytest.raises(StoreError, match="nowhere"):
+        SqliteStore(tmp_path / "nowhere" / "store.db")
+
+
+@pytest.mark.parametrize("after", [1, 8, 30])
+async def test_a_kill_in_the_middle_of_an_append_loses_nothing_acknowledged(path: Path, after: int):
+    with a_writer("for-ever", path) as writer:
+        assert writer.stdout is not None
+        for _ in range(after):
+            writer.stdout.readline()
+        os.kill(writer.pid, signal.SIGKILL)
+        rest = writer.stdout.read().splitlines()
+    acknowledged = after + len(rest)
+    store = SqliteStore(path)
+    loaded = await store.load()
+    kept = len(loaded.batches)
+    assert kept in (acknowledged, acknowledged + 1), "the last one may have been written and not yet said"
+    assert loaded.quarantined == 0
+    assert bodies(loaded) == [a_large_batch(revision).body for revision in range(1, kept + 1)]
+    assert len(await store.story("n1", 0, 10_000)) == kept
+    assert len(await store.past(None, 10_000)) == kept
+    assert await store.open_term() == 2
+
+
+async def test_a_file_that_may_not_grow_refuses_clearly_and_keeps_nothing_by_half(path: Path):
+    with a_writer("small-files", path) as writer:
+        said, _ = writer.communicate()
+    await assert_nothing_is_half_written(path, said)
+
+
+async def test_a_full_disk_refuses_clearly_and_keeps_nothing_by_half(disk: Path, path: Path):
+    """The disk is full when the writer asks for trouble, and larger when it asks for the end of it."""
+    writing = (
+        f'{PYTHON} -m tests.contract.writers when-told "{disk}/store.db" && cp "{disk}"/* "{path.parent}"'
+    )
+    with a_process(inside(f'mount -t tmpfs -o size=1500k tmpfs "{disk}" && {writing}')) as writer:
+        said = talk(writer, disk)
+    await assert_nothing_is_half_written(path, said)
+
+
+@pytest.mark.parametrize("there", ["nothing", "a store"])
+def test_a_read_only_folder_is_refused_at_the_start(disk: Path, there: str):
+    before = "true" if there == "nothing" else f'{PYTHON} -m tests.contract.writers once "{disk}/store.db"'
+    writing = f'{PYTHON} -m tests.contract.writers once "{disk}/store.db"'
+    mounts = f'mount -t tmpfs tmpfs "{disk}" && {before} && mount -o remount,ro "{disk}"'
+    with a_process(inside(f"{mounts} && {writing}")) as writer:
+        _, errors = writer.communicate()
+        assert writer.returncode != 0
+    assert "StoreError" in errors
+    assert f"{disk}/store.db" in errors
+    assert "is the disk full or the folder read-only?" in errors
+
+
+async def assert_nothing_is_half_written(path: Path, said: str) -> None:
+    refused = next(line for line in said.splitlines() if line.startswith("refused"))
+    assert "store.db" in refused
+    assert "is the disk full or the folder read-only?" in refused
+    acknowledged = int(said.rsplit(maxsplit=1)[-1])
+    store = SqliteStore(path)
+    loaded = await store.load()
+    assert bodies(loaded) == [a_large_batch(revision).body for revision in range(1, acknowledged + 1)]
+    assert loaded.quarantined == 0
+    assert len(await store.past(None, 1000)) == max(0, acknowledged - 2), (
+        "the first and the last carry no record"
+    )
+
+
+def talk(writer: subprocess.Popen[str], disk: Path) -> str:
+    """Answer when the writer asks, with a larger disk when it has seen enough, and return what it said."""
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    said = ""
+    for line in writer.stdout:
+        said += line
+        if line == "end\n":
+            grow = ["mount", "-o", "remount,size=64m", str(disk)]
+            subprocess.run(["nsenter", "--mount", "--target", str(writer.pid), *grow], check=True)
+        if line in ("begin\n", "end\n"):
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+    return said
+
+
+def inside(script: str) -> list[str]:
+    """A script in a mount namespace of its own, so that no mount is left behind."""
+    return ["unshare", "--mount", "/bin/sh", "-c", script]
+
+
+def a_writer(what: str, path: Path) -> subprocess.Popen[str]:
+    return a_process([sys.executable, "-m", "tests.contract.writers", what, str(path)])
+
+
+def a_process(command: list[str]) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def flip(path: Path, marker: bytes) -> None:
+    """Change one bit of a record as it lies on the disk."""
+    data = bytearray(path.read_bytes())
+    assert data.count(marker) == 1
+    data[data.index(marker) + 1] ^= 1
+    path.write_bytes(data)
+
+
+def quarantined(path: Path) -> list[tuple[str, str]]:
+    with sqlite3.connect(path) as db:
+        return db.execute("SELECT source, key FROM quarantine").fetchall()
