@@ -19,7 +19,7 @@ from phalanx.core.cluster.story import sentence
 from phalanx.core.model.status import Status
 from phalanx.errors import Gone
 
-KEPT = 50_000
+KEPT = 20_000
 
 
 class Feed:
