@@ -16,7 +16,7 @@ from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tel
 from phalanx.core.cluster.starting import brief
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_name
-from phalanx.core.model.orders import Disposition, Order, Start, Started
+from phalanx.core.model.orders import Dismiss, Disposition, Order, Start, Started
 
 Reply = Callable[[list[Answer | None]], None]
 Letter = tuple[list[Input], Reply]
@@ -38,6 +38,7 @@ class Session:
         self.node = ""
         self.incarnation = ""
         self.briefed: set[str] = set()  # jobs whose brief this connection has carried
+        self.dismissed: list[Order] = []  # jobs that have ended since the last heartbeat
 
 
 class Links:
@@ -102,9 +103,11 @@ class Links:
         return [brief(state.jobs[job].job) for job in sorted(jobs)]
 
     def forget(self, job: str) -> None:
-        """A job is over: nobody needs its brief any more."""
+        """A job is over: nobody needs its brief any more. Runners hear of it with their next heartbeat."""
         for session in self.sessions.values():
-            session.briefed.discard(job)
+            if job in session.briefed:
+                session.briefed.discard(job)
+                session.dismissed.append(Dismiss(job))
 
     def _hello(self, session: Session, message: wire.HelloMessage) -> Letter | None:
         if (no := self._why_not(message)) is not None:
@@ -173,7 +176,10 @@ class Links:
             if not answers:
                 return
             if isinstance(answers[0], Accepted):
-                session.connection.send([wire.BeatAck(self._state().epoch, message.sent_at)])
+                epoch, dismissed = self._state().epoch, session.dismissed
+                session.dismissed = []
+                orders = [wire.Orders(epoch, dismissed)] if dismissed else []
+                session.connection.send([wire.BeatAck(epoch, message.sent_at), *orders])
             else:  # its lease is over: only a new hello helps
                 session.connection.close()
 

@@ -15,6 +15,7 @@ from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
+    Dismiss,
     Disposition,
     Ended,
     Exit,
@@ -59,7 +60,13 @@ class Forget(Struct, frozen=True):
     key: AttemptKey
 
 
-Deed = Spawn | Halt | Freeze | Forget
+class ForgetBrief(Struct, frozen=True):
+    """No attempt of this job will come any more."""
+
+    job: JobId
+
+
+Deed = Spawn | Halt | Freeze | Forget | ForgetBrief
 
 
 class ProcessEnd(Struct, frozen=True):
@@ -77,7 +84,7 @@ class ProcessEnd(Struct, frozen=True):
 class Held:
     """An attempt on this node, until its end is acknowledged."""
 
-    __slots__ = ("deadline", "lane", "phase", "start", "started_at", "stopping")
+    __slots__ = ("deadline", "grace_s", "lane", "phase", "start", "started_at", "stopping")
 
     def __init__(self, start: Start | None, lane: int, phase: Phase) -> None:
         self.start = start
@@ -85,6 +92,7 @@ class Held:
         self.phase = phase
         self.started_at: float | None = None
         self.deadline: float | None = None
+        self.grace_s = 0.0
         self.stopping: Why | None = None
 
 
@@ -95,6 +103,7 @@ class RunnerState:
         self.epoch = 0
         self.lease_until = 0.0
         self.briefs: dict[JobId, Brief] = {}
+        self.dismissed: set[JobId] = set()  # jobs that are over, but of which something is still held
         self.held: dict[AttemptKey, Held] = {}
         self.lanes: dict[int, deque[AttemptKey]] = {}
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
@@ -116,9 +125,12 @@ class RunnerState:
             return False
         self.epoch = epoch
         self.renew(lease_until)
-        self.briefs = {job: brief for job, brief in self.briefs.items() if self._holds(job)}
         self.fresh = list(self.outbox.values())
         return True
+
+    def prune(self) -> list[Deed]:
+        """A new session sends briefs anew, so those of which nothing is held may go."""
+        return [deed for job in list(self.briefs) for deed in self._dismiss(job)]
 
     def renew(self, lease_until: float) -> None:
         self.lease_until = max(self.lease_until, lease_until)
@@ -139,6 +151,8 @@ class RunnerState:
                 return self._stop(order, now)
             case Brief():
                 self._learn(order)
+            case Dismiss():
+                return self._dismiss(order.job)
             case Pause() | Resume():
                 held = self.held.get(order.key)
                 if held is not None and held.phase == Phase.RUNNING:
@@ -170,7 +184,7 @@ class RunnerState:
             return []
         del self.outbox[key]
         self.held.pop(key, None)
-        return [Forget(key)]
+        return [Forget(key), *(self._dismiss(key[0]) if key[0] in self.dismissed else ())]
 
     def tick(self, now: float) -> list[Deed]:
         """Time limits, lanes whose head takes long, and a lease that is over."""
@@ -179,7 +193,7 @@ class RunnerState:
             head = self.held[lane[0]]
             if head.deadline is not None and now >= head.deadline and head.stopping is None:
                 head.stopping = Why.TIMEOUT
-                deeds.append(Halt(lane[0], self.briefs[lane[0][0]].grace_s))
+                deeds.append(Halt(lane[0], head.grace_s))
             long_s = now - head.started_at if head.started_at is not None else 0.0
             if len(lane) > 1 and (long_s > RETURN_AFTER_S or now > self.lease_until):
                 self._give_back(lane)
@@ -205,9 +219,17 @@ class RunnerState:
         """True while every lane has more to do, so that no report is urgent."""
         return bool(self.lanes) and all(len(lane) > 1 for lane in self.lanes.values())
 
+    def _dismiss(self, job: JobId) -> list[Deed]:
+        if self._holds(job):
+            self.dismissed.add(job)
+            return []
+        self.dismissed.discard(job)
+        return [ForgetBrief(job)] if self.briefs.pop(job, None) is not None else []
+
     def _learn(self, brief: Brief) -> None:
         """Keep a brief; attempts adopted after a restart get their time limit back from it."""
         self.briefs[brief.job] = brief
+        self.dismissed.discard(brief.job)
         for key, held in self.held.items():
             if key[0] == brief.job:
                 self._set_deadline(key, held)
@@ -216,6 +238,7 @@ class RunnerState:
         brief = self.briefs.get(key[0])
         if brief is not None and brief.time_limit_s is not None and held.started_at is not None:
             held.deadline = held.started_at + brief.time_limit_s
+            held.grace_s = brief.grace_s
 
     def _start(self, order: Start, now: float) -> list[Deed]:
         if order.key in self.held:

@@ -56,6 +56,7 @@ class Agent:
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
                 self.welcomed = self.state.welcome(message.epoch, self._hello_at + message.self_fence_s)
+                return self.state.prune() if self.welcomed else []
             case wire.Rejected():
                 self.rejected = message
             case _:

@@ -14,7 +14,7 @@ from phalanx.api import wire
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Brief, Phase, Start, key_from_text, key_text
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, ProcessEnd, Spawn
 from phalanx.diary import diary
 from phalanx.runner import logs, processes
 from phalanx.runner.agent import Agent
@@ -170,6 +170,8 @@ class Shell:
                     self._spawn(deed.start, deed.brief, now)
                 case Forget():
                     self._forget(deed.key)
+                case ForgetBrief():
+                    self._forget_brief(deed.job)
                 case Halt():
                     self._halt(deed)
                 case Freeze():
@@ -237,6 +239,11 @@ class Shell:
     def _forget(self, key: AttemptKey) -> None:
         if self._keeper is not None and (name := self._keys.pop(key, None)) is not None:
             self._keeper.forget([name])
+
+    def _forget_brief(self, job: str) -> None:
+        if self._keeper is not None and job in self._briefed:
+            self._briefed.discard(job)
+            self._keeper.forget_brief(job)
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""

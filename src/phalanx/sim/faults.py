@@ -202,7 +202,7 @@ FAULTS: dict[str, Fault] = {
 def schedule(dice: Random, names: list[str], until_s: float) -> list[tuple[float, str, float]]:
     """When, what and for how long; everything is over at `until_s`, and no fault lasts for two whole leases."""
     planned = []
-    for _ in range(dice.randint(4, 10) if names else 0):
+    for _ in range(dice.randint(5, 14) if names else 0):
         at = dice.uniform(3.0, until_s - 8.0)
         for_s = min(dice.choice((1.0, 4.0, 12.0, 25.0, 45.0)) * dice.uniform(0.5, 1.2), until_s - at)
         planned.append((at, dice.choice(names), for_s / 2 if for_s > 40.0 else for_s))

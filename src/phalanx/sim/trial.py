@@ -78,19 +78,19 @@ class Trial:
     def __init__(self, world: World, folder: Path | None, faults: list[str]) -> None:
         dice = world.dice("trial")
         self.world = world
-        self.busy_s = dice.uniform(60.0, 140.0)
+        self.busy_s = dice.uniform(90.0, 200.0)
         self._clocks = world.dice("clocks")
         capacities = {f"n{number}": a_capacity(dice) for number in range(1, dice.randint(2, 4) + 1)}
         self.checkers = Checkers(world, capacities)
         self.network = Network(world, self.checkers.count)
         self.disk = Disk(world, self.checkers, folder)
         self._rules = Rules(ended_jobs_max=dice.choice((3, 10, 1000)))
-        self._policy = Policy(prefetch_s=dice.choice((0.05, 1.0, 4.0)), prefetch_max=dice.choice((2, 16)))
+        self._policy = Policy(prefetch_s=dice.choice((0.1, 1.0, 4.0)), prefetch_max=dice.choice((2, 16)))
         self._image_every = dice.choice((20, 60, 200, 100_000))
         self.office = Office(world, self._a_coordinator)
         self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]
         self.users = Users(world, self.office, self.network, self.checkers, capacities)
-        self._submissions = dice.randint(8, 22)
+        self._submissions = dice.randint(10, 24)
         self._planned = schedule(dice, faults, self.busy_s)
 
     def play(self) -> None:

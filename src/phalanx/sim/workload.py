@@ -90,11 +90,11 @@ def _copy(job: Job, dice: Random, now: float, request: Request, batch: str | Non
 
 def _shape(dice: Random) -> tuple[Array | None, tuple[str, ...]]:
     """One task or an array of short ones, perhaps a few at once."""
-    if dice.random() < 0.3:
-        size = dice.randint(3, 12)
+    if dice.random() < 0.35:
+        size = dice.randint(4, 14)
         limit = dice.choice((0, 0, 2, 3))
         return Array(((dice.randint(0, 5), size, 1),), limit), _command(dice, dice.uniform(0.05, 1.5))
-    return None, _command(dice, dice.choice((0.01, 1.0, 4.0, 15.0)) * dice.uniform(0.5, 1.5))
+    return None, _command(dice, dice.choice((0.01, 1.0, 5.0, 15.0, 30.0)) * dice.uniform(0.5, 1.5))
 
 
 def _command(dice: Random, run_s: float) -> tuple[str, ...]:

@@ -186,7 +186,9 @@ def _task_failed(state: ClusterState, event: TaskFailed) -> list[Effect]:
 
 def _job_forgotten(state: ClusterState, event: JobForgotten) -> None:
     job = state.jobs[event.job]
-    for attempt in list(job.live.values()):  # only after a damaged record: a job leaves when nothing of it lives
+    for attempt in list(
+        job.live.values()
+    ):  # only after a damaged record: a job leaves when nothing of it lives
         _release(state, job, attempt)
     state.waiting.discard(job)
     state.remove_job(event.job)

@@ -78,7 +78,11 @@ def _read(part: str, text: str) -> tuple[int, int, int]:
     if step == 0:
         raise ArrayError(f"array {text[:80]!r}: the step in {part[:40]!r} must be 1 or more")
     count = (last - first) // step + 1
-    return first, count, step if count > 1 else 1  # one spelling for one index, so that equal arrays are equal
+    return (
+        first,
+        count,
+        step if count > 1 else 1,
+    )  # one spelling for one index, so that equal arrays are equal
 
 
 def _refuse_overlap(array: Array, text: str) -> None:

@@ -68,7 +68,13 @@ class Resume(Struct, frozen=True, array_like=True, tag="resume"):
     key: AttemptKey
 
 
-Order = Brief | Start | Stop | Pause | Resume
+class Dismiss(Struct, frozen=True, array_like=True, tag="dismiss"):
+    """The job is over: its brief may be forgotten."""
+
+    job: JobId
+
+
+Order = Brief | Start | Stop | Pause | Resume | Dismiss
 
 
 class Exit(Struct, frozen=True, array_like=True):

@@ -1,0 +1,270 @@
+"""The commands of a transcript: each line becomes something done to the stage, and lines that tell of it.
+
+    add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 target=n1::0 array=1-10%3
+    started train#1    end train#1 code=3             cancel train    pause train    resume train
+    pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
+    why train          tasks train                    nodes           story train
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+
+from phalanx.api.schema import NodeView, SubmitRequest, TaskView, WhyReply
+from phalanx.core.cluster.decision import Disposed, Refused
+from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
+from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_seconds
+from phalanx.core.model.status import Why
+from phalanx.core.model.target import TargetError, parse_target
+from phalanx.core.runner import ProcessEnd
+from phalanx.errors import PhalanxError
+from tests.builders import a_capacity
+from tests.transcripts.stage import Player, Stage, finish
+
+
+class Script:
+    """A stage and the words that move it."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+
+    def obey(self, line: str) -> list[str]:
+        """Do what a line says, and return what happened."""
+        word, *rest = shlex.split(line)
+        command: Callable[..., None] | None = getattr(self, "do_" + word.replace("-", "_"), None)
+        if command is None:
+            raise ValueError(f"no command {word!r}")
+        self.stage.lines = []
+        try:
+            command(*rest)
+        except PhalanxError as error:
+            self._refused(error)
+        self.stage.settle()
+        return self.stage.lines
+
+    # Users.
+
+    def do_submit(self, name: str, *words: str) -> None:
+        request = _request(name, words)
+        self.stage.commands.upcoming = _names(name, request.targets)
+        reply = finish(self.stage.commands.submit(request, "ann"))
+        told, self.stage.lines = self.stage.lines, []
+        self._say(f"{'known already:' if reply.replayed else 'accepted'} {', '.join(reply.task_ids)}")
+        for failed in reply.failed_targets:
+            self._say(f"not on {failed.target}: {failed.reason}: {failed.detail}")
+        self.stage.lines += told
+
+    def do_cancel(self, name: str) -> None:
+        reply = finish(self.stage.commands.cancel(self.stage.id_of(name)))
+        self.stage.lines.insert(0, f"cancelled {reply.cancelled}, {reply.stopping} still to be stopped")
+
+    def do_pause(self, name: str) -> None:
+        finish(self.stage.commands.pause(self.stage.id_of(name)))
+
+    def do_resume(self, name: str) -> None:
+        finish(self.stage.commands.resume(self.stage.id_of(name)))
+
+    def do_drain(self, node: str, *reason: str) -> None:
+        finish(self.stage.commands.drain(node, " ".join(reason)))
+
+    def do_undrain(self, node: str) -> None:
+        finish(self.stage.commands.undrain(node))
+
+    # Questions.
+
+    def do_why(self, name: str) -> None:
+        for line in _why(finish(self.stage.commands.why(self.stage.id_of(name)))):
+            self._say(line)
+
+    def do_tasks(self, name: str) -> None:
+        page = finish(self.stage.commands.tasks(self.stage.id_of(name), status=None, cursor=None, limit=50))
+        for view in page.items:
+            self._say(_task(view))
+
+    def do_nodes(self) -> None:
+        for view in finish(self.stage.commands.nodes()):
+            self._say(_node(view))
+
+    def do_story(self, name: str) -> None:
+        page = finish(self.stage.commands.story(self.stage.id_of(name), cursor=None, limit=100))
+        for line in page.items:
+            self._say(f"{line.at:>6.1f}s  {line.text}")
+
+    # Machines and their processes.
+
+    def do_add_node(self, name: str, *words: str) -> None:
+        has = {field: value for field, _, value in (word.partition("=") for word in words)}
+        sizes = {"memory": parse_bytes(has.pop("memory"))} if "memory" in has else {}
+        kind = {"kind": has.pop("type")} if "type" in has else {}
+        capacity = a_capacity(**sizes, **kind, **{field: int(value) for field, value in has.items()})  # type: ignore[arg-type]
+        self.stage.players[name] = Player(self.stage, name, capacity)
+        self.stage.players[name].connect()
+
+    def do_started(self, *attempts: str) -> None:
+        for key in map(self.stage.key_of, attempts):
+            player = self._holder(key)
+            player.do(player.agent.state.process_started(key, self.stage.now_s))
+            self.stage.settle()
+
+    def do_end(self, attempt: str, how: str = "code=0") -> None:
+        """`code=3`, `signal=9` or `oom`."""
+        key = self.stage.key_of(attempt)
+        word, _, number = how.partition("=")
+        code, signal = (int(number), None) if word == "code" else (None, int(number or 9))
+        player, now = self._holder(key), self.stage.now_s
+        started_at = player.kept[key][1]
+        player.end(key, ProcessEnd(code, signal, word == "oom", None, started_at, now))
+
+    def do_refuse(self, attempt: str, *message: str) -> None:
+        """The program cannot be started at all."""
+        key = self.stage.key_of(attempt)
+        player = self._holder(key)
+        del player.kept[key]
+        player.do(player.agent.state.process_refused(key, " ".join(message), self.stage.now_s))
+
+    def do_cut(self, node: str) -> None:
+        """The connection ends, and both sides see it."""
+        player = self.stage.players[node]
+        player.connected = False
+        self.stage.turn([Disconnect(node, player.agent.incarnation)])
+
+    def do_back(self, node: str) -> None:
+        self.stage.players[node].deaf = False
+        self.stage.players[node].connect()
+
+    def do_deafen(self, node: str) -> None:
+        """Orders to this node get lost on the way."""
+        self.stage.players[node].deaf = True
+
+    def do_restart_runner(self, node: str) -> None:
+        self.stage.players[node].restart(crash=False)
+        self.stage.players[node].connect()
+
+    def do_crash(self, node: str) -> None:
+        """The machine dies with everything on it."""
+        self.stage.players[node].restart(crash=True)
+
+    def do_restart_coordinator(self) -> None:
+        self.stage.open_term()
+        self._say(f"epoch {self.stage.state.epoch} begins")
+
+    # Time and messages.
+
+    def do_pass(self, seconds: str) -> None:
+        self.stage.pass_time(parse_seconds(seconds))
+
+    def do_silence(self, node: str, seconds: str) -> None:
+        """Nothing is heard of a node, and its connection just hangs."""
+        self.stage.players[node].connected = False
+        self.stage.pass_time(parse_seconds(seconds))
+
+    def do_beat(self, node: str, *listing: str) -> None:
+        """A heartbeat: a true one, or one that lists other things (`beat n1 lists train#1`, `lists nothing`)."""
+        player = self.stage.players[node]
+        if not listing:
+            player.beat()
+            return
+        held = [(self.stage.key_of(word), Phase.RUNNING) for word in listing[1:] if word != "nothing"]
+        answer = self.stage.turn([Heartbeat(node, player.agent.incarnation, held)])[0]
+        if isinstance(answer, Refused):
+            self._say(f"refused: {answer.reason.text}")
+
+    def do_report(self, node: str, what: str, attempt: str, *words: str) -> None:
+        """Any report, true or not: `report n1 ended train#1 code=0 epoch=1 life=1`."""
+        given = dict(word.split("=") for word in words)
+        player, key = self.stage.players[node], self.stage.key_of(attempt)
+        epoch = int(given.get("epoch", self.stage.state.epoch))
+        life = f"{node}/{given.get('life', player.life)}"
+        report = _report(what, key, int(given.get("code", 0)), self.stage.now_s)
+        answer = self.stage.turn([Tell(node, life, epoch, report)])[0]
+        assert isinstance(answer, Disposed)
+        self.stage.lines.insert(0, f"answered: {answer.disposition.name.lower().replace('_', ' ')}")
+
+    def _holder(self, key: AttemptKey) -> Player:
+        return next(player for player in self.stage.players.values() if key in player.kept)
+
+    def _say(self, line: str) -> None:
+        self.stage.lines.append(self.stage.named(line))
+
+    def _refused(self, error: PhalanxError) -> None:
+        self._say(f"refused ({error.status} {error.reason}): {error.detail}")
+        if error.hint:
+            self._say(f"  hint: {error.hint}")
+
+
+def _request(name: str, words: tuple[str, ...]) -> SubmitRequest:
+    fields: dict[str, object] = {"command": ["run", name], "name": name, "targets": []}
+    for word in words:
+        field, equals, value = word.partition("=")
+        field = {"retries": "max_retries", "gpu-ids": "required_gpus"}.get(field, field.replace("-", "_"))
+        if field == "target":
+            fields["targets"] += [value]  # type: ignore[operator]
+        elif field == "required_gpus":
+            fields[field] = [[int(index) for index in each.split(",") if index] for each in value.split(";")]
+        elif not equals:
+            fields[field] = True
+        else:
+            fields[field] = int(value) if value.lstrip("-").isdecimal() else value
+    return SubmitRequest(**fields)  # type: ignore[arg-type]
+
+
+def _names(name: str, targets: list[str]) -> Iterator[str]:
+    """What to call the jobs of one submission: a batch has one for each target that can be read."""
+    if len(targets) < 2:
+        return iter([name])
+    return iter([f"{name}@{target}" for target in targets if _is_readable(target)])
+
+
+def _is_readable(target: str) -> bool:
+    try:
+        parse_target(target)
+    except TargetError:
+        return False
+    return True
+
+
+def _report(what: str, key: AttemptKey, code: int, now: float) -> Report:
+    if what == "started":
+        return Started(key, now)
+    if what == "returned":
+        return Returned(key)
+    return Ended(key, Exit(Why.EXITED if code else Why.NONE, code, now, now))
+
+
+def _why(reply: WhyReply) -> list[str]:
+    lines = [f"{reply.id} is {reply.status}: {reply.dominant.text} [{reply.dominant.code}, {reply.dominant.tier}]"]
+    lines += [f"  also: {other.text} [{other.code}]" for other in reply.others]
+    if len(reply.nodes) > 1 or any(said.count > 1 for said in reply.nodes):
+        lines += [f"  {', '.join(said.nodes)}: {said.reason.code}" for said in reply.nodes]
+    if reply.fix is not None:
+        lines.append(f"  fix: {reply.fix.text}" + (f" ({reply.fix.command})" if reply.fix.command else ""))
+    if reply.position is not None:
+        lines.append(f"  place in the queue: {reply.position}")
+    return lines
+
+
+def _task(view: TaskView) -> str:
+    parts = [f"{view.id}: {view.status}"]
+    if view.paused:
+        parts.append("paused")
+    if view.node is not None:
+        parts.append(f"attempt {view.attempt} on {view.node}")
+    if view.devices:
+        parts.append(f"devices {','.join(map(str, view.devices))}")
+    if view.exit_code is not None:
+        parts.append(f"code {view.exit_code}")
+    if view.reason:
+        parts.append(view.reason)
+    return ", ".join(parts)
+
+
+def _node(view: NodeView) -> str:
+    parts = [f"{view.name} {view.status}", f"{view.cores_free} of {view.cores} cores free"]
+    if view.memory_free_bytes != view.memory_bytes:
+        parts.append(f"{describe_bytes(view.memory_free_bytes)} of {describe_bytes(view.memory_bytes)} free")
+    parts += [f"device {device.index} {device.task or 'free'}" for device in view.devices]
+    if view.drained:
+        parts.append(f"drained: {view.drain_reason}")
+    return ", ".join(parts)

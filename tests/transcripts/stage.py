@@ -1,0 +1,255 @@
+"""The stage of a transcript: a whole cluster in one thread, with the code of both shells but none of their I/O.
+
+Commands and links are the coordinator's own, agents the runners' own. Processes are played by the script, and
+time passes only when the script says so. Whatever happens is told as a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar, cast
+
+from phalanx.api import wire
+from phalanx.coordinator.commands import CoordinatorCommands
+from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.heart import Heart, restore
+from phalanx.coordinator.links import Letter, Links, Session
+from phalanx.coordinator.logs import LogRoads
+from phalanx.coordinator.loop import Loop
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode, job_of
+from phalanx.core.cluster.inputs import Input, Tick
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.story import sentence
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner import Deed, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.runner.agent import Agent
+from phalanx.store.memory import MemoryStore
+from phalanx.store.protocol import Batch
+
+T = TypeVar("T")
+GHOST = "ghost"  # a job that no coordinator has ever heard of
+
+
+class Stage:
+    """Coordinator, runners and clock."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.lines: list[str] = []
+        self.names: dict[str, str] = {"0" * 26: GHOST}  # what the script calls a job, by id
+        self.store = MemoryStore()
+        self.rules = Rules()
+        self.heart = Heart(ClusterState(self.rules))
+        self.links = Links(lambda: self.state, lambda token: True)
+        self.players: dict[str, Player] = {}
+        roads = cast(LogRoads, None)  # nobody reads logs here
+        self.commands = Desk(cast(Loop, self), self.store, Feed(), roads, self, retries=3)
+        self.commands.names = self.names
+        self.open_term()
+
+    # As a Loop and as a Clock, for the coordinator's own code.
+
+    @property
+    def state(self) -> ClusterState:
+        return self.heart.state
+
+    def now(self) -> float:
+        return self.now_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def ask(self, inputs: list[Input]) -> list[Answer | None]:
+        return self.turn(inputs)
+
+    def open_term(self) -> None:
+        epoch = finish(self.store.open_term())
+        self.heart = Heart(restore(finish(self.store.load()), self.rules))
+        opened = TermOpened(at=self.now_s, cause="start", epoch=epoch)
+        apply(self.state, opened)
+        finish(self.store.append(epoch, Batch(self.state.revision, encode([opened])), []))
+        self.links.sessions.clear()
+        for player in self.players.values():
+            player.connected = False
+
+    def turn(self, inputs: list[Input], letter: Letter | None = None) -> list[Answer | None]:
+        """Decide, write down, answer, dispatch: the breath of a coordinator."""
+        turn = self.heart.turn(inputs, self.now_s)
+        if (batch := turn.batch()) is not None:
+            finish(self.store.append(self.state.epoch, batch, turn.history))
+        self.lines += [self.told(event) for event in turn.events if type(event) not in VOLATILE]
+        if letter is not None:
+            letter[1](turn.answers)
+        self.links.dispatch(turn.effects)
+        assert check(self.state) == []
+        if turn.more:
+            self.turn([])
+        return turn.answers
+
+    def receive(self, session: Session, message: wire.Message) -> None:
+        letter = self.links.receive(session, message)
+        if letter is not None:
+            self.turn(letter[0], letter)
+
+    def settle(self) -> None:
+        """Reports travel until there is nothing more to tell."""
+        while any([player.report() for player in self.players.values()]):
+            pass
+
+    def pass_time(self, seconds: float) -> None:
+        """Second by second, with a heartbeat of everyone connected every five."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s = min(end_s, self.now_s + 1.0)
+            mark = len(self.lines)
+            for player in self.players.values():
+                player.pass_time()
+            self.turn([Tick()])
+            self.settle()
+            clock = f"{seconds - (end_s - self.now_s):g}s"
+            self.lines[mark:] = [f"after {clock}: {line}" for line in self.lines[mark:]]
+
+    # Names for the reader.
+
+    def told(self, event: Event) -> str:
+        job = job_of(event)
+        text = self.named(sentence(event))
+        if job is None:
+            return text
+        key = getattr(event, "key", None)
+        return f"{self.task(key) if key else self.names[job]}: {text}"
+
+    def named(self, text: str) -> str:
+        for id, name in self.names.items():
+            text = text.replace(id, name)
+        return text
+
+    def task(self, key: AttemptKey) -> str:
+        job = self.state.jobs.get(key[0])
+        return self.named(job.job.task_id(key[1]) if job else key[0])
+
+    def attempt(self, key: AttemptKey) -> str:
+        return f"{self.task(key)}#{key[2]}"
+
+    def id_of(self, name: str) -> str:
+        """`train.3` as the id that the coordinator knows."""
+        job, dot, index = name.partition(".")
+        return next((id for id, known in self.names.items() if known == job), job) + dot + index
+
+    def key_of(self, text: str) -> AttemptKey:
+        """`train.3#2`: the second attempt at index 3 of train."""
+        task, _, number = text.partition("#")
+        id, _, index = self.id_of(task).partition(".")
+        array = self.state.jobs[id].job.array if id in self.state.jobs else None
+        position = array.position(int(index)) if array and index else 0
+        assert position is not None
+        return id, position, int(number or 1)
+
+
+class Player:
+    """One machine: its agent, its processes, and the wire to the coordinator."""
+
+    def __init__(self, stage: Stage, name: str, capacity: Capacity) -> None:
+        self.stage = stage
+        self.name = name
+        self.capacity = capacity
+        self.life = 0
+        self.connected = False
+        self.deaf = False  # orders to it are lost on the way
+        self.kept: dict[AttemptKey, tuple[int, float]] = {}  # what its keeper runs: lane, start
+        self.agent = self._new_life()
+
+    def _new_life(self) -> Agent:
+        self.life += 1
+        agent = Agent(self.name, f"{self.name}/{self.life}", f"machine {self.name}", "", self.capacity)
+        for key, (lane, started_at) in self.kept.items():
+            agent.state.adopt(key, lane, None, started_at)
+        return agent
+
+    def connect(self) -> None:
+        self.connected = True
+        self.session = Session(self)
+        self.stage.receive(self.session, self.agent.hello(self.stage.now_s))
+
+    def restart(self, crash: bool) -> None:
+        if crash:
+            self.kept.clear()
+        self.connected = False
+        self.agent = self._new_life()
+
+    def report(self) -> bool:
+        reports = self.agent.reports() if self.connected else None
+        if reports is None or not reports.reports:
+            return False
+        self.stage.receive(self.session, reports)
+        return True
+
+    def beat(self) -> None:
+        self.stage.receive(self.session, self.agent.beat(self.stage.now_s))
+
+    def pass_time(self) -> None:
+        now = self.stage.now_s
+        if now > self.agent.state.lease_until:
+            for key in list(self.kept):
+                self.stage.lines.append(f"{self.name} lost touch and ends {self.stage.attempt(key)}")
+                self.end(key, ProcessEnd(None, 9, False, "fenced", self.kept[key][1], now))
+        self.do(self.agent.state.tick(now))
+        if self.connected and now % self.agent.heartbeat_s == 0:
+            self.beat()
+
+    def end(self, key: AttemptKey, end: ProcessEnd) -> None:
+        self.kept.pop(key, None)
+        self.do(self.agent.state.process_ended(key, end, self.stage.now_s))
+
+    def do(self, deeds: list[Deed]) -> None:
+        for deed in deeds:
+            match deed:
+                case Spawn():
+                    self.kept[deed.start.key] = (deed.start.lane, self.stage.now_s)
+                    self._tell("spawns", deed.start.key)
+                case Halt():
+                    self._tell("stops", deed.key, f" with {deed.grace_s:g} s of grace")
+                case Freeze():
+                    self._tell("freezes" if deed.frozen else "thaws", deed.key)
+
+    # As a Connection, for the coordinator's links.
+
+    def send(self, messages: list[wire.Message]) -> None:
+        for message in messages:
+            if self.connected and not (self.deaf and isinstance(message, wire.Orders)):
+                self.do(self.agent.receive(message, self.stage.now_s))
+        if self.agent.rejected is not None:
+            self.stage.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
+            self.agent.rejected = None
+
+    def close(self) -> None:
+        self.connected = False
+
+    def _tell(self, does: str, key: AttemptKey, how: str = "") -> None:
+        self.stage.lines.append(f"{self.name} {does} {self.stage.attempt(key)}{how}")
+
+
+class Desk(CoordinatorCommands):
+    """The coordinator's commands, with ids that are the same in every run and known by name from the start."""
+
+    names: dict[str, str]
+    upcoming: Iterator[str]
+
+    def _new_id(self) -> str:
+        id = ulid(len(self.names), 0)
+        self.names[id] = next(self.upcoming)
+        return id
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Nothing waits here, so a coroutine ends at its first step."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return cast(T, stop.value)
+    raise AssertionError("it waited for something")
