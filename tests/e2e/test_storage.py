@@ -19,7 +19,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "coordinator"
     folder.mkdir(parents=True)
     mount = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "phalanx-test", str(folder)], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=8m,mode=0700", "phalanx-test", str(folder)],
+        capture_output=True,
+        check=False,
     )
     if mount.returncode:
         pytest.skip(f"this user may not mount a tmpfs: {mount.stderr.decode().strip()}")
@@ -62,7 +64,9 @@ def test_a_state_folder_that_cannot_be_written_is_said_clearly(tmp_path: Path) -
         "import sys, json; from phalanx.config import load; from phalanx.coordinator.main import run; "
         "sys.exit(run(load(json.loads(sys.argv[1]))))"
     )
-    done = subprocess.run([sys.executable, "-c", script, settings], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", script, settings], capture_output=True, text=True, timeout=30, check=False
+    )
     assert done.returncode == 1
     assert str(folder) in done.stderr
     assert "Traceback" not in done.stderr

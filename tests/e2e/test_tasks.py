@@ -28,7 +28,9 @@ def test_a_task_finds_its_environment(cluster: RealCluster) -> None:
         command=["/usr/bin/env"], array="5-6", gpus=1, name="probe", env={"MINE": "1"}, time_limit=60
     )
     cluster.wait_task(f"{reply.batch_id}.6", "Completed")
-    env = dict(line.split("=", 1) for line in cluster.output(f"{reply.batch_id}.6").splitlines() if "=" in line)
+    env = dict(
+        line.split("=", 1) for line in cluster.output(f"{reply.batch_id}.6").splitlines() if "=" in line
+    )
     expected = {
         "MINE": "1",
         "PHALANX_JOB_ID": reply.batch_id,
@@ -119,7 +121,10 @@ def test_the_async_client_has_the_same_calls(cluster: RealCluster) -> None:
 
 
 def test_a_stranger_is_refused(cluster: RealCluster) -> None:
-    with phalanx.Client(f"http://127.0.0.1:{cluster.port}", "phx_wrong") as stranger, pytest.raises(Unauthorized):
+    with (
+        phalanx.Client(f"http://127.0.0.1:{cluster.port}", "phx_wrong") as stranger,
+        pytest.raises(Unauthorized),
+    ):
         stranger.jobs()
 
 

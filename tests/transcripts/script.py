@@ -21,7 +21,7 @@ from phalanx.core.model.target import TargetError, parse_target
 from phalanx.core.runner import ProcessEnd
 from phalanx.errors import PhalanxError
 from tests.builders import a_capacity
-from tests.transcripts.stage import Player, Stage, finish
+from tests.transcripts.stage import BEGINNING_S, Player, Stage, finish
 
 
 class Script:
@@ -90,7 +90,7 @@ class Script:
     def do_story(self, name: str) -> None:
         page = finish(self.stage.commands.story(self.stage.id_of(name), cursor=None, limit=100))
         for line in page.items:
-            self._say(f"{line.at:>6.1f}s  {line.text}")
+            self._say(f"{line.at - BEGINNING_S:>6.1f}s  {line.text}")
 
     # Machines and their processes.
 
@@ -127,7 +127,7 @@ class Script:
     def do_cut(self, node: str) -> None:
         """The connection ends, and both sides see it."""
         player = self.stage.players[node]
-        player.connected = False
+        player.wire.close()
         self.stage.turn([Disconnect(node, player.agent.incarnation)])
 
     def do_back(self, node: str) -> None:
@@ -146,6 +146,16 @@ class Script:
         """The machine dies with everything on it."""
         self.stage.players[node].restart(crash=True)
 
+    def do_forget(self, attempt: str) -> None:
+        key = self.stage.key_of(attempt)
+        self._holder(key).forget(key)
+
+    def do_impostor(self, node: str) -> None:
+        """Another machine says it is this node."""
+        impostor = Player(self.stage, node, self.stage.players[node].capacity)
+        impostor.agent.incarnation, impostor.agent.origin = "another life", "another machine"
+        impostor.connect()
+
     def do_restart_coordinator(self) -> None:
         self.stage.open_term()
         self._say(f"epoch {self.stage.state.epoch} begins")
@@ -157,7 +167,7 @@ class Script:
 
     def do_silence(self, node: str, seconds: str) -> None:
         """Nothing is heard of a node, and its connection just hangs."""
-        self.stage.players[node].connected = False
+        self.stage.players[node].wire.close()
         self.stage.pass_time(parse_seconds(seconds))
 
     def do_beat(self, node: str, *listing: str) -> None:

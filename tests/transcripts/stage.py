@@ -24,7 +24,7 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.orders import AttemptKey, Brief, Order, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner import Deed, Freeze, Halt, ProcessEnd, Spawn
 from phalanx.runner.agent import Agent
@@ -32,6 +32,7 @@ from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch
 
 T = TypeVar("T")
+BEGINNING_S = 1000.0
 GHOST = "ghost"  # a job that no coordinator has ever heard of
 
 
@@ -39,7 +40,7 @@ class Stage:
     """Coordinator, runners and clock."""
 
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self.now_s = BEGINNING_S
         self.lines: list[str] = []
         self.names: dict[str, str] = {"0" * 26: GHOST}  # what the script calls a job, by id
         self.store = MemoryStore()
@@ -75,7 +76,7 @@ class Stage:
         finish(self.store.append(epoch, Batch(self.state.revision, encode([opened])), []))
         self.links.sessions.clear()
         for player in self.players.values():
-            player.connected = False
+            player.wire.close()
 
     def turn(self, inputs: list[Input], letter: Letter | None = None) -> list[Answer | None]:
         """Decide, write down, answer, dispatch: the breath of a coordinator."""
@@ -139,7 +140,8 @@ class Stage:
     def id_of(self, name: str) -> str:
         """`train.3` as the id that the coordinator knows."""
         job, dot, index = name.partition(".")
-        return next((id for id, known in self.names.items() if known == job), job) + dot + index
+        known = [id for id, name in self.names.items() if name == job]
+        return (known[-1] if known else job) + dot + index
 
     def key_of(self, text: str) -> AttemptKey:
         """`train.3#2`: the second attempt at index 3 of train."""
@@ -159,9 +161,11 @@ class Player:
         self.name = name
         self.capacity = capacity
         self.life = 0
-        self.connected = False
+        self.wire = Wire(self)
+        self.wire.close()
         self.deaf = False  # orders to it are lost on the way
         self.kept: dict[AttemptKey, tuple[int, float]] = {}  # what its keeper runs: lane, start
+        self.frozen: set[AttemptKey] = set()
         self.agent = self._new_life()
 
     def _new_life(self) -> Agent:
@@ -171,16 +175,29 @@ class Player:
             agent.state.adopt(key, lane, None, started_at)
         return agent
 
+    @property
+    def connected(self) -> bool:
+        return self.wire.is_open
+
     def connect(self) -> None:
-        self.connected = True
-        self.session = Session(self)
+        self.wire.close()
+        self.wire = Wire(self)
+        self.session = Session(self.wire)
         self.stage.receive(self.session, self.agent.hello(self.stage.now_s))
+        if self.agent.rejected is not None:
+            self.stage.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
 
     def restart(self, crash: bool) -> None:
         if crash:
             self.kept.clear()
-        self.connected = False
+        self.wire.close()
         self.agent = self._new_life()
+
+    def forget(self, key: AttemptKey) -> None:
+        """It no longer knows an attempt that it had, as if its disk had been replaced."""
+        lane, _ = self.kept.pop(key)
+        del self.agent.state.held[key]
+        del self.agent.state.lanes[lane]
 
     def report(self) -> bool:
         reports = self.agent.reports() if self.connected else None
@@ -215,23 +232,49 @@ class Player:
                 case Halt():
                     self._tell("stops", deed.key, f" with {deed.grace_s:g} s of grace")
                 case Freeze():
-                    self._tell("freezes" if deed.frozen else "thaws", deed.key)
+                    self._freeze(deed)
 
-    # As a Connection, for the coordinator's links.
-
-    def send(self, messages: list[wire.Message]) -> None:
-        for message in messages:
-            if self.connected and not (self.deaf and isinstance(message, wire.Orders)):
-                self.do(self.agent.receive(message, self.stage.now_s))
-        if self.agent.rejected is not None:
-            self.stage.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
-            self.agent.rejected = None
-
-    def close(self) -> None:
-        self.connected = False
+    def _freeze(self, deed: Freeze) -> None:
+        """Told again with every heartbeat, in case it got lost; worth a line only when it changes something."""
+        if deed.frozen != (deed.key in self.frozen):
+            self._tell("freezes" if deed.frozen else "thaws", deed.key)
+            self.frozen ^= {deed.key}
 
     def _tell(self, does: str, key: AttemptKey, how: str = "") -> None:
         self.stage.lines.append(f"{self.name} {does} {self.stage.attempt(key)}{how}")
+
+
+class Wire:
+    """One connection to a machine, as the coordinator's links see it."""
+
+    def __init__(self, player: Player) -> None:
+        self.player = player
+        self.is_open = True
+
+    def send(self, messages: list[wire.Message]) -> None:
+        for message in messages:
+            if not self.is_open:
+                return
+            if isinstance(message, wire.Orders):
+                for order in message.orders:
+                    self._order(message.epoch, order)
+            else:
+                self.player.do(self.player.agent.receive(message, self.player.stage.now_s))
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def _order(self, epoch: int, order: Order) -> None:
+        """An order is told only where nothing follows from it that is told."""
+        player, stage = self.player, self.player.stage
+        what = f"{type(order).__name__.lower()} {stage.attempt(order.key)}" if not isinstance(order, Brief) else ""
+        if player.deaf:
+            stage.lines += [f"lost on the way to {player.name}: {what}"] if what else []
+            return
+        deeds = player.agent.receive(wire.Orders(epoch, [order]), stage.now_s)
+        if isinstance(order, Stop) and not deeds:
+            stage.lines.append(f"{player.name} is told to {what}")
+        player.do(deeds)
 
 
 class Desk(CoordinatorCommands):

@@ -36,9 +36,8 @@ async def _first(chunks: AsyncGenerator[LogChunk | None, None]) -> LogChunk:
     async for chunk in chunks:
         if chunk is not None:
             return chunk
-    return LogChunk(
-        offset=0, data=b"", size=0, attempt=0, end=True
-    )  # no output is an empty answer, not an error
+    # No output is an empty answer, not an error.
+    return LogChunk(offset=0, data=b"", size=0, attempt=0, end=True)
 
 
 def _headers(chunk: LogChunk) -> tuple[Header, ...]:

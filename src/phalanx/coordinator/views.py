@@ -76,7 +76,7 @@ def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
         status=_word(status),
         reason=_task_reason(job, position, status),
         message=message if status != Status.COMPLETED else "",
-        exit_code=0 if status == Status.COMPLETED else job.exit_code(position),
+        exit_code=_task_code(job, position, status),
         attempt=job.attempts[position],
         node=attempt.node if attempt else node_names[row - 1] if row else None,
         devices=list(attempt.grant.devices) if attempt else [],
@@ -153,7 +153,15 @@ def _request_view(request: Request) -> RequestView:
 
 def _task_reason(job: JobState, position: int, status: Status) -> str:
     why = Why(job.why[position])
-    return "" if why == Why.NONE or status in (Status.COMPLETED, Status.RUNNING) else why.word
+    settled = status in (Status.COMPLETED, Status.RUNNING, Status.ASSIGNED)
+    return "" if why == Why.NONE or settled else why.word
+
+
+def _task_code(job: JobState, position: int, status: Status) -> int | None:
+    """How it ended; while it is on a node again, the code of the attempt before says nothing about it."""
+    if status == Status.COMPLETED:
+        return 0
+    return None if status in (Status.ASSIGNED, Status.RUNNING) else job.exit_code(position)
 
 
 def _job_reason(job: JobState, status: Status) -> str:

@@ -66,7 +66,8 @@ def _pending(
         ), said.others
     limit = job.job.array.at_once if job.job.array else 0
     if limit and len(job.live) >= limit:
-        return reason.at_once_limit(limit), [said.dominant, *said.others]
+        others = [] if said.fits else [said.dominant]  # that it would fit is no reason why it waits
+        return reason.at_once_limit(limit), [*others, *said.others]
     if said.dominant.tier == Tier.CAPACITY and place is not None and place > 1:
         ahead = _ahead_in_class(state, job)
         if ahead:
@@ -142,13 +143,16 @@ def _ahead_in_class(state: ClusterState, job: JobState) -> int:
     kind = state.waiting.classes.get(job.job.request)
     if kind is None:
         return 0
-    return sum(kind.jobs[rank].job.tasks for rank in kind.ranks if rank < job.rank)
+    ahead = (state.jobs[kind.jobs[rank].job.id] for rank in kind.ranks if rank < job.rank)
+    return sum(each.counts[Status.PENDING] for each in ahead)
 
 
 def _holders(state: ClusterState) -> list[Holder]:
     found: list[Holder] = []
     for node in state.nodes.values():
         for lane in node.lanes.values():
+            if len(lane) > 1:  # the end of one makes no room while others queue behind it
+                continue
             key = next(iter(lane.attempts))
             found.append(Holder(state.jobs[key[0]].job.task_id(key[1]), node.name, lane.grant))
             if len(found) >= HOLDERS_TRIED:

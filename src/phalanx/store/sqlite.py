@@ -27,6 +27,13 @@ CREATE TABLE IF NOT EXISTS history (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, 
 CREATE TABLE IF NOT EXISTS quarantine (source TEXT NOT NULL, key TEXT NOT NULL, body BLOB);
 INSERT OR IGNORE INTO meta VALUES ('epoch', 0), ('schema', 1);
 """
+_DROP_OLD_IMAGES = (
+    "DELETE FROM image WHERE revision NOT IN (SELECT revision FROM image ORDER BY revision DESC LIMIT ?)"
+)
+_DROP_RECORD = {
+    "log": "DELETE FROM log WHERE revision = ?",
+    "image": "DELETE FROM image WHERE revision = ?",
+}
 
 
 class SqliteStore:
@@ -82,8 +89,7 @@ class SqliteStore:
             self._db.execute(
                 "INSERT OR REPLACE INTO image VALUES (?, ?, ?)", (revision, zlib.crc32(body), body)
             )
-            kept = "SELECT revision FROM image ORDER BY revision DESC LIMIT ?"
-            self._db.execute(f"DELETE FROM image WHERE revision NOT IN ({kept})", (IMAGES_KEPT,))
+            self._db.execute(_DROP_OLD_IMAGES, (IMAGES_KEPT,))
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
         query = (
@@ -151,7 +157,7 @@ class SqliteStore:
         try:
             with self._transaction():
                 self._db.execute("INSERT INTO quarantine VALUES (?, ?, ?)", (source, str(key), body))
-                self._db.execute(f"DELETE FROM {source} WHERE revision = ?", (key,))
+                self._db.execute(_DROP_RECORD[source], (key,))
         except StoreError:
             return 1
         return 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from phalanx.api import calls
@@ -22,6 +24,7 @@ def piece(body: bytes) -> Message:
 
 async def test_an_app_is_held_back_while_nobody_reads():
     sent = 0
+    ahead = asyncio.Event()
 
     async def talkative(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal sent
@@ -29,14 +32,17 @@ async def test_an_app_is_held_back_while_nobody_reads():
         for _ in range(100):
             await send(piece(b"x"))
             sent += 1
+            if sent == 11:
+                ahead.set()
 
     answer = await InProcessExchange(talkative).send(WATCH, TOKEN)
     reading = answer.pieces()
     for _ in range(10):
         await anext(reading)
-    assert sent <= 12
+    await ahead.wait()
+    assert sent == 11  # one piece ahead of its reader, and held back
     await answer.aclose()
-    assert sent == 100
+    assert sent == 100  # let go, to nobody
 
 
 async def test_an_app_that_breaks_before_its_answer_is_no_answer():

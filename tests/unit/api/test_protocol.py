@@ -76,6 +76,14 @@ def test_who_does_not_finish_a_request_is_hung_up_on(beginning: bytes):
         assert told(line).count(b"HTTP/1.1") == beginning.count(b"\r\n\r\nGET")
 
 
+def test_who_does_not_finish_a_later_request_is_hung_up_on():
+    with serving(a_house().app, Impatient) as address, a_line(address) as line:
+        line.sendall(HEAD + b"\r\n")
+        assert line.recv(65_536).endswith(b'{"status":"ok"}')
+        line.sendall(HEAD)
+        assert told(line) == b""
+
+
 def test_a_stream_is_not_hung_up_on():
     house = a_house(beat_s=0.01)
     with serving(house.app, Impatient) as address, a_line(address) as line:

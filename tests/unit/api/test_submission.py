@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.fields import check_number
 from phalanx.api.schema import FailedTarget, SubmitRequest
 from phalanx.api.submission import to_jobs
 from phalanx.core.model.job import Job
@@ -187,6 +188,11 @@ def test_numbers_out_of_range_are_unprocessable(fields: dict[str, Any], says: st
 
 def test_a_single_vps_is_not_supported_yet():
     assert refusal(kind="vps").reason == "VpsUnsupported"
+
+
+def test_what_is_not_a_number_is_out_of_every_range():
+    with pytest.raises(Unprocessable):
+        check_number("cores", float("nan"), 0, 1)
 
 
 def test_a_refusal_shows_long_values_in_short():

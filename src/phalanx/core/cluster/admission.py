@@ -35,7 +35,9 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
     ]
     if given.no_queue:
-        if job.tasks != 1 or given.placement is None:
+        if job.tasks != 1:
+            return _refuse(_array_needs_queue(job), "bad")
+        if given.placement is None:
             return _refuse(why_not_now(state, job), "busy" if job.request.target else "no_room")
         accepted.append(_placed(state, given.placement, 1, now, "no_queue"))
     return Decision(accepted, [], Accepted(job.tasks))
@@ -171,6 +173,11 @@ def _nearest(reasons: list[Reason]) -> Reason:
 def _queue_full(state: ClusterState) -> Reason:
     text = f"{state.counts[Status.PENDING]} tasks wait already, at most {state.rules.pending_max} may"
     return Reason("QueueFull", Tier.POLICY, text, {"limit": state.rules.pending_max})
+
+
+def _array_needs_queue(job: Job) -> Reason:
+    text = f"An array waits in the queue: no_queue is for one task, and this has {job.tasks}"
+    return Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks})
 
 
 def _already_ended(job: JobState, position: int | None) -> Reason:

@@ -46,7 +46,8 @@ def _node_sentence(event: e.Event) -> str:
             has = event.capacity
             left = f", {len(event.leftovers)} older attempts to be stopped first" if event.leftovers else ""
             devices = f", {len(has.devices)} devices" if has.devices else ""
-            return f"{event.node} joined with {has.cores} cores, {describe_bytes(has.memory_bytes)}{devices}{left}"
+            memory = describe_bytes(has.memory_bytes)
+            return f"{event.node} joined with {_cores(has.cores)}, {memory}{devices}{left}"
         case e.NodeConnected():
             return f"{event.node} is connected again"
         case e.NodeDisconnected():
@@ -69,7 +70,7 @@ def _describe_job(job: Job) -> str:
 
 
 def _describe_grant(grant: Grant) -> str:
-    parts = [f"{grant.cores} cores"]
+    parts = [_cores(grant.cores)]
     if grant.memory_bytes:
         parts.append(describe_bytes(grant.memory_bytes))
     if grant.devices:
@@ -79,10 +80,14 @@ def _describe_grant(grant: Grant) -> str:
     return ", ".join(parts)
 
 
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count} cores"
+
+
 def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     if event.status == Status.COMPLETED:
         return f"attempt {key[2]} completed"
-    what = exit.message or exit.why.word
+    what = exit.message.rstrip(".") or exit.why.word
     if event.status == Status.PENDING:
         wait_s = max(0.0, (event.retry_at or event.at) - event.at)
         again = "tried again at once" if wait_s == 0 else f"tried again in {wait_s:.0f} s"
