@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from bench.cluster import Cluster, submit, until
+from bench.cluster import Cluster, look, submit, until
 from bench.figures import Chapter, Figure
 from bench.keepalive import Connection
 from bench.machine import commits_per_s
@@ -37,12 +37,14 @@ def measure(session: Session) -> Chapter:
             with session.machine.span({"coordinator": [cluster.coordinator_pid]}) as span:
                 rates.append(_singles(cluster, singles))
             cpus.append(span.cpu_s / singles * 1000)
+        look_s = [look(cluster) for _ in range(session.size(10, 3))]
     chapter = Chapter(f"Durable acceptance: {rounds} rounds")
     chapter.figures = [
         Figure(f"one array of {ARRAY:,} tasks", "tasks/s", arrays, 50_000),
         Figure(f"single submits, {CONNECTIONS} connections", "/s", rates, 1500),
         Figure("coordinator CPU per single submit", "ms", cpus),
         Figure("appends with fdatasync, this disk", "/s", commits),
+        Figure(f"`phalanx ps` beside {rounds * singles:,} waiting jobs", "s", look_s),
     ]
     chapter.notes = [
         (

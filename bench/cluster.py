@@ -135,6 +135,15 @@ def wait(rest: Connection, job: str, within_s: float = 600.0) -> dict[str, Any]:
             raise RuntimeError(f"job {job} is {view['status']}: {view['counts']}")
 
 
+def look(cluster: Cluster) -> float:
+    """The seconds that `phalanx ps` takes, from the start of the command to its end."""
+    began = time.perf_counter()
+    subprocess.run(
+        [PHALANX, "ps"], env=cluster.env, cwd=cluster.folder, stdout=subprocess.DEVNULL, check=True
+    )
+    return time.perf_counter() - began
+
+
 def node_status(rest: Connection, name: str) -> str:
     nodes = json.loads(rest.ask("GET", "/v1/nodes"))
     rows = nodes["items"] if isinstance(nodes, dict) else nodes

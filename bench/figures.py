@@ -13,29 +13,22 @@ Table = tuple[str, list[str], list[list[str]]]  # a heading, the columns, the ro
 
 @dataclass
 class Figure:
-    """One quantity, once per round. `worst` judges by the worst round instead of the median."""
+    """One quantity, once per round, judged by its median."""
 
     name: str
     unit: str
     values: list[float]
     target: float | None = None
     better: Literal["more", "less"] = "more"
-    worst: bool = False
 
     @property
     def measured(self) -> float:
         return median(self.values)
 
     @property
-    def judged(self) -> float:
-        if not self.worst:
-            return self.measured
-        return min(self.values) if self.better == "more" else max(self.values)
-
-    @property
     def met(self) -> bool:
         assert self.target is not None
-        return self.judged >= self.target if self.better == "more" else self.judged <= self.target
+        return self.measured >= self.target if self.better == "more" else self.measured <= self.target
 
     @property
     def aim(self) -> str:
@@ -49,7 +42,7 @@ class Figure:
             return ""
         if self.met:
             return "met"
-        return f"missed by {abs(self.judged - self.target) / self.target:.0%}"
+        return f"missed by {abs(self.measured - self.target) / self.target:.0%}"
 
     @property
     def spread(self) -> str:

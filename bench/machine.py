@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 Parts = Mapping[str, Sequence[int]]  # the processes of each part, by pid
 QUIET = 0.08  # of all CPUs: the share that others may use before a figure counts as disturbed
+_NOTHING = (0.0, 0.0, 0.0, 0.0)
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -59,6 +60,7 @@ class Machine:
     def __init__(self) -> None:
         self._ours: set[int] = set()
         self._noted = self._look()
+        self._waited: tuple[float, ...] = _NOTHING
 
     def own(self, parts: Parts) -> None:
         """These processes are ours: what they use is not foreign."""
@@ -77,22 +79,26 @@ class Machine:
 
     def take_note(self) -> None:
         """Begin a spell of weather."""
-        self._noted = self._look()
+        self._noted, self._waited = self._look(), _NOTHING
 
     def weather(self) -> Weather:
-        """The weather since the note was taken."""
-        return _between(self._noted, self._look())
+        """The weather since the note was taken, without the time spent waiting for a better one."""
+        begun = tuple(noted + waited for noted, waited in zip(self._noted, self._waited, strict=True))
+        return _between(begun, self._look())
 
-    def wait_until_quiet(self, patience_s: float) -> None:
-        """Return at the first quiet second, or when patience is at its end: the figures then say so."""
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
+    def wait_until_quiet(self, patience_s: float) -> float:
+        """Wait for a quiet second, or until patience is at its end: the figures then say so. How long it took."""
+        began, first = time.monotonic(), self._look()
+        quiet = False
+        while not quiet and time.monotonic() - began < patience_s:
             looked = self._look()
             time.sleep(1.0)
-            if _between(looked, self._look()).is_quiet:
-                return
+            quiet = _between(looked, self._look()).is_quiet
+        last = zip(first, self._look(), self._waited, strict=True)
+        self._waited = tuple(waited + after - before for before, after, waited in last)
+        return time.monotonic() - began
 
-    def _look(self) -> tuple[float, float, float, float]:
+    def _look(self) -> tuple[float, ...]:
         """All time of all CPUs, of it busy, of it stolen, and of the busy part ours; in seconds."""
         words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
         user, nice, system, idle, iowait, irq, softirq, steal = (int(word) * _TICK_S for word in words)

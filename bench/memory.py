@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from statistics import median
 
 from bench.accept import fill
-from bench.cluster import PHALANX, Cluster, submit, until
+from bench.cluster import look, submit, until
 from bench.coordinator import SHORT_S, crowd
 from bench.figures import Chapter, Figure, number
 from bench.keepalive import Connection
@@ -73,20 +71,12 @@ def _queue(session: Session, size: int) -> tuple[float, float, float]:
         array = submit(rest, "/bin/true", array=f"1-{size}")
         rest.ask("GET", "/v1/jobs")
         grown = resident_mb(cluster.coordinator_pid) - before
-        look = median(_look(cluster) for _ in range(session.size(STARTS, 3)))
+        look_s = median(look(cluster) for _ in range(session.size(STARTS, 3)))
         rest.ask("POST", f"/v1/jobs/{blocker}/cancel", b"{}")
         until(lambda: _completed(rest, array), 30.0, "the array has begun")
         begun = resident_mb(cluster.coordinator_pid) - before
     cluster.stop()
-    return grown, begun, look
-
-
-def _look(cluster: Cluster) -> float:
-    began = time.perf_counter()
-    subprocess.run(
-        [PHALANX, "ps"], env=cluster.env, cwd=cluster.folder, stdout=subprocess.DEVNULL, check=True
-    )
-    return time.perf_counter() - began
+    return grown, begun, look_s
 
 
 def _cost_ms(session: Session, behind: int) -> float:

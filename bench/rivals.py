@@ -63,7 +63,7 @@ class Ray:
     def __init__(self, folder: Path, cores: int) -> None:
         python = str(folder / "venv" / "bin" / "python")
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-        subprocess.run([python, "-m", "pip", "-q", "install", RAY], check=True)
+        subprocess.run([python, "-m", "pip", "-qq", "install", RAY], check=True)
         self._driver = Partner([python, "-I", str(_FOLDER / "ray_peer.py"), str(cores)], folder, "driver")
         self._driver.hear()  # it has run a few tasks by then, so that its workers are there
 

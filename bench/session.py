@@ -10,7 +10,8 @@ from bench.cluster import Cluster
 from bench.machine import Machine
 from bench.rivals import HyperQueue, Ray
 
-PATIENCE_S = 120.0  # how long a round waits for a quiet second
+PATIENCE_S = 60.0  # how long a round waits for a quiet second
+PATIENCE_ALL_S = 900.0  # and all rounds together
 
 
 class Session:
@@ -21,6 +22,7 @@ class Session:
         self.folder = folder
         self.quick = quick
         self.with_ray = with_ray
+        self._patience_s = 0.0 if quick else PATIENCE_ALL_S
         self._numbers = itertools.count(1)
         self._open = ExitStack()
 
@@ -29,9 +31,8 @@ class Session:
         return quick if self.quick else full
 
     def settle(self) -> None:
-        """Wait for a quiet moment before a round."""
-        if not self.quick:
-            self.machine.wait_until_quiet(PATIENCE_S)
+        """Wait for a quiet moment before a round, as long as patience lasts."""
+        self._patience_s -= self.machine.wait_until_quiet(min(PATIENCE_S, self._patience_s))
 
     def place(self, name: str) -> Path:
         """A new folder, never used before: files created beside deleted ones cost more."""

@@ -1,9 +1,9 @@
 """The commands of a transcript: each line becomes something done to the stage, and lines that tell of it.
 
-    add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 target=n1::0 array=1-10%3
-    started train#1    end train#1 code=3             cancel train    pause train    resume train
-    pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
-    why train          tasks train                    nodes           story train
+add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 target=n1::0 array=1-10%3
+started train#1    end train#1 code=3             cancel train    pause train    resume train
+pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
+why train          tasks train                    nodes           story train
 """
 
 from __future__ import annotations
@@ -244,7 +244,9 @@ def _report(what: str, key: AttemptKey, code: int, now: float) -> Report:
 
 
 def _why(reply: WhyReply) -> list[str]:
-    lines = [f"{reply.id} is {reply.status}: {reply.dominant.text} [{reply.dominant.code}, {reply.dominant.tier}]"]
+    lines = [
+        f"{reply.id} is {reply.status}: {reply.dominant.text} [{reply.dominant.code}, {reply.dominant.tier}]"
+    ]
     lines += [f"  also: {other.text} [{other.code}]" for other in reply.others]
     if len(reply.nodes) > 1 or any(said.count > 1 for said in reply.nodes):
         lines += [f"  {', '.join(said.nodes)}: {said.reason.code}" for said in reply.nodes]

@@ -267,7 +267,11 @@ class Wire:
     def _order(self, epoch: int, order: Order) -> None:
         """An order is told only where nothing follows from it that is told."""
         player, stage = self.player, self.player.stage
-        what = f"{type(order).__name__.lower()} {stage.attempt(order.key)}" if not isinstance(order, Brief) else ""
+        what = (
+            f"{type(order).__name__.lower()} {stage.attempt(order.key)}"
+            if not isinstance(order, Brief)
+            else ""
+        )
         if player.deaf:
             stage.lines += [f"lost on the way to {player.name}: {what}"] if what else []
             return

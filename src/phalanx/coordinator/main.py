@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+import uvloop
 
 from phalanx.api.app import build_app
 from phalanx.api.auth import Tokens
@@ -73,7 +74,7 @@ def run(settings: Settings) -> int:
     """Run a coordinator until it is told to stop; the exit code."""
     open_diary()
     try:
-        return asyncio.run(_serve(settings))
+        return uvloop.run(_serve(settings))
     except (StoreError, PhalanxError, OSError) as error:
         log.error("the coordinator cannot go on", error=str(error))
         return 1

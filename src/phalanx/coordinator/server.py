@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from phalanx.api import wire
 from phalanx.coordinator.links import Letter, Links, Session
@@ -31,11 +32,10 @@ class Door(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being one by name
         self._all.add(self)
         if len(self._all) > CONNECTIONS_MAX:
-            transport.abort()
+            self._transport.abort()
         self._deadline = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self.close)
 
     def data_received(self, data: bytes) -> None:

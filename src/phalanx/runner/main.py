@@ -13,6 +13,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from phalanx.api import wire
 from phalanx.clock import SteadyClock
 from phalanx.config import Settings, read_token, task_environment
@@ -35,7 +37,7 @@ def run(settings: Settings) -> int:
     """Run a runner until it is told to stop; the exit code."""
     open_diary()
     try:
-        return asyncio.run(_run(settings))
+        return uvloop.run(_run(settings))
     except (KeeperFailed, PhalanxError, ValueError, OSError) as error:
         log.error("the runner cannot start", error=str(error))
         return 1

@@ -160,7 +160,8 @@ def _unlisted(
         exit = _lost_exit(node, "its runner no longer knows it")
         events.append(end(state, attempt, exit, now, "heartbeat"))
     # Told thrice over an ordered connection never to start it, the runner cannot start it later.
-    effects.append(Send(node.name, Stop(attempt.key, Why.UNCONFIRMED, 0.0)))
+    why = Why.UNCONFIRMED if attempt.started_at is None else Why.LOST
+    effects.append(Send(node.name, Stop(attempt.key, why, 0.0)))
 
 
 def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect]:

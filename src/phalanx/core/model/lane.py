@@ -14,13 +14,14 @@ from phalanx.core.model.resources import Grant
 class Lane:
     """Attempts in the order in which they run; the first is the one that holds the grant now."""
 
-    __slots__ = ("attempts", "grant", "id", "node")
+    __slots__ = ("attempts", "grant", "id", "is_slow", "node")
 
     def __init__(self, id: int, node: str, grant: Grant) -> None:
         self.id = id
         self.node = node
         self.grant = grant
         self.attempts: dict[AttemptKey, None] = {}  # a dict keeps order and finds quickly
+        self.is_slow = False  # its runner gave back what was queued, so nothing more is queued in it
 
     def __len__(self) -> int:
         return len(self.attempts)

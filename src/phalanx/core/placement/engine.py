@@ -92,7 +92,7 @@ def _prefetch(snapshot: Snapshot, first: Rank, draft: Draft, policy: Policy) -> 
     lanes = [
         (len(lane), lane.node, lane.id)
         for lane in job.lanes.values()
-        if len(lane) <= depth // 2 and draft.nodes.is_open(lane.node)
+        if len(lane) <= depth // 2 and not lane.is_slow and draft.nodes.is_open(lane.node)
     ]
     if not depth or not lanes:
         return
