@@ -35,8 +35,8 @@ test: install-test ## every test
 check: install-test ## format, lint, types, tidy, unit, property: under two minutes
 	bash scripts/check
 
-bench: install-bench ## measure, and compare
-	bash scripts/bench
+bench: install-bench ## measure, and compare; ARGS=--quick only shows that it works
+	bash scripts/bench $(ARGS)
 
 lock: ## resolve the lock files again from pyproject.toml (needs uv)
 	bash scripts/lock

@@ -52,7 +52,7 @@ def measure(session: Session) -> Chapter:
             " coordinator for each. `ps`: wall time of the whole command, median of ten starts a round."
         ),
         (
-            f"Cost: from the middle of {session.size(MEASURED, 12_000):,} urgent tasks that pass through a crowd as in"
+            f"Cost: from the middle of {session.size(MEASURED, 30_000):,} urgent tasks that pass through a crowd as in"
             " cell 4 while an array of that size waits behind them. No number was set for flat; here it means that"
             f" the cost behind 1,000,000 is within {FLAT - 1:.0%} of the cost behind 1,000."
         ),
@@ -85,7 +85,7 @@ def _cost_ms(session: Session, behind: int) -> float:
     It is taken from the middle of an urgent array, where as many tasks are placed as end.
     """
     cluster = session.cluster(None, pending_limit=10_000_000)
-    tasks = session.size(MEASURED, 12_000)
+    tasks = session.size(MEASURED, 30_000)
     with cluster.connect() as rest:
         submit(rest, "/bin/true", array=f"1-{behind}", allow_infeasible=True)
         urgent = submit(rest, "/bin/true", array=f"1-{tasks}", priority=100, allow_infeasible=True)

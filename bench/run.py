@@ -55,7 +55,7 @@ def main() -> int:
         if not options.keep:  # only now: deleting beside a measurement slows the filesystem down
             shutil.rmtree(folder, ignore_errors=True)
     print(f"written to {options.out}")
-    return 0
+    return int(any(chapter.not_run.startswith("it failed") for chapter in chapters))
 
 
 def _run(name: str, measure: Callable[[Session], Chapter], session: Session, only: list[str]) -> Chapter:
@@ -64,7 +64,11 @@ def _run(name: str, measure: Callable[[Session], Chapter], session: Session, onl
     print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
     began = time.monotonic()
     session.machine.take_note()
-    chapter = measure(session)
+    try:
+        chapter = measure(session)
+    except (RuntimeError, OSError) as error:  # the other cells may still say something
+        print(f"    failed: {error}", flush=True)
+        return Chapter(name, not_run=f"it failed: {str(error).splitlines()[0][:200]}")
     chapter.took_s = time.monotonic() - began
     chapter.weather = session.machine.weather()
     for figure in chapter.figures:

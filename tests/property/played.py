@@ -202,9 +202,10 @@ class Played:
     def _deliver(self, node: str, order: Order) -> None:
         """Orders for a node that is away are lost; a start comes with the brief of its job."""
         machine = self.machines[node]
-        if not machine.connected:
+        late = isinstance(order, Start) and self.state.attempt(order.key) is None
+        if late or not machine.connected:
             return
-        if isinstance(order, Start) and order.key[0] in self.state.jobs:
+        if isinstance(order, Start):
             machine.runner.order(self.state.epoch, brief(self.state.jobs[order.key[0]].job), self.now)
         machine.do(machine.runner.order(self.state.epoch, order, self.now), self.now)
 

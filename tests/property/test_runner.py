@@ -11,6 +11,7 @@ from phalanx.core.model.job import Command
 from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
+    Dismiss,
     Disposition,
     Ended,
     Order,
@@ -24,7 +25,7 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, RunnerState, Spawn
+from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, ProcessEnd, RunnerState, Spawn
 
 LEASE_S = 20.0
 jobs = st.sampled_from(("j1", "j2"))
@@ -87,6 +88,10 @@ class RunnerLife(RuleBasedStateMachine):
     def pause(self, key: AttemptKey, paused: bool) -> None:
         self._order(Pause(key) if paused else Resume(key))
 
+    @rule(job=jobs)
+    def dismiss(self, job: str) -> None:
+        self._order(Dismiss(job))
+
     @rule(key=keys, stops=st.booleans())
     def an_order_of_an_older_epoch_is_refused(self, key: AttemptKey, stops: bool) -> None:
         order = Stop(key, Why.CANCELLED, 0.0) if stops else Start(key, 1, Grant(1, 0), None, 0)
@@ -110,9 +115,10 @@ class RunnerLife(RuleBasedStateMachine):
         if self.runner.outbox:
             key = list(self.runner.outbox)[which % len(self.runner.outbox)]
             deeds = self.runner.disposed(key, what)
-            assert deeds == ([] if what == Disposition.STALE_EPOCH else [Forget(key)])
+            assert deeds[:1] == ([] if what == Disposition.STALE_EPOCH else [Forget(key)])
             if deeds:
                 self.forgotten.add(key)
+            self._obey(deeds[1:])
 
     # What processes and time do.
 
@@ -196,6 +202,8 @@ class RunnerLife(RuleBasedStateMachine):
                     self.running[key] = deed.start.lane
                 case Halt() | Freeze():
                     assert deed.key in self.running
+                case ForgetBrief():
+                    assert deed.job not in {key[0] for key, _ in self.runner.listing()}
                 case Forget():
                     raise AssertionError("nothing is forgotten before a coordinator knows it")
 

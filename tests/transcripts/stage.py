@@ -24,7 +24,7 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.orders import AttemptKey, Brief, Order, Stop
+from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner import Deed, Freeze, Halt, ProcessEnd, Spawn
 from phalanx.runner.agent import Agent
@@ -99,7 +99,7 @@ class Stage:
 
     def settle(self) -> None:
         """Reports travel until there is nothing more to tell."""
-        while any([player.report() for player in self.players.values()]):
+        while [player for player in self.players.values() if player.report()]:
             pass
 
     def pass_time(self, seconds: float) -> None:
@@ -267,11 +267,8 @@ class Wire:
     def _order(self, epoch: int, order: Order) -> None:
         """An order is told only where nothing follows from it that is told."""
         player, stage = self.player, self.player.stage
-        what = (
-            f"{type(order).__name__.lower()} {stage.attempt(order.key)}"
-            if not isinstance(order, Brief)
-            else ""
-        )
+        key = None if isinstance(order, Brief | Dismiss) else order.key
+        what = f"{type(order).__name__.lower()} {stage.attempt(key)}" if key else ""
         if player.deaf:
             stage.lines += [f"lost on the way to {player.name}: {what}"] if what else []
             return

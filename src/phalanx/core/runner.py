@@ -36,7 +36,7 @@ RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind i
 
 
 class Spawn(Struct, frozen=True):
-    """Start a process for this attempt."""
+    """Start a process for this attempt, as soon as those before it in its lane have ended."""
 
     start: Start
     brief: Brief
@@ -47,6 +47,12 @@ class Halt(Struct, frozen=True):
 
     key: AttemptKey
     grace_s: float
+
+
+class Retract(Struct, frozen=True):
+    """Take it back, if it still waits for its lane."""
+
+    key: AttemptKey
 
 
 class Freeze(Struct, frozen=True):
@@ -66,7 +72,7 @@ class ForgetBrief(Struct, frozen=True):
     job: JobId
 
 
-Deed = Spawn | Halt | Freeze | Forget | ForgetBrief
+Deed = Spawn | Halt | Retract | Freeze | Forget | ForgetBrief
 
 
 class ProcessEnd(Struct, frozen=True):
@@ -112,12 +118,12 @@ class RunnerState:
         self.refused_orders = 0
 
     def adopt(self, key: AttemptKey, lane: int, end: ProcessEnd | None, started_at: float | None) -> None:
-        """After our own restart: an attempt that the keeper has kept for us."""
-        held = self.held[key] = Held(None, lane, Phase.RUNNING)
+        """After our own restart: an attempt that the keeper has kept for us; without a start it still waits."""
+        held = self.held[key] = Held(None, lane, Phase.QUEUED if started_at is None else Phase.RUNNING)
         held.started_at = started_at
         self.lanes.setdefault(lane, deque()).append(key)
         if end is not None:
-            self._close(key, held, _exit_of(held, end))
+            self._close(key, held, Ended(key, _exit_of(held, end)))
 
     def welcome(self, epoch: int, lease_until: float) -> bool:
         """A coordinator took us in. False if it is of an older epoch than one we have served."""
@@ -163,20 +169,42 @@ class RunnerState:
         held = self.held.get(key)
         if held is None or held.phase == Phase.ENDED:
             return []
-        held.started_at = at
+        held.started_at, held.phase = at, Phase.RUNNING
         self._set_deadline(key, held)
         self.fresh.append(Started(key, at))
         return []
 
-    def process_refused(self, key: AttemptKey, message: str, now: float) -> list[Deed]:
-        """No process could be made: no such program, no such folder."""
-        return self._end(key, Exit(Why.REFUSED, 127, ended_at=now, message=message), now)
-
-    def process_ended(self, key: AttemptKey, end: ProcessEnd, now: float) -> list[Deed]:
+    def process_refused(self, key: AttemptKey, code: str, message: str, now: float) -> list[Deed]:
+        """The keeper made no process: it was told not to, or there is no such program or folder."""
         held = self.held.get(key)
         if held is None or held.phase == Phase.ENDED:
             return []
-        return self._end(key, _exit_of(held, end), now)
+        if code == "retracted":
+            self._close(key, held, Returned(key))
+        elif code == "stopped":
+            self._close(
+                key, held, Ended(key, Exit(held.stopping or Why.CANCELLED, ended_at=now, message=message))
+            )
+        elif code == "fenced":
+            self._close(key, held, Ended(key, Exit(Why.FENCED, ended_at=now, message=message)))
+        else:
+            self._close(key, held, Ended(key, Exit(Why.REFUSED, 127, ended_at=now, message=message)))
+        return []
+
+    def process_ended(self, key: AttemptKey, end: ProcessEnd) -> list[Deed]:
+        held = self.held.get(key)
+        if held is not None and held.phase != Phase.ENDED:
+            self._close(key, held, Ended(key, _exit_of(held, end)))
+        return []
+
+    def keeper_lost(self) -> list[Deed]:
+        """The keeper died, and with it the memory of what waited for a lane: send that again."""
+        waiting = [
+            held.start
+            for held in self.held.values()
+            if held.phase == Phase.QUEUED and held.start is not None and held.stopping is None
+        ]
+        return [Spawn(start, self.briefs[start.key[0]]) for start in waiting if start.key[0] in self.briefs]
 
     def disposed(self, key: AttemptKey, disposition: Disposition) -> list[Deed]:
         """The coordinator answered a report."""
@@ -196,7 +224,7 @@ class RunnerState:
                 deeds.append(Halt(lane[0], head.grace_s))
             long_s = now - head.started_at if head.started_at is not None else 0.0
             if len(lane) > 1 and (long_s > RETURN_AFTER_S or now > self.lease_until):
-                self._give_back(lane)
+                deeds += [Retract(key) for key in lane if self.held[key].phase == Phase.QUEUED]
         return deeds
 
     def resend(self) -> None:
@@ -248,10 +276,15 @@ class RunnerState:
                 Ended(order.key, Exit(Why.CANCELLED, ended_at=now, message="stopped before it started"))
             )
             return []
-        lane = self.lanes.setdefault(order.lane, deque())
-        lane.append(order.key)
-        self.held[order.key] = Held(order, order.lane, Phase.QUEUED)
-        return self._next(order.lane, now) if len(lane) == 1 else []
+        held = self.held[order.key] = Held(order, order.lane, Phase.QUEUED)
+        self.lanes.setdefault(order.lane, deque()).append(order.key)
+        brief = self.briefs.get(order.key[0])
+        if now > self.lease_until or brief is None:
+            why = "the lease was over" if brief else "its brief never arrived"
+            exit = Exit(Why.FENCED, ended_at=now, message=f"not started: {why}")
+            self._close(order.key, held, Ended(order.key, exit))
+            return []
+        return [Spawn(order, brief)]
 
     def _stop(self, order: Stop, now: float) -> list[Deed]:
         self.tombstones[order.key] = None
@@ -261,49 +294,19 @@ class RunnerState:
         if held is None:  # never known, or long over: say so, because somebody waits for the answer
             self._report(Ended(order.key, Exit(order.why, ended_at=now, message="it was not running")))
             return []
-        if held.phase == Phase.QUEUED:
-            return self._end(
-                order.key, Exit(order.why, ended_at=now, message="stopped before it started"), now
-            )
         if held.phase == Phase.ENDED or held.stopping is not None:
             return []
         held.stopping = order.why
         return [Halt(order.key, order.grace_s)]
 
-    def _next(self, lane_id: int, now: float) -> list[Deed]:
-        """Start the first of a lane, if the lease allows it."""
-        lane = self.lanes[lane_id]
-        key = lane[0]
-        held = self.held[key]
-        brief = self.briefs.get(key[0])
-        if held.start is None or held.phase != Phase.QUEUED:
-            return []
-        if now > self.lease_until or brief is None:
-            why = "the lease was over" if brief else "its brief never arrived"
-            return self._end(key, Exit(Why.FENCED, ended_at=now, message=f"not started: {why}"), now)
-        held.phase = Phase.RUNNING
-        return [Spawn(held.start, brief)]
-
-    def _end(self, key: AttemptKey, exit: Exit, now: float) -> list[Deed]:
-        held = self.held.get(key)
-        if held is None or held.phase == Phase.ENDED:
-            return []
-        self._close(key, held, exit)
-        return self._next(held.lane, now) if held.lane in self.lanes else []
-
-    def _close(self, key: AttemptKey, held: Held, exit: Exit) -> None:
+    def _close(self, key: AttemptKey, held: Held, report: Ended | Returned) -> None:
+        """It is over here; what is left is that a coordinator takes note of it."""
         held.phase = Phase.ENDED
         lane = self.lanes[held.lane]
         lane.remove(key)
         if not lane:
             del self.lanes[held.lane]
-        self._report(Ended(key, exit))
-
-    def _give_back(self, lane: deque[AttemptKey]) -> None:
-        for key in list(lane)[1:]:
-            lane.remove(key)
-            self.held[key].phase = Phase.ENDED
-            self._report(Returned(key))
+        self._report(report)
 
     def _report(self, report: Report) -> None:
         self.outbox[report.key] = report

@@ -35,7 +35,7 @@ class LogPath(Struct, frozen=True):
     name: str
 
     def __fspath__(self) -> str:
-        return str(self.root / self.job / self.name)
+        return f"{self.root}/{self.job}/{self.name}"
 
     def __str__(self) -> str:
         return self.__fspath__()

@@ -35,6 +35,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     cpus: Sequence[int] | None = None  # the kernel CPUs it may run on
     cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
     log_max_bytes: int = 0  # 0 sets no bound
+    lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
 
 
 class Exit(Struct, frozen=True):
@@ -56,7 +57,7 @@ class Started(Struct, frozen=True, array_like=True, tag="started"):
 
 
 class Refused(Struct, frozen=True, array_like=True, tag="refused"):
-    """Not started: not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced or spawn_failed."""
+    """Not started: retracted, not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced or spawn_failed."""
 
     key: str
     code: str
@@ -83,7 +84,7 @@ class KeeperLost(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, array_like=True):
-    """One attempt in a listing. States: running, paused, stopping, ended."""
+    """One attempt in a listing. States: waiting (for its lane), running, paused, stopping, ended."""
 
     key: str
     state: str
@@ -183,6 +184,10 @@ class Processes(asyncio.Protocol):
     def stop(self, key: str, grace_s: float) -> None:
         """SIGTERM, after the grace SIGKILL. An attempt not yet started will be refused with `stopped`."""
         self._ask("stop", key, grace_s)
+
+    def retract(self, key: str) -> None:
+        """Take back an attempt that still waits for its lane: Refused with `retracted`. Else no effect."""
+        self._ask("retract", key)
 
     def pause(self, key: str) -> None:
         self._ask("pause", key)

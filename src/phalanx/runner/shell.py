@@ -14,7 +14,7 @@ from phalanx.api import wire
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Brief, Phase, Start, key_from_text, key_text
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, ProcessEnd, Retract, Spawn
 from phalanx.diary import diary
 from phalanx.runner import logs, processes
 from phalanx.runner.agent import Agent
@@ -71,7 +71,9 @@ class Shell:
             key = key_from_text(text)
             self._keys[key] = row.key
             self._held_cgroups[key] = self._cgroups.named(_cgroup_name(key))
-            self.agent.state.adopt(key, int(lane), _end_of(row.exit) if row.exit else None, row.started_at)
+            self.agent.state.adopt(
+                key, int(lane), _end_of(row.exit) if row.exit else None, row.started_at if row.pid else None
+            )
         log.info("keeper attached", attempts=len(self.agent.state.held))
 
     async def close(self, stop_tasks: bool) -> None:
@@ -141,10 +143,10 @@ class Shell:
                 self._do(state.process_started(_key(event.key), event.started_at), now)
             case processes.Ended():
                 self._release_cgroup(_key(event.key))
-                self._do(state.process_ended(_key(event.key), _end_of(event.exit), now), now)
+                self._do(state.process_ended(_key(event.key), _end_of(event.exit)), now)
             case processes.Refused():
                 self._release_cgroup(_key(event.key))
-                self._do(state.process_refused(_key(event.key), event.message, now), now)
+                self._do(state.process_refused(_key(event.key), event.code, event.message, now), now)
             case processes.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
                 self._keeper = None
@@ -160,6 +162,7 @@ class Shell:
         for row in (await self._keeper.listing()).attempts:
             if row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))
+        self._do(self.agent.state.keeper_lost(), self.clock.now())
 
     # What the state machine wants done.
 
@@ -174,6 +177,8 @@ class Shell:
                     self._forget_brief(deed.job)
                 case Halt():
                     self._halt(deed)
+                case Retract():
+                    self._with_keeper(deed.key, Processes.retract)
                 case Freeze():
                     freeze = Processes.pause if deed.frozen else Processes.resume
                     self._with_keeper(deed.key, freeze)
@@ -188,7 +193,9 @@ class Shell:
 
     def _spawn(self, start: Start, brief: Brief, now: float) -> None:
         if self._keeper is None:
-            self._do(self.agent.state.process_refused(start.key, "the keeper is not there", now), now)
+            self._do(
+                self.agent.state.process_refused(start.key, "fenced", "the keeper is not there", now), now
+            )
             return
         self._brief(brief)
         name = self._keys[start.key] = f"{key_text(start.key)}/{start.lane}"
@@ -201,6 +208,7 @@ class Shell:
             cpus=self._cpus(start.grant),
             cgroups=cgroup.folders if cgroup else None,
             log_max_bytes=self._log_max_bytes,
+            lane=start.lane,
         )
         self._keeper.start(name, job, launch)
 

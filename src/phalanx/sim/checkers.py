@@ -16,7 +16,7 @@ from phalanx.core.cluster.events import VOLATILE, Event, job_of, node_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.orders import AttemptKey, Start
-from phalanx.core.model.resources import Capacity
+from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status
 from phalanx.core.runner import ProcessEnd
 from phalanx.sim.chronicle import Chronicle
@@ -89,6 +89,8 @@ class Checkers:
                 self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
         if turn.events:
             check_state(coordinator.state)
+        if not turn.more:
+            check_nobody_waits_in_vain(coordinator.state)
 
     def settled(self, coordinator: Coordinator) -> None:
         """From time to time: what a restart would read is what is in memory."""
@@ -126,6 +128,18 @@ def check_state(state: ClusterState) -> None:
             waits = position in job.delayed or position in job.again or position >= job.fresh
             if status == Status.PENDING and not waits:
                 raise Violation("heals", f"task {position} of {job.job.id} is pending and nobody will place it")
+
+
+def check_nobody_waits_in_vain(state: ClusterState) -> None:
+    """Whoever still waits after a turn fits nowhere: no node that takes work has room for it."""
+    open_ledgers = [state.table.ledgers[node.row] for node in state.nodes.values() if node.takes_work]
+    for kind in state.waiting.classes.values():
+        job = next((each for each in kind.jobs.values() if any(True for _ in each.ready(1))), None)
+        target = kind.request.target
+        for ledger in open_ledgers:
+            is_meant = target is None or target.host == ledger.name
+            if job is not None and is_meant and isinstance(ledger.fit(kind.request), Grant):
+                raise Violation("heals", f"{job.job.id} waits though {ledger.name} has room for it")
 
 
 def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:

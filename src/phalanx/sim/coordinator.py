@@ -119,7 +119,6 @@ class Coordinator(Life):
             self._stop(str(error))
             return
         self.is_open = True
-        self._watcher.settled(self)
         self._tick()
 
     def _stop(self, why: str) -> None:

@@ -64,6 +64,7 @@ class Keeper(Life):
         self.clock = clock
         self.runner: News | None = None
         self.table: dict[AttemptKey, Process] = {}
+        self.waiting: list[tuple[Start, Brief]] = []  # for their lanes, in order
         self._watcher = watcher
         self._dice = world.dice(f"keeper {node} {world.now}")
         self._stopped: set[AttemptKey] = set()
@@ -73,23 +74,25 @@ class Keeper(Life):
 
     def start(self, start: Start, brief: Brief) -> None:
         process = self.table.get(start.key)
-        if process is None:
-            fate = script(brief, start)
-            if (no := self._why_not(start.key, fate)) is not None:
-                self._say(lambda runner: runner.refused(start.key, *no))
-                return
-            process = self._spawn(start, fate)
-        at = process.started_at
-        self._say(lambda runner: runner.started(start.key, at))
-        if process.end is not None:
-            self._tell_end(start.key, process.end)
+        if process is not None:
+            self._tell_start(process)
+            if process.end is not None:
+                self._tell_end(start.key, process.end)
+        elif self._holder(start.lane) is None:
+            self._try(start, brief)
+        elif not self._is_waiting(start.key):
+            self.waiting.append((start, brief))
 
     def stop(self, key: AttemptKey, grace_s: float) -> None:
         process = self.table.get(key)
         if process is None:
+            self._withdraw(key, "stopped")
             self._stopped.add(key)
         elif process.end is None:
             self._stop(process, grace_s)
+
+    def retract(self, key: AttemptKey) -> None:
+        self._withdraw(key, "retracted")
 
     def freeze(self, key: AttemptKey, frozen: bool) -> None:
         process = self.table.get(key)
@@ -114,10 +117,43 @@ class Keeper(Life):
 
     def lose_power(self) -> None:
         """The machine stops, and all that ran on it."""
-        for process in self.table.values():
+        self.waiting.clear()
+        for process in list(self.table.values()):
             if process.end is None:
                 self._finish(process, None, None, "unknown")
         self.end()
+
+    def _try(self, start: Start, brief: Brief) -> bool:
+        """Start it now; False if that was refused."""
+        fate = script(brief, start)
+        if (no := self._why_not(start.key, fate)) is not None:
+            self._say(lambda runner: runner.refused(start.key, *no))
+            return False
+        self._tell_start(self._spawn(start, fate))
+        return True
+
+    def _holder(self, lane: int) -> Process | None:
+        """Who runs in a lane."""
+        return next((p for p in self.table.values() if p.start.lane == lane and p.end is None), None)
+
+    def _go_on(self, lane: int) -> None:
+        """A lane is free: start the first that waits for it and is not refused."""
+        for start, brief in [each for each in self.waiting if each[0].lane == lane]:
+            self.waiting.remove((start, brief))
+            if self._try(start, brief):
+                return
+
+    def _is_waiting(self, key: AttemptKey) -> bool:
+        return any(start.key == key for start, _ in self.waiting)
+
+    def _withdraw(self, key: AttemptKey, code: str) -> None:
+        if self._is_waiting(key):
+            self.waiting = [each for each in self.waiting if each[0].key != key]
+            self._say(lambda runner: runner.refused(key, code, "it had not started"))
+
+    def _tell_start(self, process: Process) -> None:
+        key, at = process.start.key, process.started_at
+        self._say(lambda runner: runner.started(key, at))
 
     def _why_not(self, key: AttemptKey, fate: Script) -> tuple[str, str] | None:
         if key in self._stopped:
@@ -175,6 +211,7 @@ class Keeper(Life):
         by_itself = process.kill_at is None and reason is None
         self._watcher.process_ended(self.node, process.start.key, process.end, by_itself)
         self._tell_end(process.start.key, process.end)
+        self._go_on(process.start.lane)
 
     def _tell_end(self, key: AttemptKey, end: ProcessEnd) -> None:
         self._say(lambda runner: runner.ended(key, end))

@@ -12,7 +12,7 @@ from typing import Protocol
 from phalanx.api import wire
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Retract, Spawn
 from phalanx.runner.agent import Agent
 from phalanx.sim.coordinator import TOKEN
 from phalanx.sim.keeper import Keeper
@@ -59,6 +59,8 @@ class Runner(Life):
         self.keeper.runner = self
         for key, process in self.keeper.table.items():
             self.agent.state.adopt(key, process.start.lane, process.end, process.started_at)
+        for start, _ in self.keeper.waiting:
+            self.agent.state.adopt(start.key, start.lane, None, None)
         self._dial()
         self._beat()
         self._tick()
@@ -128,10 +130,10 @@ class Runner(Life):
         self.call(self._news, lambda: self.agent.state.process_started(key, at))
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> None:
-        self.call(self._news, lambda: self.agent.state.process_ended(key, end, self._clock.now()))
+        self.call(self._news, lambda: self.agent.state.process_ended(key, end))
 
     def refused(self, key: AttemptKey, code: str, message: str) -> None:
-        self.call(self._news, lambda: self.agent.state.process_refused(key, message, self._clock.now()))
+        self.call(self._news, lambda: self.agent.state.process_refused(key, code, message, self._clock.now()))
 
     def _news(self, tell: Callable[[], list[Deed]]) -> None:
         self._do(tell())
@@ -146,6 +148,8 @@ class Runner(Life):
                     self.keeper.start(deed.start, deed.brief)
                 case Halt():
                     self.keeper.stop(deed.key, deed.grace_s)
+                case Retract():
+                    self.keeper.retract(deed.key)
                 case Freeze():
                     self.keeper.freeze(deed.key, deed.frozen)
                 case Forget():

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from phalanx.core.cluster.decision import Accepted, Answer, Replayed
 from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import Job
 from phalanx.core.model.resources import Capacity
 from phalanx.sim.checkers import Checkers
@@ -40,8 +41,6 @@ class Users:
         self._nodes = nodes
         self._dice = world.dice("users")
         self._known: list[Job] = []
-        self._drained: set[str] = set()
-        self._paused: set[tuple[str, int]] = set()
         self._requests = 0
         self.unanswered = 0
 
@@ -54,15 +53,22 @@ class Users:
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
 
     def settle_down(self) -> None:
-        """Nothing may keep the cluster from coming to rest: resume, undrain, and cancel what never ends."""
-        for node in sorted(self._drained):
-            self.ask([Undrain(node)])
-        for job, position in sorted(self._paused):
-            self.ask([SetPaused(job, position, False)])
-        for each in self._known:
-            if is_endless(each):
-                self.ask([Cancel(each.id)])
+        """Nothing may keep the cluster from coming to rest: undrain, resume, and cancel what never ends."""
+        leader = self._office.listening()
+        if leader is not None:
+            for node in leader.state.nodes.values():
+                if node.drain_reason is not None:
+                    self.ask([Undrain(node.name)])
+            for job in leader.state.jobs.values():
+                self._let_end(job)
         self._world.after(TIDY_EVERY_S, self.settle_down)
+
+    def _let_end(self, job: JobState) -> None:
+        if is_endless(job.job) and not job.is_over:
+            self.ask([Cancel(job.job.id)])
+        for position, attempt in job.live.items():
+            if attempt.paused:
+                self.ask([SetPaused(job.job.id, position, False)])
 
     # Wishes.
 
@@ -85,14 +91,12 @@ class Users:
             return
         job = self._dice.choice(self._known[-4:])
         position = self._dice.randrange(job.tasks)
-        self._paused.add((job.id, position))
         self.ask([SetPaused(job.id, position, True)])
         later_s = self._dice.uniform(1.0, 10.0)
         self._world.after(later_s, self.ask, [SetPaused(job.id, position, False)])
 
     def _drain(self) -> None:
         node = self._dice.choice(sorted(self._nodes))
-        self._drained.add(node)
         self.ask([Drain(node, "maintenance")])
         self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
 

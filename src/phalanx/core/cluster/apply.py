@@ -129,7 +129,9 @@ def _attempt_started(state: ClusterState, event: AttemptStarted) -> list[Effect]
 def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
     job, attempt = state.jobs[event.key[0]], _live(state, event.key)
     position = event.key[1]
-    if event.exit.why == Why.RETURNED:  # what was given back because its lane is slow must not be queued there again
+    if (
+        event.exit.why == Why.RETURNED
+    ):  # what was given back because its lane is slow must not be queued there again
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
     _release(state, job, attempt)
     if event.charged:

@@ -12,8 +12,9 @@ typing, asyncio) stay out: they would double its memory.
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
     brief        id {argv env cwd}           what many attempts share, until forget_brief id
-    start        key brief-id {argv? env out err cpus cgroups log_max_bytes}
-                     → started key pid started_at | refused key code message
+    start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane?}
+                     → started key pid started_at | refused key code message; waits while its lane is taken
+    retract      key                         take back what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
     stop         key grace_s                 SIGTERM, after the grace SIGKILL; a later start is refused
     lease        seconds_left                without a renewal in that time everything is stopped

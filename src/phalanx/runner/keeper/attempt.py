@@ -32,6 +32,7 @@ class Attempt:
         "exit",
         "key",
         "kill_at",
+        "lane",
         "log_max_bytes",
         "oom_kills_before",
         "out",
@@ -51,6 +52,7 @@ class Attempt:
         self.out: str = options["out"]
         self.err: str = options["err"]
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]
+        self.lane: int | None = options.get("lane")
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
         self.oom_kills_before = 0
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied

@@ -27,10 +27,10 @@ DOUBT_S_MAX = 0.2
 class Endings:
     """Reaps children and says which attempts are over."""
 
-    def __init__(self, roster: Roster, trimmer: Trimmer, tell: Callable[[str], None]) -> None:
+    def __init__(self, roster: Roster, trimmer: Trimmer, ended: Callable[[Attempt], None]) -> None:
         self._roster = roster
         self._trimmer = trimmer
-        self._tell = tell  # writes down and says
+        self._ended = ended
 
     def reap(self) -> None:
         """Take note of every child that ended: leaders of attempts, and orphans."""
@@ -85,7 +85,7 @@ class Endings:
     def _finish(self, attempt: Attempt) -> None:
         self._trimmer.trim_at_end(attempt)
         attempt.close(oom=bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before)
-        self._tell(attempt.ended_line())
+        self._ended(attempt)
 
 
 def _ended_child() -> int | None:

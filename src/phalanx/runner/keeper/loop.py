@@ -18,7 +18,7 @@ from .endings import SETTLE_S, Endings
 from .requests import Requests
 from .spawn import Spawner
 from .trim import Trimmer
-from .voice import PATIENCE_S, Voice
+from .voice import Voice
 from .wire import Link, Lost
 
 TYPE_CHECKING = False
@@ -46,8 +46,8 @@ class Loop:
         self._boot = boot
         self._voice = Voice(journal)
         self._deadlines = Deadlines(roster, trimmer)
-        self._endings = Endings(roster, trimmer, self._voice.tell)
         self._requests = Requests(roster, self._deadlines, journal, spawner, trimmer, self._voice)
+        self._endings = Endings(roster, trimmer, self._requests.ended)
         self._backlog: list[Any] = []
         self._link: Link | None = None
         self._waits_for_room = False
@@ -63,8 +63,8 @@ class Loop:
             self._turn()
         if self._link is not None:
             self._link.peer.settimeout(FAREWELL_S)
+            self._voice.hurry()
             self._speak()
-            self._speak()  # what the first time chose to keep
 
     def _turn(self) -> None:
         for fd, events in self._poll.poll(self._wait_s()):
@@ -87,8 +87,8 @@ class Loop:
         """How long to wait for news. The shorter waits come first: what is due later is kept soon after."""
         if self._backlog:
             return 0.0
-        if self._voice.kept:
-            return PATIENCE_S
+        if self._voice.kept_since is not None:
+            return self._voice.wait_s()
         if self._roster.ending:
             return SETTLE_S
         return self._deadlines.wait_s() if self._roster.leaders else None

@@ -7,6 +7,7 @@ import signal
 
 from . import VERSION
 from .deadlines import FENCE_GRACE_S
+from .lanes import Lanes
 from .spawn import Brief, Refused
 
 TYPE_CHECKING = False
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .attempt import Options
+    from .attempt import Attempt, Options
     from .deadlines import Deadlines
     from .journal import Journal
     from .roster import Roster
@@ -45,6 +46,7 @@ class Requests:
         self._spawner = spawner
         self._trimmer = trimmer
         self._voice = voice
+        self._lanes = Lanes()
 
     def serve(self, requests: list[Any]) -> None:
         for request in requests:
@@ -60,6 +62,14 @@ class Requests:
             if attempt.exit is not None:
                 self._voice.say(attempt.ended_line())
             return
+        lane = options.get("lane")
+        if lane is None or not self._lanes.is_taken(lane):
+            self._spawn(key, brief_id, options)
+        elif key not in self._lanes.waiting:
+            self._lanes.wait(lane, (key, brief_id, options))
+
+    def _spawn(self, key: str, brief_id: str, options: Options) -> bool:
+        """Start it now; False if that was refused."""
         try:
             self._check_may_start(key)
             attempt = self._spawner.start(key, brief_id, options)
@@ -68,9 +78,19 @@ class Requests:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             self._refuse(key, "spawn_failed", f"the start cannot be read: {error!r}")
         else:
+            self._lanes.take(attempt.lane, key)
             self._roster.add(attempt)
             self._voice.tell(attempt.started_line(), urgent=False)
             self._journal.try_flush()  # at once: a keeper killed later in this turn still knows of it
+            return True
+        return False
+
+    def ended(self, attempt: Attempt) -> None:
+        """Nothing of an attempt is left: tell it, and start whoever waited for its lane."""
+        self._voice.tell(attempt.ended_line(), urgent=not self._lanes.goes_on(attempt.lane))
+        request = self._lanes.leave(attempt.lane, attempt.key)
+        while request is not None and not self._spawn(*request):
+            request = self._lanes.next(request[2]["lane"])
 
     def _refuse(self, key: str, code: str, message: str) -> None:
         self._voice.say(json.dumps(["refused", key, code, message]))
@@ -113,16 +133,24 @@ class Requests:
         if attempt is not None:
             self._deadlines.stop(attempt, float(grace_s))
         elif key not in self._roster.attempts:
+            if self._lanes.withdraw(key):
+                self._refuse(key, "stopped", "it was stopped before it could start")
             self._roster.never_start(key)
             self._journal.note(json.dumps(["stopped", key]))
+
+    def retract(self, key: str) -> None:
+        """Take back what still waits for its lane; what has started goes on."""
+        if self._lanes.withdraw(key):
+            self._refuse(key, "retracted", "it was taken back before it could start")
 
     def lease(self, seconds_left: float) -> None:
         self._deadlines.renew_lease(float(seconds_left))
 
     def listing(self) -> None:
         facts = {"version": VERSION, "log_cap": self._trimmer.supported, "briefs": [*self._spawner.briefs]}
-        rows = ",".join(attempt.row() for attempt in self._roster.attempts.values())
-        self._voice.say(f'["listing",[{rows}],{json.dumps(facts)}]')
+        rows = [attempt.row() for attempt in self._roster.attempts.values()]
+        rows += [f'[{json.dumps(key)},"waiting",0,0.0,null]' for key in self._lanes.waiting]
+        self._voice.say(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]')
 
     def forget(self, keys: list[str]) -> None:
         ended = self._roster.forget(keys)
@@ -132,6 +160,8 @@ class Requests:
     def shutdown(self, grace_s: float = FENCE_GRACE_S) -> None:
         """Stop everything; the loop ends when nothing is left."""
         self.closing = True
+        for key in [*self._lanes.waiting]:
+            self.stop(key, 0.0)
         for attempt in [*self._roster.leaders.values()]:
             self._deadlines.stop(attempt, float(grace_s))
 
@@ -144,6 +174,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "pause": Requests.pause,
     "resume": Requests.resume,
     "stop": Requests.stop,
+    "retract": Requests.retract,
     "lease": Requests.lease,
     "list": Requests.listing,
     "forget": Requests.forget,

@@ -1,0 +1,98 @@
+"""Each event as one sentence that a person can read aloud."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.story import sentence
+from phalanx.core.model.orders import Exit
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.status import Status, Why
+from tests.builders import GIB, a_capacity, a_job
+
+KEY = ("j1", 0, 2)
+GRANT = Grant(4, 8 * GIB, (0, 1), 1)
+FAILED = Exit(Why.EXITED, 3, message="exited with code 3")
+LOST = Exit(Why.LOST, -1, message="Node n1 went offline (heartbeat timeout)")
+
+TOLD: list[tuple[Event, str]] = [
+    (e.TermOpened(at=1.0, epoch=7), "a coordinator opened epoch 7"),
+    (e.JobSubmitted(at=1.0, job=a_job("n1::0", array="1-3")), "submitted: /bin/true × 3 on n1::0"),
+    (
+        e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=GRANT),
+        "attempt 2 placed on n1 with 4 cores, 8 GiB, devices 0,1, NUMA 1",
+    ),
+    (
+        e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), opens=False),
+        "attempt 2 queued behind its like on n1 with 1 core",
+    ),
+    (e.AttemptStarted(at=1.0, key=KEY, started_at=1.0), "attempt 2 is running"),
+    (e.AttemptSuspected(at=1.0, key=KEY), "the runner does not list attempt 2"),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.COMPLETED),
+        "attempt 2 completed",
+    ),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=FAILED, status=Status.FAILED, charged=True),
+        "attempt 2 ended: exited with code 3",
+    ),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=FAILED, status=Status.PENDING, retry_at=5.0, charged=True),
+        "attempt 2 ended: exited with code 3; tried again in 4 s",
+    ),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=LOST, status=Status.PENDING, retry_at=1.0, loss=True),
+        "attempt 2 ended: Node n1 went offline (heartbeat timeout); tried again at once, not charged",
+    ),
+    (e.TasksCancelled(at=1.0, job="j1"), "cancelled"),
+    (e.TasksCancelled(at=1.0, job="j1", positions=(3,)), "cancelled 1 task"),
+    (e.TaskFailed(at=1.0, job="j1", position=0, exit=Exit(Why.STUCK)), "failed: stuck"),
+    (e.TaskPaused(at=1.0, key=KEY), "paused; it keeps what it holds"),
+    (e.TaskResumed(at=1.0, key=KEY), "running again"),
+    (e.JobForgotten(at=1.0, job="j1"), "moved to the history"),
+    (
+        e.NodeJoined(at=1.0, node="n1", incarnation="a", origin="o", capacity=a_capacity(gpus=2)),
+        "n1 joined with 8 cores, 16 GiB, 2 devices",
+    ),
+    (
+        e.NodeJoined(
+            at=1.0, node="n1", incarnation="a", origin="o", capacity=a_capacity(cores=1), leftovers=(KEY,)
+        ),
+        "n1 joined with 1 core, 16 GiB, 1 older attempts to be stopped first",
+    ),
+    (e.NodeConnected(at=1.0, node="n1"), "n1 is connected again"),
+    (e.NodeDisconnected(at=1.0, node="n1"), "n1 lost its connection; its tasks run on under its lease"),
+    (e.NodeLost(at=1.0, node="n1"), "n1 is lost: its lease is over"),
+    (e.NodeCleared(at=1.0, node="n1", key=KEY), "n1 stopped an attempt of its former life"),
+    (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
+    (e.NodeResumed(at=1.0, node="n1"), "n1 takes work again"),
+]
+
+
+@pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda each: each if isinstance(each, str) else "")
+def test_an_event_is_told_in_words(event: Event, told: str) -> None:
+    assert sentence(event) == told
+
+
+def test_every_event_that_is_kept_is_told_here() -> None:
+    assert {type(event) for event, _ in TOLD} == set(get_args(Event)) - set(e.VOLATILE)
+
+
+def test_a_long_command_is_told_in_short() -> None:
+    job = a_job()
+    long = e.JobSubmitted(at=1.0, job=type(job)(**{**_fields(job), "command": _command("x" * 1000)}))
+    assert len(sentence(long)) < 300
+
+
+def _fields(job: object) -> dict[str, object]:
+    return {name: getattr(job, name) for name in job.__struct_fields__}  # type: ignore[attr-defined]
+
+
+def _command(text: str) -> object:
+    from phalanx.core.model.job import Command
+
+    return Command((text,))

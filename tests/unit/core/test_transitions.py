@@ -1,0 +1,43 @@
+"""The table of moves: what is not in it is an error, and what is drawn is what is in it."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from phalanx.core.cluster.transitions import MOVES, IllegalMove, check_move, diagram
+from phalanx.core.model.status import Status
+
+
+def test_a_move_that_is_not_in_the_table_names_who_and_where() -> None:
+    with pytest.raises(IllegalMove, match="task 3 of j1 cannot go from Completed to Running"):
+        check_move("task 3 of j1", Status.COMPLETED, Status.RUNNING)
+
+
+@pytest.mark.parametrize(("before", "after"), product(Status, Status))
+def test_exactly_the_moves_of_the_table_are_legal(before: Status, after: Status) -> None:
+    if (before, after) in MOVES:
+        check_move("it", before, after)
+    else:
+        with pytest.raises(IllegalMove):
+            check_move("it", before, after)
+
+
+def test_nothing_leads_out_of_a_final_status() -> None:
+    assert not [before for before, _ in MOVES if before.is_final]
+
+
+def test_every_status_can_be_reached_and_every_life_can_end() -> None:
+    assert {after for _, after in MOVES} == set(Status)
+    assert {before for before, after in MOVES if after.is_final} == {s for s in Status if not s.is_final}
+
+
+@pytest.mark.parametrize(("before", "after"), MOVES)
+def test_the_diagram_shows_every_edge_with_its_sentence(before: Status, after: Status) -> None:
+    assert f"    {before.word} --> {after.word}: {MOVES[before, after]}\n" in diagram()
+
+
+def test_the_diagram_begins_and_ends() -> None:
+    assert diagram().startswith("stateDiagram-v2\n    [*] --> Pending")
+    assert diagram().count("--> [*]\n") == 3
