@@ -17,8 +17,9 @@ from phalanx.core.cluster.starting import brief
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.orders import AttemptKey, Order, Report, Start, Started
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.runner import Deed, Forget, ProcessEnd, RunnerState, Spawn
+from phalanx.core.runner import RunnerState
 from phalanx.store.protocol import Batch, Loaded
+from tests.property.keeper import PlayedKeeper
 
 
 class Machine:
@@ -28,75 +29,61 @@ class Machine:
         self.name = name
         self.capacity = capacity
         self.life = 1
-        self.runner = RunnerState()
         self.connected = False
-        self.lease_until = 0.0  # the keeper's own copy
         self.frozen = False  # a machine that hangs cannot even stop its own processes
         self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
-        self.processes: dict[AttemptKey, Grant] = {}
-        self.kept: dict[AttemptKey, tuple[int, float, ProcessEnd | None]] = {}  # lane, start, end
+        self.spawned: set[AttemptKey] = set()
+        self.keeper = PlayedKeeper(self._seen)
+        self.runner = RunnerState()
+        self.keeper.attach(self.runner)
 
     @property
     def incarnation(self) -> str:
         return f"{self.name}/{self.life}"
 
     @property
+    def grants(self) -> dict[AttemptKey, Grant]:
+        return {key: start.grant for key, (start, _) in self.keeper.running.items()}
+
+    @property
     def awake(self) -> set[AttemptKey]:
-        return set(self.processes) - self.overslept
+        return set(self.keeper.running) - self.overslept
 
     def welcome(self, epoch: int, lease_until: float) -> None:
         self.connected = self.runner.welcome(epoch, lease_until)
-        self.lease_until = max(self.lease_until, lease_until)
+        self.keeper.lease_until = self.runner.lease_until
 
     def renew(self, lease_until: float) -> None:
         self.runner.renew(lease_until)
-        self.lease_until = max(self.lease_until, lease_until)
-
-    def do(self, deeds: list[Deed], now: float) -> None:
-        for deed in deeds:
-            if isinstance(deed, Spawn):
-                assert now <= self.lease_until, "nothing is spawned once the lease is over"
-                assert deed.start.key not in self.kept, "an attempt is started at most once"
-                self.processes[deed.start.key] = deed.start.grant
-                self.kept[deed.start.key] = (deed.start.lane, now, None)
-            elif isinstance(deed, Forget):
-                self.kept.pop(deed.key, None)
-
-    def end(self, key: AttemptKey, now: float, code: int | None, reason: str | None = None) -> None:
-        """One process ends; the keeper remembers how until it is told to forget."""
-        lane, started_at, _ = self.kept[key]
-        del self.processes[key]
-        end = ProcessEnd(code, None, False, reason, started_at, now)
-        self.kept[key] = (lane, started_at, end)
-        self.do(self.runner.process_ended(key, end, now), now)
+        self.keeper.lease_until = self.runner.lease_until
 
     def thaw(self, now: float) -> None:
         self.frozen = False
-        if now > self.lease_until:
-            self.overslept |= set(self.processes)
+        if now > self.keeper.lease_until:
+            self.overslept |= set(self.keeper.running)
 
     def pass_time(self, now: float) -> None:
-        if self.frozen:
-            return
-        if now > self.lease_until:
-            for key in list(self.processes):
-                self.end(key, now, None, "fenced")
-        self.do(self.runner.tick(now), now)
+        if not self.frozen:
+            self.keeper.fence(now)
+            self.keeper.do(self.runner.tick(now), now)
 
     def restart_runner(self) -> None:
         """The runner dies and comes back; its keeper kept the processes and how they ended."""
         self.life += 1
         self.connected = False
         self.runner = RunnerState()
-        for key, (lane, started_at, end) in self.kept.items():
-            self.runner.adopt(key, lane, end, started_at)
+        self.keeper.attach(self.runner)
 
     def crash(self) -> None:
         """The machine dies with all that runs on it."""
         self.frozen = False
-        self.processes.clear()
-        self.kept.clear()
+        self.keeper.lose_everything()
         self.restart_runner()
+
+    def _seen(self, deed: str, key: AttemptKey) -> None:
+        if deed == "spawns":
+            assert key not in self.spawned, "an attempt is started at most once"
+            self.spawned.add(key)
 
 
 class Played:
@@ -185,7 +172,7 @@ class Played:
         for report, answer in zip(reports, self.turn(*tells), strict=True):
             assert isinstance(answer, Disposed)
             if not isinstance(report, Started):
-                machine.do(machine.runner.disposed(answer.key, answer.disposition), self.now)
+                machine.keeper.do(machine.runner.disposed(answer.key, answer.disposition), self.now)
 
     def cut(self, machine: Machine, noticed: bool) -> None:
         """The wire is cut; perhaps the coordinator does not even notice."""
@@ -207,7 +194,7 @@ class Played:
             return
         if isinstance(order, Start):
             machine.runner.order(self.state.epoch, brief(self.state.jobs[order.key[0]].job), self.now)
-        machine.do(machine.runner.order(self.state.epoch, order, self.now), self.now)
+        machine.keeper.do(machine.runner.order(self.state.epoch, order, self.now), self.now)
 
 
 def loaded(batches: list[Batch], image: tuple[int, bytes] | None = None) -> Loaded:

@@ -102,19 +102,19 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule(which=pick, code=st.sampled_from((0, 0, 0, 1)), at_once=st.booleans())
     def process_ends(self, which: int, code: int, at_once: bool) -> None:
-        running = [(m, key) for m in self.world.machines.values() for key in m.processes]
+        running = [(m, key) for m in self.world.machines.values() for key in m.keeper.running]
         if running:
             machine, key = running[which % len(running)]
-            machine.do(machine.runner.process_started(key, machine.kept[key][1]), self.world.now)
-            machine.end(key, self.world.now, code)
+            machine.keeper.announce(key, self.world.now)
+            machine.keeper.end(key, self.world.now, code)
             if at_once and machine.connected:
                 self.world.report(machine)
 
     @rule(told=st.booleans())
     def processes_start(self, told: bool) -> None:
         for machine in self.world.machines.values():
-            for key in machine.processes:
-                machine.runner.process_started(key, self.world.now)
+            for key in list(machine.keeper.running):
+                machine.keeper.announce(key, self.world.now)
             if told and machine.connected:
                 self.world.report(machine)
 
@@ -122,8 +122,8 @@ class ClusterLife(RuleBasedStateMachine):
     def short_tasks_end_one_after_another(self, which: int, many: int, code: int) -> None:
         machine = self._connected(which)
         for _ in range(many):
-            if machine is not None and machine.processes:
-                machine.end(next(iter(machine.processes)), self.world.now, code)
+            if machine is not None and machine.keeper.running:
+                machine.keeper.end(next(iter(machine.keeper.running)), self.world.now, code)
                 self.world.report(machine)
 
     @rule(which=pick, noticed=st.booleans())
@@ -228,7 +228,7 @@ class ClusterLife(RuleBasedStateMachine):
         running = [key[:2] for machine in machines if not machine.frozen for key in machine.awake]
         assert len(set(running)) == len(running)
         for machine in machines:
-            grants = list(machine.processes.values())
+            grants = list(machine.grants.values())
             devices = [device for grant in grants for device in grant.devices]
             assert len(set(devices)) == len(devices)
             assert sum(grant.cores for grant in grants) <= machine.capacity.cores
@@ -322,8 +322,8 @@ def heal(world: Played, machine: Machine) -> None:
         world.hello(machine)
     if world.state.nodes[machine.name].drain_reason is not None:
         world.turn(Undrain(machine.name))
-    for key in list(machine.processes):
-        machine.end(key, world.now, 0)
+    while machine.keeper.running:
+        machine.keeper.end(next(iter(machine.keeper.running)), world.now, 0)
     world.beat(machine)
 
 

@@ -21,15 +21,18 @@ from phalanx.core.model.orders import (
     Resume,
     Returned,
     Start,
+    Started,
     Stop,
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, ProcessEnd, RunnerState, Spawn
+from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Retract, RunnerState, Spawn
+from tests.property.keeper import PlayedKeeper
 
 LEASE_S = 20.0
 jobs = st.sampled_from(("j1", "j2"))
 keys = st.tuples(jobs, st.integers(0, 5), st.just(1))
+kinds = st.sampled_from(("runs", "ended", "waits"))
 pick = st.integers(0, 1 << 16)
 
 
@@ -40,30 +43,31 @@ def a_brief(job: str) -> Brief:
 
 
 class RunnerLife(RuleBasedStateMachine):
-    """Orders of one coordinator after another, news of processes, and time."""
+    """Orders of one coordinator after another, news of the keeper, and time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = RunnerState()
+        self.keeper = PlayedKeeper(self._seen)
         self.now = 100.0
-        self.lease_until = 0.0
         self.epoch = 1
         self.lane_of: dict[AttemptKey, int] = {}  # every attempt ever started, and where
-        self.running: dict[AttemptKey, int] = {}
-        self.spawned: set[AttemptKey] = set()
         self.stopped: set[AttemptKey] = set()
+        self.spawned: set[AttemptKey] = set()
         self.answered: dict[AttemptKey, Report] = {}  # ends of what was held, as they came into the outbox
         self.heard: set[AttemptKey] = set()  # whose end went out with some message
         self.forgotten: set[AttemptKey] = set()
 
-    @initialize(kept=st.lists(st.tuples(keys, st.booleans()), max_size=2, unique_by=lambda row: row[0]))
-    def a_runner_begins_with_what_its_keeper_kept(self, kept: list[tuple[AttemptKey, bool]]) -> None:
-        for lane, (key, is_over) in enumerate(kept, start=101):
+    @initialize(kept=st.lists(st.tuples(keys, kinds), max_size=3, unique_by=lambda row: row[0]))
+    def a_runner_begins_with_what_its_keeper_kept(self, kept: list[tuple[AttemptKey, str]]) -> None:
+        self.keeper.lease_until = self.now + 1
+        for lane, (key, kind) in enumerate(kept, start=101):
+            lane = lane - 1 if kind == "waits" and lane - 1 in self.lane_of.values() else lane
             self.lane_of[key] = lane
-            self.spawned.add(key)
-            self.runner.adopt(key, lane, self._end(0) if is_over else None, 50.0)
-            if not is_over:
-                self.running[key] = lane
+            self.keeper.do([Spawn(Start(key, lane, Grant(1, 0), None, 0), a_brief(key[0]))], self.now)
+            if kind == "ended":
+                self.keeper.end(key, self.now, 0)
+        self.keeper.attach(self.runner)
         self._listen()
         self._welcome()
 
@@ -107,8 +111,8 @@ class RunnerLife(RuleBasedStateMachine):
 
     @rule()
     def the_lease_is_renewed(self) -> None:
-        self.lease_until = self.now + LEASE_S
-        self.runner.renew(self.lease_until)
+        self.runner.renew(self.now + LEASE_S)
+        self.keeper.lease_until = self.now + LEASE_S
 
     @rule(which=pick, what=st.sampled_from(tuple(Disposition)))
     def a_report_is_answered(self, which: int, what: Disposition) -> None:
@@ -118,94 +122,101 @@ class RunnerLife(RuleBasedStateMachine):
             assert deeds[:1] == ([] if what == Disposition.STALE_EPOCH else [Forget(key)])
             if deeds:
                 self.forgotten.add(key)
-            self._obey(deeds[1:])
+            self._obey(deeds)
 
     # What processes and time do.
 
-    @rule(which=pick)
-    def a_process_starts(self, which: int) -> None:
-        if self.running:
-            key = list(self.running)[which % len(self.running)]
-            self._obey(self.runner.process_started(key, self.now))
+    @rule()
+    def processes_start(self) -> None:
+        for key in list(self.keeper.running):
+            self.keeper.announce(key, self.now)
+        self._listen()
 
-    @rule(which=pick, code=st.sampled_from((0, 3, None)), twice=st.booleans())
-    def a_process_ends(self, which: int, code: int | None, twice: bool) -> None:
+    @rule(which=pick, code=st.sampled_from((0, 3, None)))
+    def a_process_ends(self, which: int, code: int | None) -> None:
         """With None there never was a process: no such program."""
-        if not self.running:
+        if not self.keeper.running:
             return
-        key = list(self.running)[which % len(self.running)]
-        del self.running[key]
-        for _ in range(1 + twice):
-            if code is None:
-                self._obey(self.runner.process_refused(key, "no such program", self.now))
-            else:
-                self._obey(self.runner.process_ended(key, self._end(code), self.now))
+        key = list(self.keeper.running)[which % len(self.keeper.running)]
+        if code is None:
+            self.keeper.fail_to_start(key, "no such program", self.now)
+        else:
+            self.keeper.end(key, self.now, code)
+            assert self.runner.process_ended(key, self.keeper.ended[key][1]) == [], "told twice, it ends once"
+        self._listen()
 
     @rule(seconds=st.sampled_from((0.1, 0.6, 5.0, 21.0)))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
+        self.keeper.fence(self.now)
         self._obey(self.runner.tick(self.now))
 
     @rule(again=st.booleans())
     def reports_go_out(self, again: bool) -> None:
         if again:
             self.runner.resend()
-        self.heard |= {report.key for report in self.runner.take_fresh() if not _is_start(report)}
+        self.heard |= {report.key for report in self.runner.take_fresh() if not isinstance(report, Started)}
 
     # The laws.
 
     @invariant()
-    def a_lane_runs_one_at_a_time(self) -> None:
-        lanes = list(self.running.values())
-        assert len(set(lanes)) == len(lanes)
-
-    @invariant()
     def the_listing_is_true(self) -> None:
         phases = dict(self.runner.listing())
-        assert {key for key, phase in phases.items() if phase == Phase.RUNNING} == set(self.running)
+        alive = {key for key, phase in phases.items() if phase != Phase.ENDED}
+        assert alive == {*self.keeper.running, *self.keeper.waiting}
+        assert {key for key, phase in phases.items() if phase == Phase.RUNNING} <= set(self.keeper.running)
         assert all(key in self.lane_of for key in phases)
 
     @invariant()
-    def nobody_waits_in_a_lane_that_stands_still(self) -> None:
+    def lanes_hold_what_is_alive_in_order(self) -> None:
         phases = dict(self.runner.listing())
-        for lane in self.runner.lanes.values():
-            assert phases[lane[0]] == Phase.RUNNING
-            assert all(phases[key] == Phase.QUEUED for key in list(lane)[1:])
+        lanes = self.runner.lanes.values()
+        assert sorted(key for lane in lanes for key in lane) == sorted(
+            key for key, phase in phases.items() if phase != Phase.ENDED
+        )
+        assert all(phases[key] == Phase.QUEUED for lane in lanes for key in list(lane)[1:])
 
     def teardown(self) -> None:
         """When every process has ended, every start has been answered, once."""
         if sys.exc_info()[0] is not None:
             return
-        while self.running:
-            self.a_process_ends(0, 0, False)
+        while self.keeper.running:
+            self.a_process_ends(0, 0)
         self.reports_go_out(True)
         for key in self.lane_of:
             assert key in self.runner.outbox or key in self.forgotten
             assert key in self.heard or key in self.forgotten
         assert not self.runner.lanes
-        assert all(phase == Phase.ENDED for _, phase in self.runner.listing())
+        assert not self.keeper.waiting
 
     def _order(self, order: Order) -> None:
         self._obey(self.runner.order(self.epoch, order, self.now))
 
     def _obey(self, deeds: list[Deed]) -> None:
-        self._listen()
+        phases = dict(self.runner.listing())
         for deed in deeds:
             match deed:
                 case Spawn():
                     key = deed.start.key
-                    assert self.now <= self.lease_until
+                    assert self.now <= self.runner.lease_until
                     assert key not in self.spawned, "an attempt is started at most once"
                     assert key not in self.stopped, "what was stopped is never started"
                     assert key not in self.answered
                     self.spawned.add(key)
-                    self.running[key] = deed.start.lane
                 case Halt() | Freeze():
-                    assert deed.key in self.running
+                    assert phases[deed.key] != Phase.ENDED
+                case Retract():
+                    assert phases[deed.key] == Phase.QUEUED
                 case ForgetBrief():
-                    assert deed.job not in {key[0] for key, _ in self.runner.listing()}
+                    assert deed.job not in {key[0] for key in phases}
                 case Forget():
-                    raise AssertionError("nothing is forgotten before a coordinator knows it")
+                    assert deed.key in self.forgotten, "nothing is forgotten before a coordinator knows it"
+        self.keeper.do(deeds, self.now)
+        self._listen()
+
+    def _seen(self, deed: str, key: AttemptKey) -> None:
+        if deed == "spawns":
+            self.spawned.add(key)
 
     def _listen(self) -> None:
         """Each end that appears in the outbox for something held appears once."""
@@ -216,16 +227,9 @@ class RunnerLife(RuleBasedStateMachine):
                 assert self.answered.setdefault(key, report) is report
 
     def _welcome(self) -> None:
-        self.lease_until = max(self.lease_until, self.now + LEASE_S)
-        assert self.runner.welcome(self.epoch, self.lease_until)
+        assert self.runner.welcome(self.epoch, self.now + LEASE_S)
+        self.keeper.lease_until = self.runner.lease_until
         assert set(self.runner.outbox) <= {report.key for report in self.runner.fresh}
-
-    def _end(self, code: int) -> ProcessEnd:
-        return ProcessEnd(code, None, False, None, 50.0, self.now)
-
-
-def _is_start(report: Report) -> bool:
-    return not isinstance(report, Ended | Returned)
 
 
 TestRunnerLife = RunnerLife.TestCase

@@ -18,9 +18,9 @@ from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Re
 from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_seconds
 from phalanx.core.model.status import Why
 from phalanx.core.model.target import TargetError, parse_target
-from phalanx.core.runner import ProcessEnd
 from phalanx.errors import PhalanxError
 from tests.builders import a_capacity
+from tests.property.keeper import PlayedKeeper
 from tests.transcripts.stage import BEGINNING_S, Player, Stage, finish
 
 
@@ -104,8 +104,7 @@ class Script:
 
     def do_started(self, *attempts: str) -> None:
         for key in map(self.stage.key_of, attempts):
-            player = self._holder(key)
-            player.do(player.agent.state.process_started(key, self.stage.now_s))
+            self._keeper(key).announce(key, self.stage.now_s)
             self.stage.settle()
 
     def do_end(self, attempt: str, how: str = "code=0") -> None:
@@ -113,16 +112,12 @@ class Script:
         key = self.stage.key_of(attempt)
         word, _, number = how.partition("=")
         code, signal = (int(number), None) if word == "code" else (None, int(number or 9))
-        player, now = self._holder(key), self.stage.now_s
-        started_at = player.kept[key][1]
-        player.end(key, ProcessEnd(code, signal, word == "oom", None, started_at, now))
+        self._keeper(key).end(key, self.stage.now_s, code, signal, oom=word == "oom")
 
     def do_refuse(self, attempt: str, *message: str) -> None:
         """The program cannot be started at all."""
         key = self.stage.key_of(attempt)
-        player = self._holder(key)
-        del player.kept[key]
-        player.do(player.agent.state.process_refused(key, " ".join(message), self.stage.now_s))
+        self._keeper(key).fail_to_start(key, " ".join(message), self.stage.now_s)
 
     def do_cut(self, node: str) -> None:
         """The connection ends, and both sides see it."""
@@ -148,7 +143,7 @@ class Script:
 
     def do_forget(self, attempt: str) -> None:
         key = self.stage.key_of(attempt)
-        self._holder(key).forget(key)
+        next(player for player in self.stage.players.values() if key in player.keeper.running).forget(key)
 
     def do_impostor(self, node: str) -> None:
         """Another machine says it is this node."""
@@ -192,8 +187,9 @@ class Script:
         assert isinstance(answer, Disposed)
         self.stage.lines.insert(0, f"answered: {answer.disposition.name.lower().replace('_', ' ')}")
 
-    def _holder(self, key: AttemptKey) -> Player:
-        return next(player for player in self.stage.players.values() if key in player.kept)
+    def _keeper(self, key: AttemptKey) -> PlayedKeeper:
+        keepers = (player.keeper for player in self.stage.players.values())
+        return next(keeper for keeper in keepers if key in keeper.running)
 
     def _say(self, line: str) -> None:
         self.stage.lines.append(self.stage.named(line))

@@ -26,10 +26,11 @@ from phalanx.core.cluster.story import sentence
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Stop
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import Deed, Freeze, Halt, ProcessEnd, Spawn
+from phalanx.core.runner import Deed
 from phalanx.runner.agent import Agent
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch
+from tests.property.keeper import PlayedKeeper
 
 T = TypeVar("T")
 BEGINNING_S = 1000.0
@@ -154,25 +155,24 @@ class Stage:
 
 
 class Player:
-    """One machine: its agent, its processes, and the wire to the coordinator."""
+    """One machine: its agent, its keeper, and the wire to the coordinator."""
 
     def __init__(self, stage: Stage, name: str, capacity: Capacity) -> None:
         self.stage = stage
         self.name = name
         self.capacity = capacity
         self.life = 0
+        self.deaf = False  # orders to it are lost on the way
         self.wire = Wire(self)
         self.wire.close()
-        self.deaf = False  # orders to it are lost on the way
-        self.kept: dict[AttemptKey, tuple[int, float]] = {}  # what its keeper runs: lane, start
+        self.keeper = PlayedKeeper(self._seen)
         self.frozen: set[AttemptKey] = set()
         self.agent = self._new_life()
 
     def _new_life(self) -> Agent:
         self.life += 1
         agent = Agent(self.name, f"{self.name}/{self.life}", f"machine {self.name}", "", self.capacity)
-        for key, (lane, started_at) in self.kept.items():
-            agent.state.adopt(key, lane, None, started_at)
+        self.keeper.attach(agent.state)
         return agent
 
     @property
@@ -187,17 +187,24 @@ class Player:
         if self.agent.rejected is not None:
             self.stage.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
 
+    def receive(self, message: wire.Message) -> list[Deed]:
+        """One message; the keeper is given the lease and does the deeds."""
+        deeds = self.agent.receive(message, self.stage.now_s)
+        self.keeper.lease_until = self.agent.state.lease_until
+        self.keeper.do(deeds, self.stage.now_s)
+        return deeds
+
     def restart(self, crash: bool) -> None:
         if crash:
-            self.kept.clear()
+            self.keeper.lose_everything()
         self.wire.close()
         self.agent = self._new_life()
 
     def forget(self, key: AttemptKey) -> None:
         """It no longer knows an attempt that it had, as if its disk had been replaced."""
-        lane, _ = self.kept.pop(key)
+        start, _ = self.keeper.running.pop(key)
         del self.agent.state.held[key]
-        del self.agent.state.lanes[lane]
+        del self.agent.state.lanes[start.lane]
 
     def report(self) -> bool:
         reports = self.agent.reports() if self.connected else None
@@ -210,38 +217,23 @@ class Player:
         self.stage.receive(self.session, self.agent.beat(self.stage.now_s))
 
     def pass_time(self) -> None:
+        """A second: by then it is known what has started."""
         now = self.stage.now_s
-        if now > self.agent.state.lease_until:
-            for key in list(self.kept):
-                self.stage.lines.append(f"{self.name} lost touch and ends {self.stage.attempt(key)}")
-                self.end(key, ProcessEnd(None, 9, False, "fenced", self.kept[key][1], now))
-        self.do(self.agent.state.tick(now))
+        for key in [each for each in self.keeper.running if each not in self.keeper.announced]:
+            self.keeper.announce(key, now)
+        for key in self.keeper.fence(now):
+            self.stage.lines.append(f"{self.name} lost touch and ends {self.stage.attempt(key)}")
+        self.keeper.do(self.agent.state.tick(now), now)
         if self.connected and now % self.agent.heartbeat_s == 0:
             self.beat()
 
-    def end(self, key: AttemptKey, end: ProcessEnd) -> None:
-        self.kept.pop(key, None)
-        self.do(self.agent.state.process_ended(key, end, self.stage.now_s))
-
-    def do(self, deeds: list[Deed]) -> None:
-        for deed in deeds:
-            match deed:
-                case Spawn():
-                    self.kept[deed.start.key] = (deed.start.lane, self.stage.now_s)
-                    self._tell("spawns", deed.start.key)
-                case Halt():
-                    self._tell("stops", deed.key, f" with {deed.grace_s:g} s of grace")
-                case Freeze():
-                    self._freeze(deed)
-
-    def _freeze(self, deed: Freeze) -> None:
-        """Told again with every heartbeat, in case it got lost; worth a line only when it changes something."""
-        if deed.frozen != (deed.key in self.frozen):
-            self._tell("freezes" if deed.frozen else "thaws", deed.key)
-            self.frozen ^= {deed.key}
-
-    def _tell(self, does: str, key: AttemptKey, how: str = "") -> None:
-        self.stage.lines.append(f"{self.name} {does} {self.stage.attempt(key)}{how}")
+    def _seen(self, deed: str, key: AttemptKey) -> None:
+        """Pauses are told again with every heartbeat; worth a line is only what changes something."""
+        if deed in ("freezes", "thaws"):
+            if (deed == "freezes") == (key in self.frozen):
+                return
+            self.frozen ^= {key}
+        self.stage.lines.append(f"{self.name} {deed} {self.stage.attempt(key)}")
 
 
 class Wire:
@@ -259,7 +251,7 @@ class Wire:
                 for order in message.orders:
                     self._order(message.epoch, order)
             else:
-                self.player.do(self.player.agent.receive(message, self.player.stage.now_s))
+                self.player.receive(message)
 
     def close(self) -> None:
         self.is_open = False
@@ -272,10 +264,9 @@ class Wire:
         if player.deaf:
             stage.lines += [f"lost on the way to {player.name}: {what}"] if what else []
             return
-        deeds = player.agent.receive(wire.Orders(epoch, [order]), stage.now_s)
+        deeds = player.receive(wire.Orders(epoch, [order]))
         if isinstance(order, Stop) and not deeds:
             stage.lines.append(f"{player.name} is told to {what}")
-        player.do(deeds)
 
 
 class Desk(CoordinatorCommands):

@@ -141,3 +141,7 @@ def _parameter(
 ) -> dict[str, Any]:
     parameter = {"in": place, "name": name, "schema": schema, "required": required}
     return parameter | {"description": text} if text else parameter
+
+
+if __name__ == "__main__":
+    write_openapi(Path("docs/reference/openapi.json"))

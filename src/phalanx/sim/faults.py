@@ -157,6 +157,10 @@ def runner_pause(harm: Harm, for_s: float) -> None:
         harm.world.after(for_s * harm.dice.choice((0.5, 1.0, 2.0)), runner.resume)
 
 
+def keeper_crash(harm: Harm, for_s: float) -> None:
+    harm.a_node().crash_keeper(min(for_s, 2.0))
+
+
 def reboot(harm: Harm, for_s: float) -> None:
     harm.a_node().reboot(for_s, harm.dice.random() < 0.5)
 
@@ -193,6 +197,7 @@ FAULTS: dict[str, Fault] = {
         late_orders,
         runner_crash,
         runner_pause,
+        keeper_crash,
         reboot,
         dying_node,
     )

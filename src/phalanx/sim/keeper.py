@@ -117,11 +117,15 @@ class Keeper(Life):
 
     def lose_power(self) -> None:
         """The machine stops, and all that ran on it."""
+        self.end_processes()
+        self.end()
+
+    def end_processes(self) -> None:
+        """Everything that runs is ended, and nobody sees how."""
         self.waiting.clear()
         for process in list(self.table.values()):
             if process.end is None:
                 self._finish(process, None, None, "unknown")
-        self.end()
 
     def _try(self, start: Start, brief: Brief) -> bool:
         """Start it now; False if that was refused."""

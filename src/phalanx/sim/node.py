@@ -39,40 +39,60 @@ class Node:
         self._listener = listener
         self._watcher = watcher
         self._lives = 0
+        self._boots = 0
+        self.is_powered = True
         self.keeper = Keeper(world, name, clock, watcher)
         self.runner = self._new_runner()
 
-    @property
-    def is_up(self) -> bool:
-        return self.keeper.is_alive
-
     def crash_runner(self, for_s: float) -> None:
         """The runner dies; whoever looks after it starts a new one."""
-        if self.runner.is_alive and self.is_up:
+        if self.runner.is_alive:
             self._world.tell(f"{self.runner.name} crashes")
             self.runner.end()
-            self._world.after(for_s, self._start_runner, self.keeper)
+            self._world.after(for_s, self._start_runner, self._boots)
+
+    def crash_keeper(self, for_s: float) -> None:
+        """The keeper dies, and its runner starts another, which ends what the first one ran.
+
+        While neither of the two is alive, nobody watches the lease; that limit is documented, so it is not tried.
+        """
+        if self.keeper.is_alive and self.runner.is_alive and not self.runner.is_paused:
+            self._world.tell(f"{self.keeper.name} crashes")
+            self.keeper.end()
+            self._world.after(for_s, self._revive_keeper, self._boots)
 
     def reboot(self, for_s: float, keeps_journal: bool) -> None:
         """Keeper and processes die as well. The journal tells the next keeper what there was, if it is kept."""
-        if not self.is_up:
+        if not self.is_powered:
             return
         self._world.tell(f"{self.name} loses its power, its journal is {'kept' if keeps_journal else 'lost'}")
+        self.is_powered = False
+        self._boots += 1
         self.runner.end()
         self.keeper.lose_power()
         self._world.after(for_s, self._boot, keeps_journal)
 
     def _boot(self, keeps_journal: bool) -> None:
+        self.is_powered = True
+        self._replace_keeper(keeps_journal)
+        self._start_runner(self._boots)
+
+    def _revive_keeper(self, boot: int) -> None:
+        if boot == self._boots:
+            self.keeper.end_processes()
+            self._replace_keeper(keeps_journal=True)
+            self.runner.call(self.runner.reattach, self.keeper)
+
+    def _replace_keeper(self, keeps_journal: bool) -> None:
         former = self.keeper
         self.keeper = Keeper(self._world, self.name, self._clock, self._watcher)
         if keeps_journal:
             self.keeper.table = former.table
         else:
             self._watcher.journal_lost(self.name)
-        self._start_runner(self.keeper)
 
-    def _start_runner(self, keeper: Keeper) -> None:
-        if keeper is self.keeper and keeper.is_alive and not self.runner.is_alive:
+    def _start_runner(self, boot: int) -> None:
+        if boot == self._boots and not self.runner.is_alive:
             self.runner = self._new_runner()
 
     def _new_runner(self) -> Runner:

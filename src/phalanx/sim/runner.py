@@ -65,6 +65,16 @@ class Runner(Life):
         self._beat()
         self._tick()
 
+    def reattach(self, keeper: Keeper) -> None:
+        """The keeper died and there is a new one, which knows no lease yet."""
+        self.keeper = keeper
+        keeper.runner = self
+        keeper.lease(max(0.0, self.agent.state.lease_until - self._clock.now()))
+        for key, process in keeper.table.items():
+            if process.end is not None:
+                self._do(self.agent.state.process_ended(key, process.end))
+        self._news(self.agent.state.keeper_lost)
+
     def end(self) -> None:
         super().end()
         if self._socket is not None:
@@ -144,6 +154,8 @@ class Runner(Life):
     def _do(self, deeds: list[Deed]) -> None:
         for deed in deeds:
             match deed:
+                case Spawn() if not self.keeper.is_alive:
+                    self.refused(deed.start.key, "fenced", "the keeper is not there")
                 case Spawn():
                     self.keeper.start(deed.start, deed.brief)
                 case Halt():

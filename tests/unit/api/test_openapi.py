@@ -32,7 +32,7 @@ def operations() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def test_the_copy_in_the_repository_is_up_to_date():
-    assert COPY.read_bytes() == openapi_document(), "run scripts/openapi"
+    assert COPY.read_bytes() == openapi_document(), "run: python -m phalanx.api.openapi"
 
 
 def test_a_copy_can_be_written(tmp_path: Path):

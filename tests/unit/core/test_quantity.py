@@ -38,7 +38,7 @@ def test_a_size(text: str, size: int) -> None:
     "text", ["", "G", "-1", "1.G", ".5G", "1i", "1iB", "1 G", "1e9", "0x10", "1GG", "9" * 20, "2000P"]
 )
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a size|is too large"):
+    with pytest.raises(ValueError, match=r"is not a size|is too large"):
         parse_bytes(text)
 
 
@@ -64,7 +64,7 @@ def test_a_duration(text: str, seconds: float) -> None:
     "text", ["", "0", "0s", "-5", "five", "1h-30m", "1:2:3:4", "nan", "inf", "1e3", "h", "9" * 15]
 )
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a duration|is out of range"):
+    with pytest.raises(ValueError, match=r"is not a duration|is out of range"):
         parse_seconds(text)
 
 

@@ -51,7 +51,7 @@ def test_what_is_understood(text: str, target: Target) -> None:
     ],
 )
 def test_what_is_refused_and_where(text: str, position: int) -> None:
-    with pytest.raises(TargetError, match="^invalid target format") as caught:
+    with pytest.raises(TargetError, match=r"^invalid target format") as caught:
         parse_target(text)
     assert caught.value.position == position
     assert caught.value.expected in str(caught.value)

@@ -15,7 +15,7 @@ def test_a_move_that_is_not_in_the_table_names_who_and_where() -> None:
         check_move("task 3 of j1", Status.COMPLETED, Status.RUNNING)
 
 
-@pytest.mark.parametrize(("before", "after"), product(Status, Status))
+@pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
 def test_exactly_the_moves_of_the_table_are_legal(before: Status, after: Status) -> None:
     if (before, after) in MOVES:
         check_move("it", before, after)
@@ -33,7 +33,7 @@ def test_every_status_can_be_reached_and_every_life_can_end() -> None:
     assert {before for before, after in MOVES if after.is_final} == {s for s in Status if not s.is_final}
 
 
-@pytest.mark.parametrize(("before", "after"), MOVES)
+@pytest.mark.parametrize(("before", "after"), list(MOVES))
 def test_the_diagram_shows_every_edge_with_its_sentence(before: Status, after: Status) -> None:
     assert f"    {before.word} --> {after.word}: {MOVES[before, after]}\n" in diagram()
 
