@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from phalanx.api.aclient import AsyncClient
     from phalanx.api.client import Client
-    from phalanx.local import local
+    from phalanx.embedded import local
 
     __version__: str
 
 __all__ = ["AsyncClient", "Client", "__version__", "local"]
 
-_HOMES = {"AsyncClient": "phalanx.api.aclient", "Client": "phalanx.api.client", "local": "phalanx.local"}
+_HOMES = {"AsyncClient": "phalanx.api.aclient", "Client": "phalanx.api.client", "local": "phalanx.embedded"}
 
 
 def __getattr__(name: str) -> Any:

@@ -64,6 +64,8 @@ class Machine:
 
     def pass_time(self, now: float) -> None:
         if not self.frozen:
+            for key in [each for each in self.keeper.running if each not in self.keeper.announced]:
+                self.keeper.announce(key, now)  # a start is known at the latest by then
             self.keeper.fence(now)
             self.keeper.do(self.runner.tick(now), now)
 

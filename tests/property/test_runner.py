@@ -61,8 +61,9 @@ class RunnerLife(RuleBasedStateMachine):
     @initialize(kept=st.lists(st.tuples(keys, kinds), max_size=3, unique_by=lambda row: row[0]))
     def a_runner_begins_with_what_its_keeper_kept(self, kept: list[tuple[AttemptKey, str]]) -> None:
         self.keeper.lease_until = self.now + 1
-        for lane, (key, kind) in enumerate(kept, start=101):
-            lane = lane - 1 if kind == "waits" and lane - 1 in self.lane_of.values() else lane
+        lane = 101
+        for key, kind in kept:
+            lane += kind != "waits"  # who waits stands in the lane of the one before
             self.lane_of[key] = lane
             self.keeper.do([Spawn(Start(key, lane, Grant(1, 0), None, 0), a_brief(key[0]))], self.now)
             if kind == "ended":

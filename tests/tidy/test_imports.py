@@ -39,15 +39,15 @@ ARROWS: dict[str, set[str]] = {
     "coordinator": DOORS | {"dashboard"},
     "runner": DOORS | {"dashboard"},
     "sim": SHELLS,
-    "local": SHELLS,  # The whole cluster in one process wires both shells together.
-    "cli": SHELLS | {"sim", "local", "phalanx"},
-    "phalanx": CORE | SHARED | {"api", "local"},  # The package's own __init__.py.
+    "embedded": SHELLS,  # The whole cluster in one process wires both shells together.
+    "cli": SHELLS | {"sim", "embedded", "phalanx"},
+    "phalanx": CORE | SHARED | {"api", "embedded"},  # The package's own __init__.py.
     "__main__": {"cli"},
 }
 # Start-up time is felt here, so these may import inside a function.
-LAZY_ROOMS = {"cli", "local", "config", "phalanx"}
+LAZY_ROOMS = {"cli", "embedded", "config", "phalanx"}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
-ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "local"}
+ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "embedded"}
 
 
 def room_of(name: str) -> str:
@@ -107,7 +107,7 @@ def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
             "src/phalanx/api/c.py": "from ..store import memory",
             "src/phalanx/coordinator/d.py": "from phalanx import runner",
             "src/phalanx/runner/e.py": "from phalanx.sim.world import World",
-            "src/phalanx/local.py": "import phalanx.cli.main",
+            "src/phalanx/embedded.py": "import phalanx.cli.main",
         },
     )
     complaints = [line.split(": ")[1] for line in import_violations(sources(tmp_path, "src"))]
@@ -116,7 +116,7 @@ def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
         "coordinator may not import runner (phalanx.runner)",
         "core.cluster may not import core.placement (phalanx.core.placement.engine.plan)",
         "core.model may not import errors (phalanx.errors)",
-        "local may not import cli (phalanx.cli.main)",
+        "embedded may not import cli (phalanx.cli.main)",
         "runner may not import sim (phalanx.sim.world.World)",
     ]
 
@@ -124,7 +124,7 @@ def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
 def test_an_import_inside_a_function_is_seen_outside_the_lazy_rooms(tmp_path: Path):
     late = "def start():\n    import json\n"
     a_tree(
-        tmp_path, {"src/phalanx/store/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/local.py": late}
+        tmp_path, {"src/phalanx/store/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/embedded.py": late}
     )
     (violation,) = import_violations(sources(tmp_path, "src"))
     assert violation.startswith("src/phalanx/store/a.py:2: an import inside a function")
@@ -132,7 +132,7 @@ def test_an_import_inside_a_function_is_seen_outside_the_lazy_rooms(tmp_path: Pa
 
 def test_the_package_itself_imports_its_client_lazily(tmp_path: Path):
     eager = "from phalanx.api.client import Client\n"
-    late = "def __getattr__(name: str) -> object:\n    from phalanx.local import Local\n"
+    late = "def __getattr__(name: str) -> object:\n    from phalanx.embedded import Local\n"
     a_tree(tmp_path, {"src/phalanx/__init__.py": eager + late})
     (violation,) = import_violations(sources(tmp_path, "src"))
     assert "import api inside a function" in violation

@@ -129,6 +129,7 @@ class CoordinatorCommands(Questions):
             yield LogChunk(0, b"", 0, 0, True)
             return
         if number == 0:
+            yield LogChunk(0, b"", 0, 0, False)
             number = await self._first_attempt(job, position)
         node = self._node_of(job, position)
         key = (job.job.id, position, number)

@@ -61,8 +61,10 @@ class LogRoads:
         at, number = offset, key[2]
         if at is None and lines is None:
             at = 0
+        wait = False  # the first piece comes at once, even if there is nothing yet
         while True:
-            data = await self._ask(node, key, stream, at, lines if at is None else None, follow)
+            data = await self._ask(node, key, stream, at, lines if at is None else None, wait)
+            wait = follow
             at = data.offset + len(data.data)
             over = at >= data.size and (data.ended or not follow)
             yield LogChunk(data.offset, data.data, data.size, number, over)

@@ -18,6 +18,7 @@ import uvloop
 
 from phalanx.api.app import build_app
 from phalanx.api.auth import Tokens
+from phalanx.api.protocol import BoundedProtocol
 from phalanx.clock import Clock, SteadyClock
 from phalanx.config import Settings, ensure_token
 from phalanx.coordinator.commands import CoordinatorCommands
@@ -134,7 +135,11 @@ def _rest_server(app: Callable[..., Awaitable[None]], host: str, port: int) -> R
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=64 * 1024,
+        http=BoundedProtocol,
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
     )
     return RestServer(config)
 
