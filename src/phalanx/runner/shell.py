@@ -159,6 +159,8 @@ class Shell:
         """A new keeper reads the journal of the old one and tells us what became of its attempts."""
         self._briefed.clear()
         self._keeper = await Processes.open(self._state_dir, self._news)
+        # It knows no lease until it is told one, and without a lease it would stop nothing.
+        self._keeper.lease(max(0.0, self.agent.state.lease_until - self.clock.now()))
         for row in (await self._keeper.listing()).attempts:
             if row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))

@@ -77,7 +77,9 @@ class Checkers:
         elif isinstance(message, wire.Orders) and message.epoch < served:
             self.count("refused order")
             if obeyed:
-                text = f"{runner.name} obeyed an order of epoch {message.epoch} after it served epoch {served}"
+                text = (
+                    f"{runner.name} obeyed an order of epoch {message.epoch} after it served epoch {served}"
+                )
                 raise Violation("epochs", text)
 
     # What coordinators show.
@@ -104,7 +106,9 @@ class Checkers:
         found = differences(coordinator.state, coordinator.load(), coordinator.turned_at)
         found += differences(coordinator.state, self._whole_log(), coordinator.turned_at)
         if found:
-            raise Violation("replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}")
+            raise Violation(
+                "replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}"
+            )
 
     def _whole_log(self) -> Loaded:
         return Loaded(None, 0, self.chronicle.batches)
@@ -127,7 +131,9 @@ def check_state(state: ClusterState) -> None:
         for position, status in enumerate(job.status):
             waits = position in job.delayed or position in job.again or position >= job.fresh
             if status == Status.PENDING and not waits:
-                raise Violation("heals", f"task {position} of {job.job.id} is pending and nobody will place it")
+                raise Violation(
+                    "heals", f"task {position} of {job.job.id} is pending and nobody will place it"
+                )
 
 
 def check_nobody_waits_in_vain(state: ClusterState) -> None:

@@ -88,7 +88,9 @@ class Chronicle:
                 for position in range(len(tasks)) if event.positions is None else event.positions:
                     tasks[position].final = tasks[position].final or Status.CANCELLED
             case e.TaskFailed():
-                self._finish((event.job, event.position, 0), self.jobs[event.job][event.position], Status.FAILED)
+                self._finish(
+                    (event.job, event.position, 0), self.jobs[event.job][event.position], Status.FAILED
+                )
 
     def _submitted(self, event: e.JobSubmitted) -> None:
         if event.job.id in self.jobs:
@@ -108,7 +110,9 @@ class Chronicle:
     def _ended(self, event: e.AttemptEnded) -> None:
         task = self._task(event.key)
         if task.live != event.key:
-            raise Violation("one-commit", f"{event.key} ended in the log, but {task.live} is the live attempt")
+            raise Violation(
+                "one-commit", f"{event.key} ended in the log, but {task.live} is the live attempt"
+            )
         task.live = None
         self._check_true(event.key, event.exit, event.status)
         self._check_told_end(event)
@@ -149,9 +153,13 @@ class Chronicle:
             self._check_told(request_id)
         for id, tasks in self.jobs.items():
             if not remembers(id):
-                raise Violation("accepted", f"job {id} is in the log, but neither in memory nor in the history")
+                raise Violation(
+                    "accepted", f"job {id} is in the log, but neither in memory nor in the history"
+                )
             for position, task in enumerate(tasks):
                 if task.final is None:
                     raise Violation("accepted", f"task {position} of {id} never reached a final status")
                 if id in state.jobs and state.jobs[id].status[position] != task.final:
-                    raise Violation("one-commit", f"task {position} of {id} is {task.final.word} in the log only")
+                    raise Violation(
+                        "one-commit", f"task {position} of {id} is {task.final.word} in the log only"
+                    )

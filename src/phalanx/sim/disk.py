@@ -127,4 +127,3 @@ class Disk:
     def _check_reachable(self) -> None:
         if self.is_away:
             raise StoreError("the simulated disk is out of reach")
-

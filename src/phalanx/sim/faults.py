@@ -22,7 +22,13 @@ class Harm:
     """All that faults can reach."""
 
     def __init__(
-        self, world: World, office: Office, disk: Disk, network: Network, nodes: list[Node], checkers: Checkers
+        self,
+        world: World,
+        office: Office,
+        disk: Disk,
+        network: Network,
+        nodes: list[Node],
+        checkers: Checkers,
     ) -> None:
         self.world = world
         self.office = office

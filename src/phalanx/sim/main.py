@@ -77,7 +77,9 @@ def _told(name: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds to try (100)")
-    parser.add_argument("--from", type=int, default=0, dest="start", metavar="S", help="the first of them (0)")
+    parser.add_argument(
+        "--from", type=int, default=0, dest="start", metavar="S", help="the first of them (0)"
+    )
     parser.add_argument("--seed", type=int, metavar="S", help="only this one; prints the hash of its trace")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell its whole story")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once (2)")

@@ -176,7 +176,9 @@ class Network:
         self._connections: list[Connection] = []
         self._orders: dict[str, deque[tuple[int, bytes]]] = {}
 
-    def dial(self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]) -> None:
+    def dial(
+        self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]
+    ) -> None:
         """Connect a runner to whoever listens now; `done` is given its end, or None."""
         if self._is_away(node):
             client.later(DIAL_WITHIN_S, done, None)

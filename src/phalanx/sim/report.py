@@ -40,7 +40,9 @@ class Report:
         faults = sorted(what for what in self._totals if what.startswith("fault "))
         lines += [self._row(what) for what in faults]
         lines.append("")
-        lines += [self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")]
+        lines += [
+            self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")
+        ]
         lines += [
             "",
             f"{self.seeds} seeds, {len(self.failures)} failed; {self._totals['tasks']} tasks, "

@@ -1,10 +1,10 @@
 """What a simulated process does, told by its command line: how long it runs, how it ends, how it takes a stop.
 
-    run 3.5 0            works for 3.5 s and exits with 0
-    flaky 1.0 2          fails in its first two attempts
-    signal 2.0 11        is ended by signal 11
-    stubborn 9.0 0       as run, but deaf to SIGTERM
-    missing              cannot be started at all
+run 3.5 0            works for 3.5 s and exits with 0
+flaky 1.0 2          fails in its first two attempts
+signal 2.0 11        is ended by signal 11
+stubborn 9.0 0       as run, but deaf to SIGTERM
+missing              cannot be started at all
 """
 
 from __future__ import annotations

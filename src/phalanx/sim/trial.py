@@ -162,4 +162,6 @@ def _folder(seed: int) -> Path | None:
     """Every other seed runs on a real SQLite file."""
     if seed % 2 == 0:
         return None
-    return Path(tempfile.mkdtemp(prefix="phalanx-sim-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))
+    return Path(
+        tempfile.mkdtemp(prefix="phalanx-sim-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
+    )
