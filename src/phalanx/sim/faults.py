@@ -174,7 +174,7 @@ def reboot(harm: Harm, for_s: float) -> None:
 def dying_node(harm: Harm, for_s: float) -> None:
     """A node whose words stop coming through a moment before it reboots."""
     node = harm.a_node()
-    silent_s = harm.dice.uniform(0.2, 6.0)
+    silent_s = min(for_s, harm.dice.uniform(0.2, 6.0))
     harm.network.block(node.name, "up")
     harm.world.after(silent_s, node.reboot, harm.dice.uniform(0.5, 5.0), harm.dice.random() < 0.3)
     harm.world.after(silent_s + 0.5, harm.network.heal, node.name, "up")

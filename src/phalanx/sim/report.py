@@ -43,13 +43,11 @@ class Report:
         lines += [
             self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")
         ]
-        lines += [
-            "",
-            f"{self.seeds} seeds, {len(self.failures)} failed; {self._totals['tasks']} tasks, "
-            f"{self._totals['epochs']} coordinators, {self._virtual_s / 3600:.1f} virtual hours",
-            f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s; "
-            f"something stale was refused in {self.fenced_share:.0%} of the seeds",
-        ]
+        speed = f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s"
+        size = f"{self._totals['tasks']} tasks, {self._totals['epochs']} coordinators"
+        hours = f"{self._virtual_s / 3600:.1f} virtual hours"
+        lines.append(f"\n{self.seeds} seeds, {len(self.failures)} failed; {size}, {hours}")
+        lines.append(f"{speed}; something stale was refused in {self.fenced_share:.0%} of the seeds")
         return "\n".join(lines)
 
     def _row(self, what: str) -> str:
