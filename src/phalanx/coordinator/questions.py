@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import AsyncIterator
+
 from phalanx import __version__
 from phalanx.api.schema import (
     ClusterView,
@@ -18,7 +21,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.loop import Loop
-from phalanx.coordinator.views import job_view, node_view, task_view
+from phalanx.coordinator.views import job_status, job_view, node_view, task_view
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import decode, job_of, node_of
 from phalanx.core.cluster.image import decode_job
@@ -47,15 +50,15 @@ class Questions:
         cursor: str | None,
         limit: int,
     ) -> Page[JobView]:
+        wanted = None if status is None else Status[status.upper()]
         found: list[JobView] = []
-        async for job in self._newest_first(cursor):
-            view = job_view(job)
+        async for job in self._newest_first(cursor, wanted):
             if (
-                (status in (None, view.status))
-                and (queue in (None, view.queue))
-                and (name in (None, view.name))
+                (wanted is None or job_status(job) == wanted)
+                and queue in (None, job.job.queue)
+                and name in (None, job.job.name)
             ):
-                found.append(view)
+                found.append(job_view(job))
                 if len(found) > limit:
                     break
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
@@ -130,13 +133,20 @@ class Questions:
             raise Unavailable("the task never reached a node, so it has no log", reason="LogUnavailable")
         return self._loop.state.table.names[row - 1]
 
-    async def _newest_first(self, cursor: str | None):  # type: ignore[no-untyped-def]
+    async def _newest_first(self, cursor: str | None, wanted: Status | None) -> AsyncIterator[JobState]:
+        """Jobs that may have this status, in memory and then in the history, ids below `cursor`."""
         state = self._loop.state
-        ids = state.job_ids if cursor is None else [id for id in state.job_ids if id < cursor]
+        if wanted in (Status.ASSIGNED, Status.RUNNING):  # only what is on a node, however many wait
+            ids = sorted({key[0] for node in state.nodes.values() for key in node.attempts})
+        else:
+            ids = state.job_ids
+        ids = ids[: len(ids) if cursor is None else bisect_left(ids, cursor)]
         for id in reversed(ids):
             if id in state.jobs:
                 yield state.jobs[id]
-        before = ids[0] if ids else cursor
+        if wanted is not None and not wanted.is_final:
+            return
+        before = min(cursor or "~", state.job_ids[0] if state.job_ids else "~")
         while records := await self._store.past(before, 100):
             for record in records:
                 yield decode_job(record.body)

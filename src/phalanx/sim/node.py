@@ -68,7 +68,7 @@ class Node:
         self._world.tell(f"{self.name} loses its power, its journal is {'kept' if keeps_journal else 'lost'}")
         self.is_powered = False
         self._boots += 1
-        self.runner.end()
+        self.runner.vanish()
         self.keeper.lose_power()
         self._world.after(for_s, self._boot, keeps_journal)
 

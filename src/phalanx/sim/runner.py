@@ -80,6 +80,12 @@ class Runner(Life):
         if self._socket is not None:
             self._socket.close()
 
+    def vanish(self) -> None:
+        """The machine lost its power: nobody is told, and what it still had to send is gone."""
+        if self._socket is not None:
+            self._socket.vanish()
+        self.end()
+
     # The connection.
 
     def _dial(self) -> None:

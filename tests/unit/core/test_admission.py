@@ -1,0 +1,167 @@
+"""What users want: accepted, refused, replayed, cancelled, paused."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
+from phalanx.core.cluster.inputs import Cancel, SetPaused, Submit
+from phalanx.core.cluster.state import Rules
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Pause, Resume, Stop
+from phalanx.core.model.status import Status, Why
+from tests.builders import Cluster, a_cluster, a_job
+
+
+def code(answer: Answer | None) -> str:
+    assert isinstance(answer, Refused), answer
+    return f"{answer.kind} {answer.reason.code}"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("n9", "target TargetNotFound"),
+        ("n1:2", "target NumaNotFound"),
+        ("n1::7", "target GpuIndexInvalid"),
+        ("n1::0", "busy TargetBusy"),
+    ],
+)
+def test_a_task_that_will_not_wait_is_told_why_it_cannot_start(target: str, expected: str) -> None:
+    cluster = a_cluster(n1={"cores": 4, "gpus": 2, "numa": 2})
+    cluster.submit(a_job("n1::0"))
+    assert code(cluster.submit(a_job(target), no_queue=True)) == expected
+    assert cluster.state.counts[Status.PENDING] == 0
+
+
+def test_a_task_that_will_not_wait_starts_in_the_same_turn() -> None:
+    cluster = a_cluster(n1={"cores": 2})
+    first, second = a_job(cores=2), a_job(cores=2)
+    answers = cluster.give(Submit(first, no_queue=True), Submit(second, no_queue=True))
+    assert answers[0] == Accepted()
+    assert code(answers[1]) == "no_room WaitingCapacity"
+    assert second.id not in cluster.state.jobs
+
+
+def test_of_twenty_that_want_one_gpu_at_once_exactly_one_gets_it() -> None:
+    cluster = a_cluster(n1={"cores": 64, "gpus": 1})
+    answers = cluster.give(*(Submit(a_job("n1::0"), no_queue=True) for _ in range(20)))
+    assert sum(isinstance(answer, Accepted) for answer in answers) == 1
+
+
+def test_who_waits_for_a_node_never_seen_may_not_insist_on_starting_now() -> None:
+    cluster = a_cluster(n1={})
+    answer = cluster.submit(a_job("n9"), no_queue=True, allow_infeasible=True)
+    assert code(answer) == "busy TargetNotFound"
+
+
+def test_an_array_cannot_insist_on_starting_now() -> None:
+    cluster = a_cluster(n1={})
+    assert code(cluster.submit(a_job(array="1-3"), no_queue=True)) == "bad ArrayNeedsQueue"
+
+
+def test_what_no_node_of_today_could_hold_may_wait_for_a_larger_one() -> None:
+    cluster = a_cluster(n1={"cores": 4})
+    job = a_job(cores=8)
+    assert code(cluster.submit(job)) == "never ExceedsLargestNode"
+    cluster.submit(job, allow_infeasible=True)
+    assert cluster.status(job) == Status.PENDING
+    cluster.add_node("n2", cores=8)
+    assert cluster.status(job) == Status.ASSIGNED
+
+
+def test_before_the_first_node_everything_may_wait() -> None:
+    cluster = Cluster()
+    job = a_job(cores=999)
+    assert isinstance(cluster.submit(job), Accepted)
+    assert cluster.status(job) == Status.PENDING
+
+
+def test_the_queue_is_bounded() -> None:
+    cluster = Cluster(Rules(pending_max=10))
+    assert isinstance(cluster.submit(a_job(array="1-8")), Accepted)
+    assert code(cluster.submit(a_job(array="1-3"))) == "too_many QueueFull"
+    assert isinstance(cluster.submit(a_job(array="1-2")), Accepted)
+
+
+def test_the_same_request_id_gives_the_same_jobs_even_in_one_turn() -> None:
+    cluster = a_cluster(n1={})
+    first, second, third = a_job(), a_job(), a_job()
+    answers = cluster.give(Submit(first, "r1"), Submit(second, "r1"))
+    assert answers == [Accepted(), Replayed((first.id,))]
+    assert cluster.give(Submit(third, "r1")) == [Replayed((first.id,))]
+    assert list(cluster.state.jobs) == [first.id]
+
+
+def a_batch(*targets: str) -> list[Submit]:
+    jobs: list[Job] = [a_job(target) for target in targets]
+    return [Submit(structs.replace(job, batch=jobs[0].id), "r1") for job in jobs]
+
+
+def test_a_batch_is_named_after_the_first_that_was_accepted_and_replayed_whole() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    wishes = a_batch("bogus", "n1", "n2")
+    answers = cluster.give(*wishes)
+    assert [type(answer) for answer in answers] == [Refused, Accepted, Accepted]
+    first, second = (wish.job.id for wish in wishes[1:])
+    assert {job.job.batch for job in cluster.state.jobs.values()} == {first}
+    assert cluster.give(Submit(a_job(), "r1")) == [Replayed((first, second))]
+
+
+def test_request_ids_are_forgotten_at_last() -> None:
+    cluster = Cluster(Rules(request_ids_max=2))
+    for number in range(3):
+        cluster.give(Submit(a_job(), f"r{number}"))
+    assert list(cluster.state.requests) == ["r1", "r2"]
+
+
+def test_cancel_counts_what_it_stops() -> None:
+    cluster = a_cluster(n1={"cores": 2})
+    job = a_job(array="1-5")
+    cluster.submit(job)
+    cluster.ended("n1", (job.id, 0, 1))
+    assert cluster.give(Cancel(job.id)) == [Accepted(4, 2)]
+    stops = [order.key for _, order in cluster.orders if isinstance(order, Stop)]
+    assert stops == [(job.id, 1, 1), (job.id, 2, 1)]
+    assert code(cluster.give(Cancel(job.id))[0]) == "conflict AlreadyEnded"
+
+
+def test_cancel_of_one_task_leaves_the_others() -> None:
+    cluster = a_cluster(n1={"cores": 1})
+    job = a_job(array="1-3")
+    cluster.submit(job)
+    assert cluster.give(Cancel(job.id, 1)) == [Accepted(1, 0)]
+    assert code(cluster.give(Cancel(job.id, 1))[0]) == "conflict AlreadyEnded"
+    cluster.ended("n1", (job.id, 0, 1))
+    assert [cluster.status(job, position) for position in range(3)] == [
+        Status.COMPLETED,
+        Status.CANCELLED,
+        Status.ASSIGNED,
+    ]
+
+
+def test_cancel_of_nothing() -> None:
+    assert code(Cluster().give(Cancel("0" * 26))[0]) == "not_found NotFound"
+
+
+def test_pause_and_resume_tell_the_runner_and_hold_the_grant() -> None:
+    cluster = a_cluster(n1={"cores": 1})
+    job = a_job()
+    cluster.submit(job)
+    assert code(cluster.give(SetPaused(job.id, 0, True))[0]) == "conflict NotRunning"
+    cluster.started("n1", (job.id, 0, 1))
+    assert code(cluster.give(SetPaused(job.id, 0, False))[0]) == "bad NotPaused"
+    cluster.give(SetPaused(job.id, 0, True))
+    assert code(cluster.give(SetPaused(job.id, 0, True))[0]) == "bad AlreadyPaused"
+    cluster.give(SetPaused(job.id, 0, False))
+    assert [type(order) for _, order in cluster.orders[-2:]] == [Pause, Resume]
+    assert cluster.state.table.ledgers[0].cores_free == 0
+
+
+def test_a_cancelled_task_says_so() -> None:
+    cluster = a_cluster(n1={})
+    job = a_job()
+    cluster.submit(job)
+    cluster.give(Cancel(job.id))
+    assert cluster.state.jobs[job.id].why[0] == Why.CANCELLED
