@@ -38,7 +38,7 @@ class SilentRunner:
         with socket.create_connection(("127.0.0.1", self._cluster.link_port)) as connection:
             hello = wire.HelloMessage(
                 wire.VERSION,
-                self._cluster.node_token,
+                str(self._cluster.node_token),
                 self._name,
                 "life",
                 "origin",
