@@ -31,6 +31,11 @@ def measure(spawns: int, logs: Path | None = None) -> Ceiling:
     return Ceiling(*json.loads(answer.stdout))
 
 
+def joined(one: Ceiling, other: Ceiling) -> Ceiling:
+    """Two measurements of equal size as one."""
+    return Ceiling(2 / (1 / one.per_s + 1 / other.per_s), (one.cpu_ms + other.cpu_ms) / 2)
+
+
 def _spawn_all(spawns: int, folder: str | None) -> Ceiling:
     before, began = os.times(), time.perf_counter()
     for number in range(spawns):

@@ -23,8 +23,8 @@ def measure(session: Session) -> Chapter:
     tasks: list[float] = []
     runners: list[float] = []
     with cluster.connect() as rest:
+        session.settle()
         for _ in range(samples):
-            session.settle()
             tasks.append(_task(cluster, rest))
             runners.append(_runner(cluster, rest))
             session.machine.own(cluster.parts())

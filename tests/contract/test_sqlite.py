@@ -146,6 +146,17 @@ async def test_a_revision_is_written_once_and_a_refused_batch_leaves_no_trace(pa
     assert await store.story("j2", 0, 10) == []
 
 
+async def test_a_batch_is_kept_with_all_its_records_or_not_at_all(path: Path):
+    store = SqliteStore(path)
+    epoch = await store.open_term()
+    nameless = History(["not", "a", "name"], b"record")  # type: ignore[arg-type]
+    with pytest.raises(StoreError):
+        await store.append(epoch, a_batch(1, "j1"), [History("j0", b"record"), nameless])
+    assert (await store.load()).batches == []
+    assert await store.history("j0") is None
+    await store.append(epoch, a_batch(1, "j1"), [])
+
+
 def test_a_file_of_another_version_is_refused_in_so_many_words(path: Path):
     SqliteStore(path)
     with sqlite3.connect(path) as db:

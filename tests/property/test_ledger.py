@@ -10,10 +10,12 @@ from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
+from tests.builders import GIB
 from tests.property.strategies import HOSTS, capacities, requests, used_tables
 
 Steps = list[Request | int]  # a request to be granted, or the number of a grant to be given back
-steps = st.lists(requests(("n1",)) | st.integers(0, 20), max_size=30)
+small = st.builds(Request, cores=st.integers(0, 2), memory_bytes=st.integers(0, GIB), gpus=st.integers(0, 2))
+steps = st.lists(requests(("n1",)) | small | small | st.integers(0, 20), max_size=30)
 
 
 @given(capacities(), steps)
@@ -80,6 +82,8 @@ def test_columns_asked_before_a_node_came_know_it_afterwards(
     table.could_ever(asked)
     for node, grant in held:
         table.give_back(table.rows[node], grant)
+        assert table.cores.tolist() == [ledger.cores_free for ledger in table]
+        assert table.memory.tolist() == [ledger.memory_free for ledger in table]
     table.put(name, capacity)
     fresh = NodeTable()
     for ledger in table:

@@ -103,7 +103,10 @@ class Trial:
         self._wake_everyone()
         self.world.tell("-- quiet from now on")
         self.users.settle_down()
-        self.checkers.finish(self._heal())
+        leader = self._heal()
+        self.checkers.finish(leader)
+        state = leader.state
+        self.world.tell(f"-- all is done at revision {state.revision} of epoch {state.epoch}: {state.counts}")
 
     def close(self) -> None:
         self.disk.close()

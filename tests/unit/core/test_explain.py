@@ -133,6 +133,14 @@ def test_a_target_on_a_closed_node_is_sent_elsewhere() -> None:
     assert change.fields["targets"] == []
 
 
+def test_a_closed_node_is_no_help_now() -> None:
+    table = a_table(n1={"cores": 8}, n2={"cores": 2, "memory": 4 * GIB})
+    closed = {"n1": reason.offline("n1")}
+    asked = Request(cores=6, memory_bytes=10 * GIB)
+    assert nearest_change(table, asked, closed, ever=False) is None, "n2 would need both to be less"
+    assert nearest_end(table, asked, closed, [Holder("t1", "n1", Grant(0, 0))]) is None
+
+
 def test_of_the_same_no_from_many_nodes_the_closest_speaks() -> None:
     table = a_table(n1={"cores": 8}, n2={"cores": 6})
     for row, cores in ((0, 7), (1, 4)):

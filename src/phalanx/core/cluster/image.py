@@ -130,7 +130,7 @@ def _node_image(node: NodeState) -> NodeImage:
         node.lost,
         node.drain_reason,
         node.next_lane,
-        list(node.leftovers),
+        sorted(node.leftovers),
         lanes,
     )
 
