@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import NamedTuple
 
 Parts = Mapping[str, Sequence[int]]  # the processes of each part, by pid
 QUIET = 0.08  # of all CPUs: the share that others may use before a figure counts as disturbed
+CALM_MS = 0.15  # for one new file; after many deletions ext4 needs more for minutes
 _NOTHING = (0.0, 0.0, 0.0, 0.0)
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -86,14 +88,17 @@ class Machine:
         begun = tuple(noted + waited for noted, waited in zip(self._noted, self._waited, strict=True))
         return _between(begun, self._look())
 
-    def wait_until_quiet(self, patience_s: float) -> float:
-        """Wait for a quiet second, or until patience is at its end: the figures then say so. How long it took."""
+    def wait_until_quiet(self, folder: Path, patience_s: float) -> float:
+        """Wait for a quiet second and a calm disk, or until patience ends: the figures then say so.
+
+        How long it took.
+        """
         began, first = time.monotonic(), self._look()
         quiet = False
         while not quiet and time.monotonic() - began < patience_s:
             looked = self._look()
             time.sleep(1.0)
-            quiet = _between(looked, self._look()).is_quiet
+            quiet = _between(looked, self._look()).is_quiet and creation_ms(folder) <= CALM_MS
         last = zip(first, self._look(), self._waited, strict=True)
         self._waited = tuple(waited + after - before for before, after, waited in last)
         return time.monotonic() - began
@@ -160,6 +165,15 @@ def commits_per_s(folder: Path, count: int = 300) -> float:
             file.write(bytes(256))
             os.fdatasync(file.fileno())
         return count / (time.perf_counter() - began)
+
+
+def creation_ms(folder: Path, count: int = 50) -> float:
+    """Milliseconds that one new, empty file takes in a new folder: the price of a task's two logs, twice."""
+    place = Path(mkdtemp(dir=folder))
+    began = time.perf_counter()
+    for number in range(count):
+        os.close(os.open(place / str(number), os.O_CREAT | os.O_WRONLY, 0o600))
+    return (time.perf_counter() - began) / count * 1000
 
 
 def describe() -> list[tuple[str, str]]:

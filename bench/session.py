@@ -32,7 +32,7 @@ class Session:
 
     def settle(self) -> None:
         """Wait for a quiet moment before a round, as long as patience lasts."""
-        self._patience_s -= self.machine.wait_until_quiet(min(PATIENCE_S, self._patience_s))
+        self._patience_s -= self.machine.wait_until_quiet(self.folder, min(PATIENCE_S, self._patience_s))
 
     def place(self, name: str) -> Path:
         """A new folder, never used before: files created beside deleted ones cost more."""

@@ -62,13 +62,14 @@ def test_a_restarted_coordinator_keeps_running_tasks_and_raises_its_epoch(tmp_pa
 
 
 def test_case_17_a_runner_that_never_confirms_loses_the_task(tmp_path: Path) -> None:
-    with a_real_cluster(tmp_path, nodes={}, heartbeat_s=0.2, lost_after_s=5.0) as cluster:
-        with SilentRunner(cluster, "ghost"):
-            cluster.wait_online("ghost")
-            id = cluster.client.submit(targets=["ghost"], command=["/bin/true"]).task_ids[0]
-            story = eventually(lambda: _told(cluster, id, "did not confirm start"), 10.0)
-            assert story
-            assert cluster.client.task(id).losses >= 1
+    with (
+        a_real_cluster(tmp_path, nodes={}, heartbeat_s=0.2, lost_after_s=5.0) as cluster,
+        SilentRunner(cluster, "ghost"),
+    ):
+        cluster.wait_online("ghost")
+        id = cluster.client.submit(targets=["ghost"], command=["/bin/true"]).task_ids[0]
+        eventually(lambda: _told(cluster, id, "did not confirm start"), 10.0)
+        assert cluster.client.task(id).losses >= 1
 
 
 def test_case_18_a_silent_node_is_lost_with_its_tasks_paused_ones_too(tmp_path: Path) -> None:

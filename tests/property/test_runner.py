@@ -84,6 +84,11 @@ class RunnerLife(RuleBasedStateMachine):
         lane = self.lane_of.setdefault(key, lane)
         self._order(Start(key, lane, Grant(1, 0), None, 0))
 
+    @rule(job=jobs, lane=st.integers(1, 2), many=st.integers(2, 6))
+    def start_several_in_one_lane(self, job: str, lane: int, many: int) -> None:
+        for position in range(many):
+            self.start((job, position, 1), lane, True)
+
     @rule(key=keys)
     def stop(self, key: AttemptKey) -> None:
         self.stopped.add(key)
@@ -146,7 +151,7 @@ class RunnerLife(RuleBasedStateMachine):
             assert self.runner.process_ended(key, self.keeper.ended[key][1]) == [], "told twice, it ends once"
         self._listen()
 
-    @rule(seconds=st.sampled_from((0.1, 0.6, 5.0, 21.0)))
+    @rule(seconds=st.sampled_from((0.1, 0.6, 1.1, 1.1, 5.0, 21.0)))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.processes_start()  # by then it is known

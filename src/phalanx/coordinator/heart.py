@@ -81,9 +81,17 @@ class Heart:
             if type(event) is JobForgotten:
                 turn.history.append(History(event.job, encode_job(self.state.jobs[event.job])))
             turn.events.append(event)
-            turn.effects += apply(self.state, event)
+            turn.effects += self._applied(event)
         turn.effects += decision.effects
         turn.answers.append(decision.answer)
+
+    def _applied(self, event: Event) -> list[Effect]:
+        """A replay passes over what it cannot place; what was decided just now must fit, or we stop."""
+        skipped = self.state.skipped
+        effects = apply(self.state, event)
+        if self.state.skipped != skipped:
+            raise AssertionError(f"{event} was decided on a state that it does not fit")
+        return effects
 
     def _submit(self, given: Submit, leaders: dict[str, str], now: float, turn: Turn) -> None:
         if (known := self._known(given, leaders)) is not None:

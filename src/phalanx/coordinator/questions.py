@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from phalanx import __version__
 from phalanx.api.schema import (
@@ -28,7 +28,7 @@ from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
-from phalanx.store.protocol import Store
+from phalanx.store.protocol import Batch, Store
 
 BATCHES_PER_PAGE = 200
 
@@ -160,23 +160,25 @@ class Questions:
         while len(lines) < limit:
             batches = await self._store.story(subject, after, BATCHES_PER_PAGE)
             for batch in batches:
-                events = decode(batch.body)
-                first = batch.revision - len(events)
-                for offset, event in enumerate(events, start=1):
-                    if subject not in (job_of(event), node_of(event)):
-                        continue
-                    told = watch_event(first + offset, event, self._loop.state)
-                    key = getattr(event, "key", None)
-                    if position is not None and key is not None and key[1] != position:
-                        continue
-                    task = job.job.task_id(key[1]) if job and key else told.task
-                    lines.append(
-                        StoryLine(told.revision, told.at, told.event, told.text, task, told.node, event.cause)
-                    )
+                lines += self._lines(batch, subject, job, position)
                 after = batch.revision
             if len(batches) < BATCHES_PER_PAGE:
                 return Page(lines, None)
         return Page(lines, str(after))
+
+    def _lines(
+        self, batch: Batch, subject: str, job: JobState | None, position: int | None
+    ) -> Iterator[StoryLine]:
+        """What one batch has to say about a job, one of its tasks, or a node."""
+        events = decode(batch.body)
+        for revision, event in enumerate(events, start=batch.revision - len(events) + 1):
+            key = getattr(event, "key", None)
+            is_other_task = position is not None and key is not None and key[1] != position
+            if subject not in (job_of(event), node_of(event)) or is_other_task:
+                continue
+            told = watch_event(revision, event, self._loop.state)
+            task = job.job.task_id(key[1]) if job and key else told.task
+            yield StoryLine(revision, told.at, told.event, told.text, task, told.node, event.cause)
 
 
 def _position(cursor: str | None) -> int:

@@ -87,10 +87,6 @@ class Chronicle:
                 tasks = self.jobs[event.job]
                 for position in range(len(tasks)) if event.positions is None else event.positions:
                     tasks[position].final = tasks[position].final or Status.CANCELLED
-            case e.TaskFailed():
-                self._finish(
-                    (event.job, event.position, 0), self.jobs[event.job][event.position], Status.FAILED
-                )
 
     def _submitted(self, event: e.JobSubmitted) -> None:
         if event.job.id in self.jobs:

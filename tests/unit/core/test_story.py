@@ -52,7 +52,6 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (e.TasksCancelled(at=1.0, job="j1"), "cancelled"),
     (e.TasksCancelled(at=1.0, job="j1", positions=(3,)), "cancelled 1 task"),
-    (e.TaskFailed(at=1.0, job="j1", position=0, exit=Exit(Why.STUCK)), "failed: stuck"),
     (e.TaskPaused(at=1.0, key=KEY), "paused; it keeps what it holds"),
     (e.TaskResumed(at=1.0, key=KEY), "running again"),
     (e.JobForgotten(at=1.0, job="j1"), "moved to the history"),

@@ -19,7 +19,6 @@ from phalanx.core.cluster.events import (
     JobForgotten,
     JobSubmitted,
     NodeHeard,
-    TaskFailed,
     TaskPaused,
     TaskPlaced,
     TaskResumed,
@@ -52,8 +51,6 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
                 _live(state, event.key).suspicions += 1
             case TasksCancelled():
                 return _tasks_cancelled(state, event)
-            case TaskFailed():
-                return _task_failed(state, event)
             case TaskPaused() | TaskResumed():
                 return _set_paused(state, event)
             case JobForgotten():
@@ -175,16 +172,6 @@ def _cancel_one(state: ClusterState, job: JobState, position: int, at: float) ->
             state.waiting.discard(job)
     if position in job.live:
         job.live[position].ending = Why.CANCELLED
-    return effects
-
-
-def _task_failed(state: ClusterState, event: TaskFailed) -> list[Effect]:
-    job = state.jobs[event.job]
-    effects = _finish(state, job, event.position, Status.FAILED, event.at)
-    job.record(event.position, event.exit)
-    job.drop_ready(event.position)
-    if not job.has_ready:
-        state.waiting.discard(job)
     return effects
 
 

@@ -70,14 +70,6 @@ class TasksCancelled(_Event, frozen=True):
     positions: tuple[int, ...] | None = None
 
 
-class TaskFailed(_Event, frozen=True):
-    """A task ended without an attempt of its own to blame."""
-
-    job: JobId
-    position: int
-    exit: Exit
-
-
 class TaskPaused(_Event, frozen=True):
     key: AttemptKey
 
@@ -148,7 +140,6 @@ Event = (
     | AttemptSuspected
     | AttemptEnded
     | TasksCancelled
-    | TaskFailed
     | TaskPaused
     | TaskResumed
     | JobForgotten
@@ -183,7 +174,7 @@ def job_of(event: Event) -> JobId | None:
     match event:
         case JobSubmitted():
             return event.job.id
-        case TasksCancelled() | TaskFailed() | JobForgotten():
+        case TasksCancelled() | JobForgotten():
             return event.job
         case (
             TaskPlaced()

@@ -28,8 +28,6 @@ def sentence(event: e.Event) -> str:
             return _describe_end(event.key, event.exit, event)
         case e.TasksCancelled():
             return "cancelled" if event.positions is None else f"cancelled {len(event.positions)} task"
-        case e.TaskFailed():
-            return f"failed: {event.exit.message or event.exit.why.word}"
         case e.TaskPaused():
             return "paused; it keeps what it holds"
         case e.TaskResumed():

@@ -13,7 +13,6 @@ COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
 
 MOVES: dict[tuple[Status, Status], str] = {
     (PENDING, ASSIGNED): "a plan gave it a node and a grant",
-    (PENDING, FAILED): "it can no longer be placed",
     (PENDING, CANCELLED): "the user cancelled it before it was placed",
     (ASSIGNED, RUNNING): "the runner confirmed the start",
     (ASSIGNED, PENDING): "the attempt failed with retries left, or its runner lost or returned it",
