@@ -1,7 +1,6 @@
-"""Hypothesis profiles: `ci` for every run, `nightly` for the long one (pytest --hypothesis-profile=nightly).
+"""Hypothesis profiles: `ci` for every run, `nightly` for the long one.
 
-A test that wants more or fewer examples than its profile says so by a share of it: see `examples` in
-`tests/property/strategies.py`.
+pytest tests/property --hypothesis-profile=nightly --timeout=0
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     ├── Forbidden                         403    77   known, but not allowed
     ├── NotFound                          404     5   no such job, task, node
     ├── WrongMethod                       405     2   the path exists, but not with this HTTP method
-    ├── Conflict                          409     6   not in this state: already ended, already paused
+    ├── Conflict                          409     6   not in this state: already ended, replaced
     ├── Busy                              409     3   would fit, but not now (asked with no_queue)
     ├── Gone                              410     6   a watch asked for what is no longer kept: list again
     ├── TooLarge                          413     2   a body over its limit

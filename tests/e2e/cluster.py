@@ -46,7 +46,7 @@ def eventually(condition: Callable[[], T | None], within_s: float = 15.0, what: 
 class RealCluster:
     """A coordinator and its runners, each a process of its own."""
 
-    def __init__(self, folder: Path, heartbeat_s: float = 0.5, lost_after_s: float = 3.0) -> None:
+    def __init__(self, folder: Path, heartbeat_s: float = 1.0, lost_after_s: float = 6.0) -> None:
         self.folder = folder
         self.port, self.link_port = _free_ports(2)
         self.heartbeat_s, self.lost_after_s = heartbeat_s, lost_after_s

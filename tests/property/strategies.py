@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
@@ -12,11 +11,6 @@ from tests.builders import GIB
 
 HOSTS = ("n1", "n2", "n3")
 KINDS = ("a100", "h100")
-
-
-def examples(share: float) -> settings:
-    """So many times the examples of the profile in force."""
-    return settings(max_examples=max(1, int(settings.default.max_examples * share)))  # type: ignore[union-attr]
 
 
 def capacities() -> st.SearchStrategy[Capacity]:

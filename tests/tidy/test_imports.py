@@ -124,7 +124,8 @@ def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
 def test_an_import_inside_a_function_is_seen_outside_the_lazy_rooms(tmp_path: Path):
     late = "def start():\n    import json\n"
     a_tree(
-        tmp_path, {"src/phalanx/store/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/embedded.py": late}
+        tmp_path,
+        {"src/phalanx/store/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/embedded.py": late},
     )
     (violation,) = import_violations(sources(tmp_path, "src"))
     assert violation.startswith("src/phalanx/store/a.py:2: an import inside a function")

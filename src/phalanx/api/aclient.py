@@ -99,10 +99,16 @@ class AsyncClient:
 
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
         loop = asyncio.get_running_loop()
-        until = None if timeout is None else loop.time() + timeout
+        until, patience = None if timeout is None else loop.time() + timeout, Patience()
         while True:
             left_s = calls.WAIT_S if until is None else until - loop.time()
-            view = await self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            try:
+                view = await self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            except Unavailable as error:
+                patience.meet(error)
+                await _pause(patience, error)
+                continue
+            patience.renew()
             if calls.has_ended(view) or left_s <= 0:
                 return view
 

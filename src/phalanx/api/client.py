@@ -103,11 +103,20 @@ class Client:
         return self._ask(calls.tasks(job, status, cursor, limit))
 
     def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
-        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status."""
-        until = None if timeout is None else self._clock.monotonic() + timeout
+        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
+
+        A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
+        """
+        until, patience = None if timeout is None else self._clock.monotonic() + timeout, Patience()
         while True:
             left_s = calls.WAIT_S if until is None else until - self._clock.monotonic()
-            view = self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            try:
+                view = self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            except Unavailable as error:
+                patience.meet(error)
+                self._pause(patience, error)
+                continue
+            patience.renew()
             if calls.has_ended(view) or left_s <= 0:
                 return view
 

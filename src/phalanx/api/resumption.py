@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from phalanx.api import calls
 from phalanx.api.calls import Call
 from phalanx.api.commands import Stream
+from phalanx.errors import Unavailable
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
+
+CUT = frozenset({"Dropped", "Stopping", "TimedOut"})
 
 
 class Patience:
@@ -16,9 +19,16 @@ class Patience:
 
     def __init__(self) -> None:
         self._left: Iterator[float] = iter(())
+        self._met = False
 
     def renew(self) -> None:
         self._left = iter(PAUSES_S)
+
+    def meet(self, error: Unavailable) -> None:
+        """An answer that was cut proves that somebody was there, and that is worth waiting for."""
+        if error.reason in CUT and not self._met:
+            self._met = True
+            self.renew()
 
     def next(self) -> float | None:
         """Seconds to wait, or None to give up. Before the first success there is nothing to go on with."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from threading import Thread
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 from msgspec.structs import replace
 
 from phalanx.cli.output import note
 from phalanx.cli.session import session
-from phalanx.cli.wait import ENDED, Deadline, TimedOut, TimeoutOption, View, deadline, exit_code
+from phalanx.cli.wait import ENDED, Deadline, TimedOut, View, deadline, exit_code
 from phalanx.cli.wish import Wish, takes_a_wish
 from phalanx.errors import BadRequest, NotFound, PhalanxError
 
@@ -30,10 +30,15 @@ DRAIN_S = 10.0
 
 
 @takes_a_wish
-def run(ctx: typer.Context, wish: Wish, timeout: TimeoutOption = None) -> int:
+def run(
+    ctx: typer.Context,
+    wish: Wish,
+    timeout: Annotated[str | None, typer.Option(help="Cancel it after this long, and exit with 124.")] = None,
+) -> int:
     """Run a command and show its output.
 
-    `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it.
+    `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it. A failure is not
+    tried again unless `--retries` says so.
     """
     until = deadline(timeout)
     request = replace(wish, retries=wish.retries or 0).request()
@@ -47,8 +52,15 @@ def run(ctx: typer.Context, wish: Wish, timeout: TimeoutOption = None) -> int:
         _cancel(client, id)
         raise
     if view.status != "Completed":
-        note(f"{id} {view.status}: {view.reason}" if view.reason else f"{id} {view.status}")
+        note(f"{id} {view.status}: {_why(client, id) or view.reason or 'see phalanx why'}")
     return exit_code([view])
+
+
+def _why(client: Client, id: str) -> str:
+    """The sentence that says why it did not complete, if it can still be had."""
+    with suppress(PhalanxError):
+        return client.task(id).message
+    return ""
 
 
 def _attached(client: Client, id: str, until: Deadline) -> View:

@@ -46,8 +46,11 @@ def _lines(client: Client, id: str, limit: int) -> tuple[list[StoryLine], bool]:
 
 
 def _table(lines: list[StoryLine], wide: bool) -> Table:
-    table = Table("TIME", "EVENT", "WHAT HAPPENED", *(("TASK", "NODE", "EPOCH", "CAUSE") if wide else ()))
+    several = len({line.task for line in lines if line.task}) > 1
+    who = ("TASK",) if several or wide else ()
+    table = Table("TIME", *who, "EVENT", "WHAT HAPPENED", *(("NODE", "EPOCH", "CAUSE") if wide else ()))
     for line in lines:
-        more = (line.task, line.node, line.epoch, line.cause) if wide else ()
-        table.add(moment(line.at), line.event, line.text, *more)
+        more = (line.node, line.epoch, line.cause) if wide else ()
+        task = (line.task,) if who else ()
+        table.add(moment(line.at), *task, line.event, line.text, *more)
     return table

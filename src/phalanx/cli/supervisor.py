@@ -18,7 +18,7 @@ from phalanx.errors import PhalanxError, Unavailable
 
 ENDINGS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 WATCHED = ENDINGS | {signal.SIGCHLD}
-READY_S = 20.0
+READY_S = 300.0  # a long log takes a while to read; a part that dies is noticed at once
 LOOK_S = 0.02
 RUNNER_STOP_S = 20.0
 COORDINATOR_STOP_S = 10.0

@@ -25,7 +25,7 @@ from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.cli.text import plural
 from phalanx.clock import SystemClock
-from phalanx.config import Settings, ensure_token
+from phalanx.config import ConfigError, Settings, ensure_token
 from phalanx.errors import Conflict, Unavailable
 
 NODES_MAX = 1000
@@ -100,8 +100,20 @@ def _supervisor(settings: Settings, members: dict[str, Settings], lock: int) -> 
 def _members(settings: Settings, nodes: int) -> dict[str, Settings]:
     """The settings of each runner, by name."""
     pretend = settings.runner.pretend or (_share(nodes) if nodes > 1 else None)
+    if pretend is not None:
+        _check(pretend)
     names = [f"n{number}" for number in range(1, nodes + 1)] if pretend else [settings.runner.name]
     return {name: _member(settings, name, pretend) for name in names}
+
+
+def _check(pretend: str) -> None:
+    """Refuse impossible hardware before anything is started."""
+    from phalanx.runner.pretend import parse_pretend
+
+    try:
+        parse_pretend(pretend, "n1")
+    except ValueError as error:
+        raise ConfigError(f"--pretend: {error}") from None
 
 
 def _member(settings: Settings, name: str, pretend: str | None) -> Settings:

@@ -51,7 +51,9 @@ class Wish(Struct, kw_only=True):
     cwd: Annotated[Path | None, typer.Option(help="Where to run.", show_default="this folder")] = None
     time_limit: Annotated[str | None, typer.Option(help="Stop it after this long: 90s, 1h30m.")] = None
     grace: Annotated[str | None, typer.Option(help="Between the request to stop and the kill.")] = None
-    retries: Annotated[int | None, typer.Option(min=0, help="Runs after the first, if it fails.")] = None
+    retries: Annotated[
+        int | None, typer.Option(min=0, help="Runs after the first, if it fails (default: 3, for `run` 0).")
+    ] = None
     shell: Annotated[bool, typer.Option("--shell", help="CMD is one string for /bin/sh.")] = False
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Refuse what cannot start now.")] = False
     allow_infeasible: Annotated[
@@ -60,7 +62,7 @@ class Wish(Struct, kw_only=True):
 
     def request(self) -> SubmitRequest:
         """The same in the words of the API."""
-        words = self.command or []
+        words = [_spelled(word, "CMD") for word in self.command or []]
         if not words:
             raise typer.BadParameter("no command: what to run comes last, after `--`", param_hint="CMD")
         if self.shell and len(words) > 1:
@@ -104,8 +106,17 @@ def takes_a_wish(command: F) -> F:
     return called  # type: ignore[return-value]
 
 
+def _spelled(text: str, what: str) -> str:
+    """Bytes that are not UTF-8 cannot travel as JSON; say so before they try."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{text!r} is not UTF-8", param_hint=what) from None
+    return text
+
+
 def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
+    name, equals, value = _spelled(text, "--env").partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
     return name, value

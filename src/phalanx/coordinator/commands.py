@@ -9,6 +9,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 
+from msgspec import structs
+
 from phalanx.api.commands import Stream
 from phalanx.api.schema import (
     AcceptedTask,
@@ -36,7 +38,7 @@ from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit,
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, Conflict
 from phalanx.store.protocol import Store
 
 
@@ -65,7 +67,7 @@ class CoordinatorCommands(Questions):
         ]
         answers = await self._loop.ask(inputs) if inputs else []
         if answers and isinstance(answers[0], Replayed):
-            return _replayed(answers[0].jobs)
+            return self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
         return self._reply(jobs, answers, failed)
 
     async def cancel(self, id: str) -> CancelReply:
@@ -175,6 +177,14 @@ class CoordinatorCommands(Questions):
         node = jobs[0][1].request.target.host if len(jobs) == 1 and jobs[0][1].request.target else None
         return SubmitReply(ids, ids[0], accepted, failed, node)
 
+    def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
+        """The answer of the first time, if this is the same request."""
+        first = self._loop.state.jobs.get(ids[0])
+        if first is not None and not _is_same(first.job, asked):
+            detail = f"request_id {request_id!r} was used for {first.job.id}, which is another request"
+            raise Conflict(detail, reason="RequestIdReused", hint="use a new id for every new submission")
+        return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
+
     def _new_id(self) -> str:
         return ulid(int(self._clock.now() * 1000), secrets.randbits(80))
 
@@ -187,5 +197,8 @@ def _accepted(answers: list[Answer | None], what: str) -> Accepted:
     return answer
 
 
-def _replayed(ids: tuple[str, ...]) -> SubmitReply:
-    return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
+def _is_same(first: Job, again: Job) -> bool:
+    """Whether two jobs ask for the same; when and under which ids they came does not matter. Targets may differ,
+    because the first of several may have been refused."""
+    same = structs.replace(again, id=first.id, batch=first.batch, submitted_at=first.submitted_at)
+    return structs.replace(same, request=first.request) == first if first.request.target else same == first

@@ -17,7 +17,7 @@ from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.status import Status
-from phalanx.errors import Gone
+from phalanx.errors import Gone, Unavailable
 
 KEPT = 20_000
 
@@ -88,10 +88,23 @@ class Feed:
         skip = max(0, after + 1 - self._events[0][0])
         return [self._events[at] for at in range(skip, min(len(self._events), skip + 1000))]
 
+    def close(self) -> None:
+        """The coordinator stops: nobody need wait for an answer that will not come."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(_stopping())
+
     def _settle(self, key: tuple[str, int | None]) -> None:
-        for waiter in self._waiters.get(key, ()):
+        """Wake those who wait for this task; the end of a job is the end of every task of it."""
+        keys = [key] if key[1] is not None else [each for each in self._waiters if each[0] == key[0]]
+        for waiter in [waiter for each in keys for waiter in self._waiters.get(each, ())]:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("the coordinator is stopping", reason="Stopping", hint="ask again", retry_after_s=1.0)
 
 
 def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEvent:
@@ -103,6 +116,8 @@ def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEven
     )
     if key is not None and job is not None:
         watched.task = job.job.task_id(key[1])
+    if job_id is not None:
+        watched.text = f"{watched.task or job_id}: {watched.text}"
     match event:
         case e.AttemptEnded():
             watched.status, watched.exit_code = event.status.word, event.exit.code

@@ -28,6 +28,7 @@ from phalanx.store.protocol import Batch, Fenced, Store, StoreError
 log = diary("coordinator")
 LETTERS_MAX = 20_000
 IMAGE_EVERY = 100_000  # events between two images
+IMAGE_AT_START = 5_000
 _TICK_S = 0.25
 
 
@@ -89,6 +90,10 @@ class Loop:
         apply(self.state, opened)
         await self._store.append(epoch, Batch(self.state.revision, encode([opened])), [])
         self._imaged = loaded.image_revision
+        if (
+            self.state.revision - self._imaged >= IMAGE_AT_START
+        ):  # so that the next start need not read all this
+            await self._save_image()
         log.info("term opened", epoch=epoch, revision=self.state.revision, jobs=len(self.state.jobs))
         if loaded.quarantined or self.state.skipped:
             log.error("damaged records set aside", records=loaded.quarantined, skipped=self.state.skipped)

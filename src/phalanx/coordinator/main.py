@@ -112,7 +112,7 @@ async def _serve(settings: Settings) -> int:
         "coordinator ready", address=f"http://{section.bind}:{section.port}", link_port=section.link_port
     )
     try:
-        return await _until_stopped(coordinator.loop.run(), rest)
+        return await _until_stopped(coordinator.loop.run(), rest, coordinator.feed)
     finally:
         server.close()
         await coordinator.store.close()
@@ -144,10 +144,15 @@ def _rest_server(app: Callable[..., Awaitable[None]], host: str, port: int) -> R
     return RestServer(config)
 
 
-async def _until_stopped(term: Awaitable[None], rest: RestServer) -> int:
+async def _until_stopped(term: Awaitable[None], rest: RestServer, feed: Feed) -> int:
     """Serve until SIGTERM or SIGINT, or until the term is over."""
+
+    def stop(number: int) -> None:
+        feed.close()
+        rest.handle_exit(number, None)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, rest.handle_exit, number, None)
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
     turning = asyncio.ensure_future(term)
     serving = asyncio.ensure_future(rest.serve())
     await asyncio.wait({turning, serving}, return_when=asyncio.FIRST_COMPLETED)

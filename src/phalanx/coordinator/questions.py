@@ -26,6 +26,8 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import decode, job_of, node_of
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.story import sentence
+from phalanx.core.model.ids import is_job_id
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Batch, Store
@@ -51,6 +53,8 @@ class Questions:
         limit: int,
     ) -> Page[JobView]:
         wanted = None if status is None else Status[status.upper()]
+        if cursor is not None and not is_job_id(cursor):
+            raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
         found: list[JobView] = []
         async for job in self._newest_first(cursor, wanted):
             if (
@@ -178,7 +182,7 @@ class Questions:
                 continue
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
-            yield StoryLine(revision, told.at, told.event, told.text, task, told.node, event.cause)
+            yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
 
 
 def _position(cursor: str | None) -> int:

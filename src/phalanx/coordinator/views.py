@@ -83,7 +83,7 @@ def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
         target=None if target is None else str(target),
         target_numa_node_id=None if target is None else target.numa,
         paused=bool(attempt and attempt.paused),
-        retries_used=job.charged.get(position, 0),
+        retries_used=max(0, job.charged.get(position, 0) - (status == Status.FAILED)),
         losses=job.losses.get(position, 0),
         retry_at=job.delayed.get(position),
         submitted_at=spec.submitted_at,
@@ -167,6 +167,8 @@ def _task_code(job: JobState, position: int, status: Status) -> int | None:
 def _job_reason(job: JobState, status: Status) -> str:
     if status == Status.CANCELLED:
         return Why.CANCELLED.word
+    if status == Status.RUNNING and all(attempt.paused for attempt in job.live.values()):
+        return "paused"
     if status != Status.FAILED:
         return ""
     return Why(job.why[job.status.index(Status.FAILED)]).word

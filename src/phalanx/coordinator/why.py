@@ -80,7 +80,7 @@ def _not_pending(job: JobState, position: int, status: Status) -> Reason:
     if status == Status.ASSIGNED and attempt is not None:
         return reason.starting(attempt.node)
     if status == Status.RUNNING and attempt is not None:
-        return reason.running(attempt.node)
+        return reason.running(attempt.node, bool(attempt.paused))
     message = job.details.get(position, ("", ""))[0]
     why = Why(job.why[position])
     text = message or (f"ended: {why.word}" if why else "it ended with code 0")
@@ -109,6 +109,9 @@ def _fix(state: ClusterState, job: JobState, dominant: Reason, closed: dict[str,
 
 
 def _fix_of_end(job: JobState, position: int, status: Status) -> Change | None:
+    attempt = job.live.get(position)
+    if status == Status.RUNNING and attempt is not None and attempt.paused:
+        return Change("resume it", {}, f"phalanx resume {job.job.task_id(position)}")
     if status != Status.FAILED:
         return None
     match Why(job.why[position]):

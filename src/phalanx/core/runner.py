@@ -183,7 +183,7 @@ class RunnerState:
             self._close(key, held, Returned(key))
         elif code == "stopped":
             self._close(
-                key, held, Ended(key, Exit(held.stopping or Why.CANCELLED, ended_at=now, message=message))
+                key, held, Ended(key, Exit(held.stopping or Why.EVICTED, ended_at=now, message=message))
             )
         elif code == "fenced":
             self._close(key, held, Ended(key, Exit(Why.FENCED, ended_at=now, message=message)))
@@ -324,6 +324,8 @@ def _exit_of(held: Held, end: ProcessEnd) -> Exit:
 
 
 def _judge(held: Held, end: ProcessEnd) -> tuple[Why, str]:
+    if end.reason == "shutdown":
+        return Why.EVICTED, "its runner was stopped; it runs again when there is room"
     if end.reason == "fenced":
         return Why.FENCED, "stopped by its runner, which had lost touch with the coordinator"
     if end.reason is not None:

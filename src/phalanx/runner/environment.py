@@ -19,7 +19,19 @@ def job_environment(brief: Brief, node: str, address: str, checkpoint_dir: str) 
     """What all attempts of a job share on this node."""
     port = str(_PORT_FIRST + zlib.crc32(brief.job.encode()) % _PORTS)
     name = brief.name or "job"
-    return {
+    defaults = {
+        "JOB_INDEX": "0",
+        "REPLICATED_JOB_NAME": name,
+        "REPLICATED_JOB_REPLICAS": "1",
+        "GLOBAL_REPLICAS": "1",
+        "PET_NNODES": "1",
+        "PET_NODE_RANK": "0",
+        "PET_RDZV_ID": brief.job,
+        "PET_RDZV_ENDPOINT": f"{address}:{port}",
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+    }
+    ours = {
         "PHALANX_JOB_ID": brief.job,
         "PHALANX_JOB_NAME": brief.name,
         "PHALANX_BATCH_ID": brief.batch,
@@ -31,18 +43,8 @@ def job_environment(brief: Brief, node: str, address: str, checkpoint_dir: str) 
         "PHALANX_NODE_NAMES": node,
         "PHALANX_NODE": node,
         "PHALANX_CHECKPOINT_DIR": checkpoint_dir,
-        "JOB_INDEX": "0",
-        "REPLICATED_JOB_NAME": name,
-        "REPLICATED_JOB_REPLICAS": "1",
-        "GLOBAL_REPLICAS": "1",
-        "PET_NNODES": "1",
-        "PET_NODE_RANK": "0",
-        "PET_RDZV_ID": brief.job,
-        "PET_RDZV_ENDPOINT": f"{address}:{port}",
-        "PET_MASTER_ADDR": address,
-        "PET_MASTER_PORT": port,
-        **brief.command.env,
     }
+    return defaults | brief.command.env | ours  # the user may choose among conventions, not who the task is
 
 
 def attempt_environment(

@@ -81,6 +81,11 @@ class Shell:
         if self._keeper is None:
             return
         if stop_tasks:
+            if (
+                self._wire is not None
+            ):  # so that nothing new is placed here; the ends are told at the next start
+                self._wire.close()
+                self._wire = None
             await self._keeper.shutdown(5.0)
             self._cgroups.close()
         else:
@@ -215,13 +220,12 @@ class Shell:
         self._keeper.start(name, job, launch)
 
     def _brief(self, brief: Brief) -> None:
-        """Tell the keeper what the job's attempts share, once, and make its folders."""
+        """Tell the keeper what the job's attempts share, once, and make the folder of its logs."""
         if brief.job in self._briefed or self._keeper is None:
             return
         self._briefed.add(brief.job)
         checkpoints = self._checkpoints / brief.job
-        for folder in (self._log_root / brief.job, checkpoints):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self._log_root / brief.job).mkdir(parents=True, exist_ok=True, mode=0o700)
         env = self._base_env | job_environment(brief, self.agent.node, self._address, str(checkpoints))
         self._keeper.brief(brief.job, brief.command.argv, env, brief.command.cwd)
 

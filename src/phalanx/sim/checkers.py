@@ -170,7 +170,7 @@ def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
             return f"{node.name} is not wholly free"
     if len(state.waiting):
         return f"{len(state.waiting)} jobs wait"
-    return "a batch is being written" if leader.is_busy else None
+    return None if leader.is_at_rest else f"{leader.name} is writing, or cannot write"
 
 
 def _subject(event: Event) -> str:

@@ -79,6 +79,11 @@ class Coordinator(Life):
     def state(self) -> ClusterState:
         return self.heart.state
 
+    @property
+    def is_at_rest(self) -> bool:
+        """True when all that is in memory is durable."""
+        return not self.is_busy and self._trouble is None
+
     def load(self) -> Loaded:
         """What a restart would read."""
         return drive(self._store.load())

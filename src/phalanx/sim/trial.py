@@ -133,6 +133,8 @@ class Trial:
         leader = self.office.listening()
         if leader is None:
             return "nobody coordinates"
+        if leader.state.epoch != self.checkers.chronicle.epoch:
+            return f"{leader.name} has been replaced and does not know it"
         if self.users.unanswered:
             return f"{self.users.unanswered} submissions are not answered"
         if waiting := [node.name for node in self.nodes if node.runner.agent.state.outbox]:

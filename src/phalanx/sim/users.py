@@ -16,11 +16,12 @@ from phalanx.core.model.resources import Capacity
 from phalanx.sim.checkers import Checkers
 from phalanx.sim.network import Network
 from phalanx.sim.office import Office
-from phalanx.sim.workload import again, is_endless, some_jobs
+from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.world import World
 
 ASK_AGAIN_S = (1.0, 4.0)
 TIDY_EVERY_S = 4.0
+ASKED_S_MAX = 60.0  # all that they want together keeps the cluster busy for less than the quiet time
 Reply = Callable[[list[Answer | None]], None]
 
 
@@ -42,6 +43,7 @@ class Users:
         self._dice = world.dice("users")
         self._known: list[Job] = []
         self._requests = 0
+        self._asked_s = 0.0
         self.unanswered = 0
 
     def begin(self, submissions: int, until_s: float) -> None:
@@ -73,10 +75,13 @@ class Users:
     # Wishes.
 
     def _submit(self) -> None:
+        jobs = some_jobs(self._dice, self._nodes, self._world.now)
+        self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
+        if self._asked_s > ASKED_S_MAX:
+            return
         self._requests += 1
         self.unanswered += 1
         request_id = f"r{self._requests}"
-        jobs = some_jobs(self._dice, self._nodes, self._world.now)
         no_queue = self._dice.random() < 0.1
         Submission(self, request_id, jobs, no_queue).send()
 

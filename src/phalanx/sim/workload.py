@@ -67,6 +67,19 @@ def a_job_id(dice: Random, now: float) -> str:
     return ulid(int(now * 1000), dice.getrandbits(80))
 
 
+def cluster_s(job: Job, nodes: dict[str, Capacity]) -> float:
+    """How long the job keeps its scarcest part of the cluster busy, if it fails as often as it may."""
+    request, argv = job.request, job.command.argv
+    if is_endless(job) or len(argv) < 2:
+        return 0.0
+    hosts = [nodes[request.target.host]] if request.target else list(nodes.values())
+    cores = sum(host.cores for host in hosts)
+    gpus = sum(len(host.devices) for host in hosts)
+    share = max(request.cores / cores, request.gpus / max(gpus, 1))
+    tries = 1 if argv[0] in ("run", "stubborn") and argv[2] == "0" else 1 + job.max_retries
+    return float(argv[1]) * job.tasks * tries * share
+
+
 def is_endless(job: Job) -> bool:
     return job.command.argv[1:2] == (str(ENDLESS_S),)
 

@@ -149,14 +149,15 @@ def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
 
 def _tasks_cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:
     job = state.jobs[event.job]
-    positions = range(len(job.status)) if event.positions is None else event.positions
-    orders: list[Effect] = []
     if event.positions is None:
-        orders += stops(job, Why.CANCELLED)
-    elif event.positions[0] in job.live:
-        attempt = job.live[event.positions[0]]
-        orders.append(Send(attempt.node, Stop(attempt.key, Why.CANCELLED, job.job.grace_s)))
-    for position in positions:
+        orders: list[Effect] = [*stops(job, Why.CANCELLED)]
+        job.cancel_rest()
+        state.waiting.discard(job)
+        return orders + _over(state, job, event.at)
+    orders = []
+    for position in event.positions:
+        if (attempt := job.live.get(position)) is not None:
+            orders.append(Send(attempt.node, Stop(attempt.key, Why.CANCELLED, job.job.grace_s)))
         if not Status(job.status[position]).is_final:
             orders += _cancel_one(state, job, position, event.at)
     return orders
@@ -197,11 +198,13 @@ def _finish(state: ClusterState, job: JobState, position: int, status: Status, a
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
     effects: list[Effect] = [Settle(job.job.id, position)]
-    if job.is_over:
-        job.ended_at = at
-        state.ended[job.job.id] = None
-        effects.append(Settle(job.job.id, None))
-    return effects
+    return effects + (_over(state, job, at) if job.is_over else [])
+
+
+def _over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+    job.ended_at = at
+    state.ended[job.job.id] = None
+    return [Settle(job.job.id, None)]
 
 
 def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: float, now: float) -> None:

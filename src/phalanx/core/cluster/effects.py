@@ -16,7 +16,7 @@ class Send(Struct, frozen=True):
 
 
 class Settle(Struct, frozen=True):
-    """A task has ended for good (`position`), or the whole job has (None): whoever waits for it may go on."""
+    """A task has ended for good (`position`), or the whole job has (None) and so every task of it."""
 
     job: JobId
     position: int | None

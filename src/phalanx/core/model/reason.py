@@ -136,7 +136,11 @@ def evaluating() -> Reason:
     return Reason("Evaluating", Tier.PROGRESS, "It fits now and is placed at the next turn")
 
 
-def running(host: str) -> Reason:
+def running(host: str, paused: bool) -> Reason:
+    if paused:
+        return Reason(
+            "Paused", Tier.HELD, f"It is paused on {host} and keeps what it was given", {"host": host}
+        )
     return Reason("Running", Tier.PROGRESS, f"It is running on {host}", {"host": host})
 
 

@@ -163,6 +163,8 @@ class Requests:
         for key in [*self._lanes.waiting]:
             self.stop(key, 0.0)
         for attempt in [*self._roster.leaders.values()]:
+            if attempt.kill_at is None:  # one that was being stopped anyway ends for that reason
+                attempt.reason = attempt.reason or "shutdown"
             self._deadlines.stop(attempt, float(grace_s))
 
 
