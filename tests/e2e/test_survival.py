@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.api.schema import TaskView
 from phalanx.errors import PhalanxError, Unavailable
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 from tests.e2e.silent_runner import SilentRunner
@@ -163,8 +164,9 @@ def _is_over(cluster: RealCluster, job: str) -> bool:
     return _progress(cluster, job) == 300
 
 
-def _all_tasks(cluster: RealCluster, job: str):  # type: ignore[no-untyped-def]
-    cursor, found = None, []
+def _all_tasks(cluster: RealCluster, job: str) -> list[TaskView]:
+    cursor: str | None = None
+    found: list[TaskView] = []
     while True:
         page = cluster.client.tasks(job, cursor=cursor, limit=100)
         found += page.items

@@ -131,5 +131,6 @@ def test_a_stranger_is_refused(cluster: RealCluster) -> None:
 def test_a_cluster_inside_this_process() -> None:
     with phalanx.local(nodes=2, pretend="cpus=4,ram=4GiB") as cluster:
         id = cluster.submit(shell="echo $PHALANX_ARRAY_INDEX", array="1-20").batch_id
-        assert cluster.wait(id).counts.completed == 20
+        cluster.wait(id)
+        assert cluster.job(id).counts.completed == 20
         assert b"".join(cluster.logs(f"{id}.7")) == b"7\n"

@@ -32,6 +32,7 @@ from phalanx.core.model.orders import (
 from phalanx.core.model.status import Why
 
 TOMBSTONES_MAX = 10_000
+STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind it are given back
 
 
@@ -181,6 +182,8 @@ class RunnerState:
             return []
         if code == "retracted":
             self._close(key, held, Returned(key))
+        elif code == "stopped" and held.stopping == Why.STUCK:
+            self._close(key, held, Ended(key, Exit(Why.STUCK, -1, ended_at=now, message=STUCK_MESSAGE)))
         elif code == "stopped":
             self._close(
                 key, held, Ended(key, Exit(held.stopping or Why.EVICTED, ended_at=now, message=message))

@@ -77,8 +77,7 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
         elif phase == Phase.RUNNING and attempt.started_at is None:
             events.append(AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
         elif phase == Phase.QUEUED and now - attempt.placed_at > state.rules.stuck_after_s:
-            exit = Exit(Why.STUCK, -1, message=f"Task stuck in pending state on {node.name}")
-            events.append(end(state, attempt, exit, now, "heartbeat"))
+            # The runner's answer ends it as stuck. Until then it holds its grant, for it might yet start.
             effects.append(Send(node.name, Stop(key, Why.STUCK, 0.0)))
     effects += _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
     return Decision(events, effects, Accepted())
