@@ -176,8 +176,9 @@ class Questions:
         """What one batch has to say about a job, one of its tasks, or a node."""
         events = decode(batch.body)
         for revision, event in enumerate(events, start=batch.revision - len(events) + 1):
-            key = getattr(event, "key", None)
-            is_other_task = position is not None and key is not None and key[1] != position
+            key, cancelled = getattr(event, "key", None), getattr(event, "positions", None)
+            about = (key[1],) if key is not None else cancelled  # None: the whole job
+            is_other_task = position is not None and about is not None and position not in about
             if subject not in (job_of(event), node_of(event)) or is_other_task:
                 continue
             told = watch_event(revision, event, self._loop.state)

@@ -28,6 +28,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     job = given.job
     if state.counts[Status.PENDING] + job.tasks > state.rules.pending_max:
         return _refuse(_queue_full(state), "too_many")
+    if given.no_queue and (no := _why_away(state, job)) is not None:  # seed 000 asks this first
+        return _refuse(no, "busy")
     no = None if given.allow_infeasible else why_never(state, job)
     if no is not None:
         return _refuse(no, "target" if no.code != "ExceedsLargestNode" else "never")
@@ -116,6 +118,12 @@ def why_not_now(state: ClusterState, job: Job) -> Reason:
         return no
     answer = state.table.ledgers[node.row].fit(job.request)
     return answer if isinstance(answer, Reason) else reason.evaluating()
+
+
+def _why_away(state: ClusterState, job: Job) -> Reason | None:
+    """Why the node that a job names cannot be asked at all just now."""
+    node = state.nodes.get(job.request.target.host) if job.request.target else None
+    return None if node is None else why_closed(node)
 
 
 def why_closed(node: NodeState) -> Reason | None:
