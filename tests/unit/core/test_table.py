@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.table import KINDS_MAX, NodeTable
 from phalanx.core.model.target import Target
 from phalanx.core.model.waiting import Waiting
+from phalanx.core.placement.engine import plan
 from phalanx.core.placement.nodes import Spots
 from tests.builders import GIB, a_capacity, a_job
 
@@ -70,7 +72,8 @@ def test_the_queue_is_by_priority_then_arrival_across_classes() -> None:
     jobs = [a_job(), a_job(cores=2), a_job(priority=5), a_job(cores=2, priority=5), a_job()]
     for arrival, job in enumerate(jobs):
         waiting.add(JobState(job, arrival, [0] * 6))
-    assert [each.job.id for each in waiting.in_order()] == [jobs[n].id for n in (2, 3, 0, 1, 4)]
+    proposed = plan(Snapshot(a_table(8), waiting, gain=0), Policy()).placements
+    assert [each.job for each in proposed] == [jobs[n].id for n in (2, 3, 0, 1, 4)]
     assert len(waiting.classes) == 2
 
 

@@ -22,7 +22,7 @@ class Refused(Struct, frozen=True):
     """No, and why. `kind` tells HTTP and the shell what sort of no it is."""
 
     reason: Reason
-    kind: str = "conflict"  # never | target | busy | no_room | conflict | not_found | too_many | stale
+    kind: str = "conflict"  # never | target | busy | no_room | bad | conflict | not_found | too_many | stale
 
 
 class Disposed(Struct, frozen=True):

@@ -111,9 +111,6 @@ class JobState:
                 most -= 1
             position += 1
 
-    def attempts_begun(self, position: int) -> int:
-        return self.attempts[position]
-
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed
 

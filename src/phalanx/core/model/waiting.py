@@ -29,8 +29,6 @@ class WaitingJob(Protocol):
         """Positions of up to `most` tasks that may be placed now, in order."""
         ...
 
-    def attempts_begun(self, position: int) -> int: ...
-
     @property
     def typical_run_s(self) -> float | None:
         """How long its tasks have been running of late, or None before enough have ended."""
@@ -80,13 +78,3 @@ class Waiting:
         del kind.jobs[waiting.rank]
         if not kind.ranks:
             del self.classes[waiting.job.request]
-
-    def in_order(self) -> Iterator[WaitingJob]:
-        """All of them, first to go first. For people; placement walks the classes instead."""
-        everyone = sorted(
-            (rank, kind)
-            for number, each in enumerate(self.classes.values())
-            for rank, kind in ((rank, number) for rank in each.ranks)
-        )
-        kinds = list(self.classes.values())
-        return (kinds[number].jobs[rank] for rank, number in everyone)
