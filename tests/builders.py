@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
+from msgspec import structs
+
 from phalanx.coordinator.heart import Heart, Turn
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.effects import Send
@@ -11,9 +13,10 @@ from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.array import parse_array
+from phalanx.core.model.gang import Gang, Gather, Restart
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Command, Job
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Started
+from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Ready, Started
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.status import Status, Why
@@ -40,13 +43,52 @@ def a_job(target: str | None = None, *, array: str | None = None, **fields: obje
     if aim and aim.devices:
         asked["gpus"] = len(aim.devices)
     id = str(fields.pop("id", ulid(1, next(_numbers))))
+    indexes = parse_array(array) if array else None
+    group = Group(
+        Command(("/bin/true",)),
+        Request(target=aim, **asked),  # type: ignore[arg-type]
+        tasks=len(indexes) if indexes else 1,
+        at_once=indexes.at_once if indexes else 0,
+    )
     return Job(
         id=id,
-        command=Command(("/bin/true",)),
-        request=Request(target=aim, **asked),  # type: ignore[arg-type]
+        groups=(group,),
         batch=id,
         submitted_at=0.0,
-        array=parse_array(array) if array else None,
+        array=indexes,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def a_group(tasks: int = 1, *, name: str = "", **fields: object) -> Group:
+    """A group that runs /bin/true. Request fields and group fields may be given by name."""
+    asked = {field: fields.pop(field) for field in list(fields) if field in Request.__struct_fields__}
+    fields.setdefault("replicas", tasks)
+    return Group(
+        Command(("/bin/true",)),
+        Request(**asked),  # type: ignore[arg-type]
+        name=name,
+        tasks=tasks,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def a_gang(*groups: Group, gather: tuple[Gather, ...] = (), limit: int = 3, **fields: object) -> Job:
+    """A gang that restarts whole. Fields of the gang and of the job may be given by name."""
+    about = {
+        field: fields.pop(field)
+        for field in list(fields)
+        if field in Gang.__struct_fields__ and field != "id"
+    }
+    id = str(fields.pop("id", ulid(1, next(_numbers))))
+    fields.setdefault("restart", Restart(whole=True, limit=limit))
+    fields.setdefault("max_retries", 0)
+    return Job(
+        id=id,
+        groups=groups,
+        batch=id,
+        submitted_at=0.0,
+        gang=Gang(gather=gather, **about),  # type: ignore[arg-type]
         **fields,  # type: ignore[arg-type]
     )
 
@@ -73,15 +115,26 @@ class Cluster:
         assert check(self.state) == []
         return turn.answers
 
-    def add_node(self, name: str, life: str = "a", held: tuple[AttemptKey, ...] = (), **has: int) -> None:
+    def add_node(
+        self,
+        name: str,
+        life: str = "a",
+        held: tuple[AttemptKey, ...] = (),
+        labels: dict[str, str] | None = None,
+        **has: int,
+    ) -> None:
         listing = [(key, Phase.RUNNING) for key in held]
-        self.give(Hello(name, life, f"origin-{name}", a_capacity(**has), listing))  # type: ignore[arg-type]
+        capacity = structs.replace(a_capacity(**has), labels=labels or {})  # type: ignore[arg-type]
+        self.give(Hello(name, life, f"origin-{name}", capacity, listing))
 
     def submit(self, job: Job, **how: bool) -> Answer | None:
         return self.give(Submit(job, **how))[0]  # type: ignore[arg-type]
 
     def status(self, job: Job, position: int = 0) -> Status:
         return Status(self.state.jobs[job.id].status[position])
+
+    def ready(self, node: str, key: AttemptKey, life: str = "a", epoch: int = 1) -> Answer | None:
+        return self.give(Tell(node, life, epoch, Ready(key)))[0]
 
     def started(self, node: str, key: AttemptKey, life: str = "a", epoch: int = 1) -> Answer | None:
         return self.give(Tell(node, life, epoch, Started(key, self.now)))[0]

@@ -22,8 +22,7 @@ from msgspec import Meta, MsgspecError, Struct, convert, json
 from phalanx.core.model.quantity import SECONDS_MAX, parse_bytes, parse_seconds
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
-SYSTEM = Path("/etc/phalanx")
-TOKEN = re.compile(r"[!-~]{1,4096}")
+SYSTEM, TOKEN = Path("/etc/phalanx"), re.compile(r"[!-~]{1,4096}")
 ALIASES = {
     "KRISHIV_COORDINATOR": "client.address",
     "KRISHIV_COORDINATOR_BEARER_TOKEN": "client.token",
@@ -33,8 +32,9 @@ ALIASES = {
 }
 # What tasks are given. A command run inside a task must not stumble over them.
 TASK_VARIABLE = re.compile(
-    "PHALANX_(JOB_ID|JOB_NAME|BATCH_ID|TASK_ID|ATTEMPT|ATTEMPT_KEY|EPOCH|RESTART_COUNT|QUEUE|ARRAY_INDEX|ARRAY_COUNT"
-    "|NODE|NODE_RANK|NUM_NODES|NODE_IPS|NODE_NAMES|CORES|NUMA|DEVICES|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
+    "PHALANX_(JOB_(ID|NAME)|BATCH_ID|TASK_ID|ATTEMPT(_KEY)?|KEEPER|EPOCH|RESTART_COUNT|QUEUE|ARRAY_(INDEX|COUNT)"
+    "|RANK|WORLD_SIZE|GROUP|(GROUP|LOCAL)_(RANK|SIZE)|HOSTNAME|NODE(_RANK|_IPS|_NAMES)?|NUM_NODES|CORES|NUMA|DEVICES"
+    "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
 
 
@@ -69,10 +69,9 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "a text of one line"]
-Name = Annotated[
-    str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as node-1.rack-2"
-]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
 Address = Annotated[str, Meta(pattern=rf"^https?://{_HOST}(?::{_PORT})?\Z")]
+Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
 Join = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z"), "host:port, such as 127.0.0.1:7434"]
 # S2 wants TLS beyond loopback. Until there is TLS, an SSH tunnel is the way in from other machines.
 Loopback = Annotated[str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (for others: ssh -L)"]
@@ -112,6 +111,7 @@ class Runner(Struct, frozen=True, kw_only=True):
     token_file: Annotated[Folder, "the token shown to the coordinator"]
     join: Annotated[Join, "the coordinator's link port"] = "127.0.0.1:7434"
     pretend: Annotated[Text | None, "a text of one line", "invented hardware, such as gpus=8,cpus=64"] = None
+    address: Annotated[Host | None, "a host name or IP address", "where other nodes reach this one"] = None
     log_max_bytes: Annotated[Size, "how much of one stream of one attempt is kept"] = 64 << 20
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.runner.keeper import VERSION
 from phalanx.runner.processes import KeeperFailed, KeeperLost, Misunderstood, Processes
 from tests.unit.runner.keeper_node import Node, alive, escape, state_of, tell
 
@@ -327,7 +328,7 @@ def test_a_newer_connection_replaces_the_older(tmp_path: Path):
         await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
         with pytest.raises(KeeperFailed):
             await node.processes.listing()
-        assert (await newer.listing()).facts.version == 1
+        assert (await newer.listing()).facts.version == VERSION
 
     tell(tmp_path, story)
 

@@ -111,6 +111,7 @@ def test_cgroups_left_behind_are_swept_and_living_ones_are_not(tmp_path: Path, c
         node.sh("j/0/1", FOREVER, cgroups=living.folders)
         await node.started("j/0/1")
         again = Cgroups.find(f"test-{os.getpid()}")
+        again.sweep()
         assert not any(Path(folder).exists() for folder in left.folders)
         assert all(Path(folder).exists() for folder in again.named("living").folders)
 

@@ -56,18 +56,20 @@ def test_memory_is_taken(cluster: RealCluster) -> None:
 def test_gpus_are_taken(cluster: RealCluster) -> None:
     cluster.client.submit(gpus=1, command=LONG)
     request: dict[str, Any] = {"gpus": 2, "command": LONG}
-    _, reply = why(cluster, **request)
+    id, reply = why(cluster, **request)
     assert "1 of 2" in reply.dominant.text
     assert reply.fix is not None and reply.fix.change == {"gpus": 1}
+    cluster.client.cancel(id)  # room is kept for it while it waits
     starts(cluster, **request | reply.fix.change)
 
 
 def test_a_named_gpu_is_taken(cluster: RealCluster) -> None:
     cluster.client.submit(targets=["n1::0"], command=LONG)
     request: dict[str, Any] = {"targets": ["n1::0"], "command": LONG}
-    _, reply = why(cluster, **request)
+    id, reply = why(cluster, **request)
     assert reply.dominant.code == "TargetBusy" and "[0]" in reply.dominant.text
     assert reply.fix is not None and reply.fix.change == {"targets": [], "gpus": 1}
+    cluster.client.cancel(id)
     starts(cluster, **request | reply.fix.change)
 
 
@@ -125,7 +127,7 @@ def test_others_stand_before_it(cluster: RealCluster) -> None:
     _, reply = why(cluster, gpus=1, command=LONG)
     assert reply.position == 2
     assert [other.code for other in reply.others if other.tier == "policy"] == ["PriorityBehind"]
-    _, ahead = why(cluster, gpus=1, command=LONG, priority=10)
+    _, ahead = why(cluster, gpus=1, command=LONG, priority=10, preemption="never")
     assert ahead.position == 1
 
 

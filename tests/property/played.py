@@ -6,16 +6,18 @@ the world itself: no device serves two processes, no task runs twice at once. Ti
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from phalanx.coordinator.heart import Heart, Turn, restore
 from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed
 from phalanx.core.cluster.effects import Send
-from phalanx.core.cluster.events import TermOpened, encode
+from phalanx.core.cluster.events import GangReleased, TaskPlaced, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
-from phalanx.core.cluster.starting import brief
+from phalanx.core.cluster.starting import brief, roll
 from phalanx.core.cluster.state import ClusterState, Rules
-from phalanx.core.model.orders import AttemptKey, Order, Report, Start, Started
+from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.runner import RunnerState
 from phalanx.store.protocol import Batch, Loaded
@@ -33,6 +35,7 @@ class Machine:
         self.frozen = False  # a machine that hangs cannot even stop its own processes
         self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
         self.spawned: set[AttemptKey] = set()
+        self.wakes: Callable[[AttemptKey], None] = lambda key: None  # told of every start
         self.keeper = PlayedKeeper(self._seen)
         self.runner = RunnerState()
         self.keeper.attach(self.runner)
@@ -86,6 +89,7 @@ class Machine:
         if deed == "spawns":
             assert key not in self.spawned, "an attempt is started at most once"
             self.spawned.add(key)
+            self.wakes(key)
 
 
 class Played:
@@ -101,6 +105,9 @@ class Played:
         self.machines: dict[str, Machine] = {}
         self.told: list[Tell] = []  # reports that were delivered, to be told again
         self.turns: list[Turn] = []
+        self.formations: dict[tuple[str, int], set[AttemptKey]] = {}  # as they were decided
+        self.released: set[tuple[str, int]] = set()
+        self.early: list[AttemptKey] = []  # members that ran before their formation was released
         self.open_term()
 
     @property
@@ -133,6 +140,12 @@ class Played:
         self.turns.append(turn)
         if (batch := turn.batch()) is not None:
             self.log.append(batch)
+        for event in turn.events:
+            if isinstance(event, TaskPlaced) and event.formation:
+                self.formations.setdefault((event.key[0], event.formation), set()).add(event.key)
+            elif isinstance(event, GangReleased):
+                self.released.add((event.job, event.formation))
+                self._look_at_places(event)
         self.history.update((record.job, record.body) for record in turn.history)
         return turn
 
@@ -173,7 +186,7 @@ class Played:
         self.told = [*self.told, *tells][-30:]
         for report, answer in zip(reports, self.turn(*tells), strict=True):
             assert isinstance(answer, Disposed)
-            if not isinstance(report, Started):
+            if not isinstance(report, Started | Ready):
                 machine.keeper.do(machine.runner.disposed(answer.key, answer.disposition), self.now)
 
     def cut(self, machine: Machine, noticed: bool) -> None:
@@ -188,6 +201,21 @@ class Played:
             machine.pass_time(self.now)
         self.turn(Tick())
 
+    def _look_at_places(self, released: GangReleased) -> None:
+        """In the moment of release no member of the formation may be missing from a machine that is alive."""
+        for key in self.formations[released.job, released.formation]:
+            attempt = self.state.attempt(key)
+            if attempt is None or attempt.ending is not None:
+                self.early.append(key)
+
+    def watch(self, machine: Machine) -> None:
+        machine.wakes = self._started
+
+    def _started(self, key: AttemptKey) -> None:
+        for name, members in self.formations.items():
+            if key in members and name not in self.released:
+                self.early.append(key)
+
     def _deliver(self, node: str, order: Order) -> None:
         """Orders for a node that is away are lost; a start comes with the brief of its job."""
         machine = self.machines[node]
@@ -195,7 +223,10 @@ class Played:
         if late or not machine.connected:
             return
         if isinstance(order, Start):
-            machine.runner.order(self.state.epoch, brief(self.state.jobs[order.key[0]].job), self.now)
+            job = self.state.jobs[order.key[0]]
+            machine.runner.order(self.state.epoch, brief(job.job, order.group), self.now)
+            if order.formation:
+                machine.runner.order(self.state.epoch, roll(self.state, job, order.formation), self.now)
         machine.keeper.do(machine.runner.order(self.state.epoch, order, self.now), self.now)
 
 

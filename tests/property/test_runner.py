@@ -14,32 +14,43 @@ from phalanx.core.model.orders import (
     Dismiss,
     Disposition,
     Ended,
+    Go,
     Order,
     Pause,
     Phase,
+    Ready,
     Report,
     Resume,
     Returned,
+    Roll,
     Start,
-    Started,
     Stop,
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Retract, RunnerState, Spawn
+from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, RunnerState, Spawn
 from tests.property.keeper import PlayedKeeper
 
 LEASE_S = 20.0
-jobs = st.sampled_from(("j1", "j2"))
+GANG = "g1"
+jobs = st.sampled_from(("j1", "j2", GANG))
 keys = st.tuples(jobs, st.integers(0, 5), st.just(1))
-kinds = st.sampled_from(("runs", "ended", "waits"))
+members = st.tuples(st.just(GANG), st.integers(0, 5), st.just(1))
+kinds = st.sampled_from(("runs", "ended", "waits", "waits"))
 pick = st.integers(0, 1 << 16)
 
 
 def a_brief(job: str) -> Brief:
-    return Brief(
-        job, Command(("/bin/true",)), "", "default", job, 6, None, 5.0, 30.0 if job == "j2" else None
-    )
+    limit_s = 30.0 if job == "j2" else None
+    return Brief(job, 0, Command(("/bin/true",)), "", "default", job, 6, None, 5.0, limit_s)
+
+
+def a_roll() -> Roll:
+    return Roll(GANG, 1, (("n1", "10.0.0.1"),), tuple((position, 0) for position in range(6)))
+
+
+def a_start(key: AttemptKey, lane: int) -> Start:
+    return Start(key, lane, Grant(1, 0), None, 0, formation=int(key[0] == GANG))
 
 
 class RunnerLife(RuleBasedStateMachine):
@@ -53,7 +64,9 @@ class RunnerLife(RuleBasedStateMachine):
         self.epoch = 1
         self.lane_of: dict[AttemptKey, int] = {}  # every attempt ever started, and where
         self.stopped: set[AttemptKey] = set()
-        self.spawned: set[AttemptKey] = set()
+        self.never_to_run: set[AttemptKey] = set()  # stopped before there was a process
+        self.told_to_go: set[AttemptKey] = set()
+        self.ran: set[AttemptKey] = set()  # every attempt that ever had a process
         self.answered: dict[AttemptKey, Report] = {}  # ends of what was held, as they came into the outbox
         self.heard: set[AttemptKey] = set()  # whose end went out with some message
         self.forgotten: set[AttemptKey] = set()
@@ -65,12 +78,10 @@ class RunnerLife(RuleBasedStateMachine):
         for key, kind in kept:
             lane += kind != "waits"  # who waits stands in the lane of the one before
             self.lane_of[key] = lane
-            self.keeper.do([Spawn(Start(key, lane, Grant(1, 0), None, 0), a_brief(key[0]))], self.now)
-            if kind == "ended":
+            self.keeper.do([Spawn(a_start(key, lane), a_brief(key[0]), held=key[0] == GANG)], self.now)
+            if kind == "ended" and key in self.keeper.running:
                 self.keeper.end(key, self.now, 0)
-        self.keeper.attach(self.runner)
-        self._listen()
-        self._welcome()
+        self._attach()
 
     # What a coordinator orders.
 
@@ -81,17 +92,36 @@ class RunnerLife(RuleBasedStateMachine):
             return
         if briefed:
             self._order(a_brief(key[0]))
+            self._order(a_roll())
         lane = self.lane_of.setdefault(key, lane)
-        self._order(Start(key, lane, Grant(1, 0), None, 0))
+        self._order(a_start(key, lane))
 
     @rule(job=jobs, lane=st.integers(1, 2), many=st.integers(2, 6))
     def start_several_in_one_lane(self, job: str, lane: int, many: int) -> None:
         for position in range(many):
             self.start((job, position, 1), lane, True)
 
+    @rule(key=members, twice=st.booleans())
+    def go(self, key: AttemptKey, twice: bool) -> None:
+        """The word to go may come at any time and any number of times."""
+        if key in self.runner.held and self.now <= self.runner.lease_until:
+            self.told_to_go.add(key)
+        self._order(Go(key))
+        if twice:
+            before = (self.runner.listing(), dict(self.runner.outbox), set(self.ran))
+            self._order(Go(key))
+            assert (self.runner.listing(), dict(self.runner.outbox), self.ran) == before
+
+    @rule()
+    def a_gang_is_told_to_go(self) -> None:
+        for key in [key for key, phase in self.runner.listing() if phase == Phase.READY]:
+            self.go(key, False)
+
     @rule(key=keys)
     def stop(self, key: AttemptKey) -> None:
         self.stopped.add(key)
+        if key not in self.keeper.running:
+            self.never_to_run.add(key)
         self._order(Stop(key, Why.CANCELLED, 5.0))
 
     @rule(key=keys, paused=st.booleans())
@@ -104,7 +134,7 @@ class RunnerLife(RuleBasedStateMachine):
 
     @rule(key=keys, stops=st.booleans())
     def an_order_of_an_older_epoch_is_refused(self, key: AttemptKey, stops: bool) -> None:
-        order = Stop(key, Why.CANCELLED, 0.0) if stops else Start(key, 1, Grant(1, 0), None, 0)
+        order = Stop(key, Why.CANCELLED, 0.0) if stops else a_start(key, 1)
         before = (self.runner.listing(), dict(self.runner.outbox), self.runner.refused_orders)
         assert self.runner.order(self.epoch - 1, order, self.now) == []
         assert (self.runner.listing(), dict(self.runner.outbox), self.runner.refused_orders - 1) == before
@@ -134,9 +164,45 @@ class RunnerLife(RuleBasedStateMachine):
 
     @rule()
     def processes_start(self) -> None:
+        for key in list(self.keeper.ready):
+            self.keeper.announce(key, self.now)
         for key in list(self.keeper.running):
             self.keeper.announce(key, self.now)
         self._listen()
+
+    @rule(is_prompt=st.booleans())
+    def readiness_is_told(self, is_prompt: bool) -> None:
+        """At once, or after a while: orders may come in between."""
+        self.keeper.is_prompt = is_prompt
+
+    @rule(which=pick)
+    def a_member_cannot_be_made_ready(self, which: int) -> None:
+        if self.keeper.ready:
+            key = list(self.keeper.ready)[which % len(self.keeper.ready)]
+            self.keeper.fail_to_start(key, "no such program", self.now)
+            self.never_to_run.add(key)
+            self._listen()
+
+    @rule()
+    def the_runner_dies_and_its_successor_adopts(self) -> None:
+        """What its keeper does not know is settled by the coordinator, which hears the listing."""
+        self.runner = RunnerState()
+        self.answered.clear()
+        self._attach()
+        listed = dict(self.runner.listing())
+        self.forgotten |= (set(self.lane_of) - set(listed)) | self.stopped
+        assert {key for key, phase in listed.items() if phase == Phase.READY} == set(self.keeper.ready)
+        assert {Ready(key) for key in self.keeper.ready} <= set(self.runner.fresh)
+
+    @rule()
+    def the_keeper_dies(self) -> None:
+        """How processes ended is known to the next one; what had not started is sent to it again, or answered."""
+        unstarted = {*self.keeper.ready, *self.keeper.waiting}
+        self.keeper.die(self.now)
+        self._obey(self.runner.keeper_lost(self.now), with_lease=False)
+        again = {*self.keeper.running, *self.keeper.ready, *self.keeper.waiting}
+        assert again <= unstarted
+        assert unstarted - again <= set(self.runner.outbox)
 
     @rule(which=pick, code=st.sampled_from((0, 3, None)))
     def a_process_ends(self, which: int, code: int | None) -> None:
@@ -162,7 +228,11 @@ class RunnerLife(RuleBasedStateMachine):
     def reports_go_out(self, again: bool) -> None:
         if again:
             self.runner.resend()
-        self.heard |= {report.key for report in self.runner.take_fresh() if not isinstance(report, Started)}
+        reports = self.runner.take_fresh()
+        self.heard |= {report.key for report in reports if isinstance(report, Ended | Returned)}
+        phases = dict(self.runner.listing())
+        for report in reports:
+            assert not isinstance(report, Ready) or phases[report.key] in (Phase.READY, Phase.RUNNING)
 
     # The laws.
 
@@ -170,8 +240,13 @@ class RunnerLife(RuleBasedStateMachine):
     def the_listing_is_true(self) -> None:
         phases = dict(self.runner.listing())
         alive = {key for key, phase in phases.items() if phase != Phase.ENDED}
-        assert alive == {*self.keeper.running, *self.keeper.waiting}
+        assert alive == {*self.keeper.running, *self.keeper.waiting, *self.keeper.ready}
         assert {key for key, phase in phases.items() if phase == Phase.RUNNING} <= set(self.keeper.running)
+        ready = {key for key, phase in phases.items() if phase == Phase.READY}
+        assert ready <= {
+            *self.keeper.ready,
+            *self.keeper.running,
+        }  # it may run already, and nobody has said so
         assert all(key in self.lane_of for key in phases)
 
     @invariant()
@@ -187,7 +262,9 @@ class RunnerLife(RuleBasedStateMachine):
         """When every process has ended, every start has been answered, once."""
         if sys.exc_info()[0] is not None:
             return
-        while self.keeper.running:
+        while self.keeper.running or self.keeper.ready:
+            for key in list(self.keeper.ready):
+                self.stop(key)
             self.a_process_ends(0, 0)
         self.reports_go_out(True)
         for key in self.lane_of:
@@ -199,21 +276,25 @@ class RunnerLife(RuleBasedStateMachine):
     def _order(self, order: Order) -> None:
         self._obey(self.runner.order(self.epoch, order, self.now))
 
-    def _obey(self, deeds: list[Deed]) -> None:
+    def _obey(self, deeds: list[Deed], with_lease: bool = True) -> None:
         phases = dict(self.runner.listing())
         for deed in deeds:
             match deed:
                 case Spawn():
                     key = deed.start.key
-                    assert self.now <= self.runner.lease_until
-                    assert key not in self.spawned, "an attempt is started at most once"
+                    assert self.now <= self.runner.lease_until or not with_lease
+                    assert key not in self.ran, "an attempt is started at most once"
                     assert key not in self.stopped, "what was stopped is never started"
                     assert key not in self.answered
-                    self.spawned.add(key)
+                    assert deed.held or key[0] != GANG or key in self.told_to_go
+                case Release():
+                    assert phases[deed.key] == Phase.READY
+                    assert deed.key in self.told_to_go
                 case Halt() | Freeze():
                     assert phases[deed.key] != Phase.ENDED
                 case Retract():
                     assert phases[deed.key] == Phase.QUEUED
+                    assert deed.key[0] != GANG or self.runner.held[deed.key].start is None
                 case ForgetBrief():
                     assert deed.job not in {key[0] for key in phases}
                 case Forget():
@@ -223,7 +304,15 @@ class RunnerLife(RuleBasedStateMachine):
 
     def _seen(self, deed: str, key: AttemptKey) -> None:
         if deed == "spawns":
-            self.spawned.add(key)
+            assert key not in self.ran, "an attempt runs at most once"
+            assert key not in self.never_to_run, "what was stopped or refused before it ran never runs"
+            assert key[0] != GANG or key in self.told_to_go, "no member runs before the word to go"
+            self.ran.add(key)
+
+    def _attach(self) -> None:
+        self.keeper.attach(self.runner)
+        self._listen()
+        self._welcome()
 
     def _listen(self) -> None:
         """Each end that appears in the outbox for something held appears once."""

@@ -10,6 +10,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from phalanx.api.documents import read_document
+from phalanx.api.jobspec import GatherSpec
 from phalanx.api.schema import SubmitRequest
 from phalanx.api.submission import TARGETS_MAX, to_jobs
 from phalanx.core.model.job import Job
@@ -68,6 +69,14 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "no_queue": st.booleans(),
     "allow_infeasible": st.booleans(),
     "request_id": st.none() | TEXT,
+    "tasks": st.sampled_from([1, 1, 2, 16]) | NUMBER,
+    "min": st.sampled_from([0, 0, 1, 2]) | NUMBER,
+    "gather": st.lists(st.builds(GatherSpec, TEXT, st.booleans(), NUMBER), max_size=2),
+    "gang_wait": st.none() | FLOAT | TEXT,
+    "labels": st.dictionaries(TEXT, TEXT, max_size=3),
+    "preemption": st.sampled_from(["lower", "never"]),
+    "evictable": st.booleans(),
+    "min_run": FLOAT | TEXT,
 }
 FEW_FIELDS = st.lists(st.sampled_from(FIELDS), max_size=4, unique=True).flatmap(
     lambda names: st.fixed_dictionaries({name: TYPED[name] for name in names})
@@ -126,11 +135,12 @@ def test_any_values_of_the_right_types(fields: dict[str, Any]):
         return
     for job in found:
         assert job.batch == found[0].id
-        assert job.command.argv
-        assert "\0" not in "".join(job.command.argv)
-        assert min(job.request.cores, job.request.gpus, job.max_retries, job.grace_s) >= 0
-        target = job.request.target
-        assert target is None or len(target.devices) in (0, job.request.gpus)
+        assert job.groups[0].command.argv
+        assert "\0" not in "".join(job.groups[0].command.argv)
+        asked = job.groups[0].request
+        assert min(asked.cores, asked.gpus, job.max_retries, job.grace_s, job.min_run_s) >= 0
+        assert asked.target is None or len(asked.target.devices) in (0, asked.gpus)
+        assert (job.gang is None) == (job.tasks == 1 or job.array is not None)
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=Job) == job
 
 

@@ -35,12 +35,14 @@ ARROWS: dict[str, set[str]] = {
     "config": CORE | {"errors", "clock", "__version__"},
     "store": CORE | SHARED,
     "api": CORE | SHARED,
+    "manifests": CORE | SHARED | {"api"},
+    "preview": CORE | SHARED | {"api", "manifests"},
     "dashboard": DOORS,
-    "coordinator": DOORS | {"dashboard"},
+    "coordinator": DOORS | {"dashboard", "manifests", "preview"},
     "runner": DOORS | {"dashboard"},
     "sim": SHELLS,
     "embedded": SHELLS,  # The whole cluster in one process wires both shells together.
-    "cli": SHELLS | {"sim", "embedded", "phalanx"},
+    "cli": SHELLS | {"manifests", "preview", "sim", "embedded", "phalanx"},
     "phalanx": CORE | SHARED | {"api", "embedded"},  # The package's own __init__.py.
     "__main__": {"cli"},
 }

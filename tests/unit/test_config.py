@@ -153,6 +153,14 @@ def test_the_seeds_names_are_understood(read: Read, tmp_path: Path):
     assert read(KRISHIV_COORDINATOR="a:1", PHALANX_ADDRESS="b:2").client.address == "http://b:2"
 
 
+def test_where_others_reach_a_node_is_a_host(read: Read):
+    assert read().runner.address is None
+    assert read(PHALANX_RUNNER_ADDRESS="10.0.0.7").runner.address == "10.0.0.7"
+    assert read({"runner.address": "fd00::7"}).runner.address == "fd00::7"
+    with pytest.raises(ConfigError, match="expected a host name or IP address"):
+        read(PHALANX_RUNNER_ADDRESS="http://n1:80")
+
+
 def test_every_alias_means_a_key_and_every_key_has_a_variable():
     assert set(ALIASES.values()) <= set(KEYS)
     assert set(VARIABLES.values()) == set(KEYS)

@@ -6,21 +6,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from phalanx.api import calls
 from phalanx.api.aconnection import HttpxExchange
-from phalanx.api.calls import Call, Noun, SubmitFields
+from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.calls import Call, GangFields, Noun, Spec, SubmitFields
 from phalanx.api.commands import Stream
 from phalanx.api.exchange import AsyncAnswer, AsyncExchange, read_whole
+from phalanx.api.jobspec import GatherSpec
+from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
+from phalanx.api.quotas import QueueView, QuotaSpec
 from phalanx.api.resumption import LogPlace, Patience
 from phalanx.api.schema import (
     CancelReply,
     ClusterView,
+    EvictReply,
     JobView,
     NodeView,
     Page,
@@ -32,6 +37,7 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.sse import Feed
 from phalanx.config import connection, load
 from phalanx.errors import TooMany, Unavailable
@@ -66,8 +72,24 @@ class AsyncClient:
     ) -> SubmitReply:
         return await self._ask(calls.submit(request, fields))
 
+    async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
+        return await self._ask(calls.apply(request))
+
+    async def gang(
+        self,
+        command: Sequence[str],
+        tasks: int,
+        *,
+        gather: Sequence[str | GatherSpec] = (),
+        **fields: Unpack[GangFields],
+    ) -> SubmitReply:
+        return await self._ask(calls.gang(command, tasks, gather, fields))
+
     async def cancel(self, id: str) -> CancelReply:
         return await self._ask(calls.cancel(id))
+
+    async def evict(self, id: str) -> EvictReply:
+        return await self._ask(calls.evict(id))
 
     async def pause(self, id: str) -> TaskView:
         return await self._ask(calls.pause(id))
@@ -131,6 +153,26 @@ class AsyncClient:
 
     async def undrain(self, name: str) -> NodeView:
         return await self._ask(calls.undrain(name))
+
+    async def queues(self) -> list[QueueView]:
+        return await self._ask(calls.queues())
+
+    async def queue(self, name: str) -> QueueView:
+        return await self._ask(calls.queue(name))
+
+    async def set_quota(self, name: str, quota: QuotaSpec | None) -> QueueView:
+        return await self._ask(calls.set_quota(name, quota))
+
+    async def set_topology(self, topology: TopologySpec | Mapping[str, Any]) -> TopologyReply:
+        return await self._ask(calls.set_topology(topology))
+
+    async def plan(self, request: PlanRequest | SubmitRequest | Spec | Sequence[Spec], /) -> PlanReply:
+        """What the scheduler would do with work that nobody has submitted; `exit` is 0 now, 3 must wait, 4 never."""
+        return await self._ask(calls.plan(request))
+
+    async def topology(self) -> TopologyView:
+        """The tree of the network, what is free in it, and who sits where."""
+        return await self._ask(calls.topology())
 
     async def cluster(self) -> ClusterView:
         return await self._ask(calls.cluster())

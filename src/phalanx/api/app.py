@@ -70,7 +70,7 @@ async def _serve(service: Service, route: Route, visit: Visit, send: Send) -> No
 async def _answer(service: Service, route: Route, visit: Visit) -> Reply | Streamed[Any]:
     try:
         visit.query = read_query(visit.query_string, route.query)
-        if route.method == "POST":
+        if route.method in ("POST", "PUT"):
             visit.document = await _document(service, route, visit)
         return await route.handler(service, visit)
     except HungUp:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
@@ -17,12 +17,17 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.api import sse
+from phalanx.api.applied import ApplyReply, ApplyRequest
 from phalanx.api.commands import Stream
+from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
+from phalanx.api.quotas import QueueView, QuotaSpec
 from phalanx.api.schema import (
     CancelReply,
     ClusterView,
     DrainRequest,
+    EvictReply,
     JobView,
     NodeView,
     Page,
@@ -33,10 +38,12 @@ from phalanx.api.schema import (
     TaskView,
     WhyReply,
 )
-from phalanx.errors import Unavailable
+from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
+from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
-Noun = Literal["jobs", "tasks", "nodes"]
+Noun = Literal["jobs", "tasks", "nodes", "queues"]
+Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0
 WAIT_S = 30.0  # of one long poll; a wait that takes longer asks again
@@ -45,14 +52,9 @@ _TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
 _FINAL = ("Completed", "Failed", "Cancelled")
 
 
-class SubmitFields(TypedDict, total=False):
-    """The fields of `SubmitRequest`, for those who would rather write `submit(command=[…], gpus=2)`."""
+class GangFields(TypedDict, total=False):
+    """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
 
-    command: list[str]
-    shell: str | None
-    kind: Literal["command", "vps"]
-    targets: list[str]
-    required_gpus: list[list[int]] | None
     cores: int
     memory: int | str
     gpus: int
@@ -60,7 +62,6 @@ class SubmitFields(TypedDict, total=False):
     gpu_memory: int | str
     priority: int
     queue: str
-    array: str | None
     name: str
     env: dict[str, str]
     cwd: str | None
@@ -68,15 +69,34 @@ class SubmitFields(TypedDict, total=False):
     grace: float | str | None
     max_retries: int | None
     max_attempts: int | None
-    no_queue: bool
     allow_infeasible: bool
     request_id: str | None
+    min: int
+    gang_wait: float | str | None
+    labels: dict[str, str]
+    preemption: Literal["lower", "never"]
+    evictable: bool
+    min_run: float | str
+
+
+class SubmitFields(GangFields, total=False):
+    """All fields of `SubmitRequest`, for those who would rather write `submit(command=[…], gpus=2)`."""
+
+    command: list[str]
+    shell: str | None
+    kind: Literal["command", "vps"]
+    targets: list[str]
+    required_gpus: list[list[int]] | None
+    array: str | None
+    no_queue: bool
+    tasks: int
+    gather: list[GatherSpec]
 
 
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
     """One question. `answer` is the type to read the answer as, None for a stream of bytes."""
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     answer: Any = None
     query: dict[str, str] = {}
@@ -120,13 +140,48 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
         raise TypeError("give a SubmitRequest or its fields, not both")
     request = SubmitRequest(**fields) if request is None else request
     if request.request_id is None:
-        request = msgspec.structs.replace(request, request_id=os.urandom(16).hex())
+        request = msgspec.structs.replace(request, request_id=_new_request_id())
     body = msgspec.json.encode(request)
     return Call(method="POST", path="/v1/jobs", answer=SubmitReply, body=body, repeatable=True)
 
 
+def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
+    """A whole request, or job files by their content. The coordinator says what is wrong with them."""
+    if not isinstance(request, ApplyRequest):
+        specs = [request] if isinstance(request, JobSpec | Mapping) else list(request)
+        whole: Any = {"specs": specs, "request_id": _new_request_id()}
+    elif request.request_id is None:
+        whole = msgspec.structs.replace(request, request_id=_new_request_id())
+    else:
+        whole = request
+    body = msgspec.json.encode(whole)
+    return Call(method="POST", path="/v1/apply", answer=ApplyReply, body=body, repeatable=True)
+
+
+def gang(
+    command: Sequence[str], tasks: int, gather: Sequence[str | GatherSpec], fields: GangFields
+) -> Call[SubmitReply]:
+    """A submission whose tasks start together; layers may be written as the command line writes them."""
+    wishes = [each if isinstance(each, GatherSpec) else parse_gather(each) for each in gather]
+    more: SubmitFields = {"command": list(command), "tasks": tasks, "gather": wishes}
+    return submit(None, {**fields, **more})
+
+
+def parse_gather(text: str) -> GatherSpec:
+    """`rack` is a preference, `rack:must` a rule, `rack:must:4` has multiples of 4 in each domain of the layer."""
+    layer, _, rest = text.partition(":")
+    word, _, multiple = rest.partition(":")
+    if not layer or word not in ("", "must", "prefer") or not (multiple or "1").isdecimal():
+        raise BadRequest(f"{text!r} is not a rule: write LAYER, LAYER:must or LAYER:must:MULTIPLE")
+    return GatherSpec(layer, word == "must", int(multiple or 1))
+
+
 def cancel(id: str) -> Call[CancelReply]:
     return Call(method="POST", path=_path(_noun(id), id, "cancel"), answer=CancelReply)
+
+
+def evict(id: str) -> Call[EvictReply]:
+    return Call(method="POST", path=_path(_noun(id), id, "evict"), answer=EvictReply)
 
 
 def pause(id: str) -> Call[TaskView]:
@@ -199,6 +254,42 @@ def undrain(name: str) -> Call[NodeView]:
     return Call(method="POST", path=_path("nodes", name, "resume"), answer=NodeView)
 
 
+def queues() -> Call[list[QueueView]]:
+    return _get("/v1/queues", list[QueueView])
+
+
+def queue(name: str) -> Call[QueueView]:
+    return _get(_path("queues", name), QueueView)
+
+
+def set_quota(name: str, quota: QuotaSpec | None) -> Call[QueueView]:
+    path = _path("queues", name)
+    if quota is None:
+        return Call(method="DELETE", path=path, answer=QueueView, repeatable=True)
+    body = msgspec.json.encode(quota)
+    return Call(method="PUT", path=path, answer=QueueView, body=body, repeatable=True)
+
+
+def set_topology(topology: TopologySpec | Mapping[str, Any]) -> Call[TopologyReply]:
+    body = msgspec.json.encode(topology)
+    return Call(method="PUT", path="/v1/topology", answer=TopologyReply, body=body, repeatable=True)
+
+
+def plan(request: PlanRequest | SubmitRequest | Spec | Sequence[Spec]) -> Call[PlanReply]:
+    """A whole question, a submission, or job files by their content."""
+    whole: Any = request
+    if isinstance(request, SubmitRequest):
+        whole = PlanRequest(submit=request)
+    elif not isinstance(request, PlanRequest):
+        whole = {"specs": [request] if isinstance(request, JobSpec | Mapping) else list(request)}
+    body = msgspec.json.encode(whole)
+    return Call(method="POST", path="/v1/plan", answer=PlanReply, body=body, repeatable=True)
+
+
+def topology() -> Call[TopologyView]:
+    return _get("/v1/topology", TopologyView)
+
+
 def cluster() -> Call[ClusterView]:
     return _get("/v1/cluster", ClusterView)
 
@@ -224,6 +315,10 @@ def watch(after: int | None, job: str | None) -> Call[None]:
         headers["Last-Event-ID"] = str(after)
     query = _query(job=job)
     return Call(method="GET", path="/v1/events", query=query, headers=headers, timeout_s=QUIET_S_MAX)
+
+
+def _new_request_id() -> str:
+    return os.urandom(16).hex()
 
 
 def _get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any]:

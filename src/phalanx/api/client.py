@@ -6,21 +6,26 @@ Errors are those of `phalanx.errors`. How calls travel is left to an exchange.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from phalanx.api import calls
-from phalanx.api.calls import Call, Noun, SubmitFields
+from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.calls import Call, GangFields, Noun, Spec, SubmitFields
 from phalanx.api.commands import Stream
 from phalanx.api.connection import HttpExchange
 from phalanx.api.exchange import Answer, Exchange
+from phalanx.api.jobspec import GatherSpec
+from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
+from phalanx.api.quotas import QueueView, QuotaSpec
 from phalanx.api.resumption import LogPlace, Patience
 from phalanx.api.schema import (
     CancelReply,
     ClusterView,
+    EvictReply,
     JobView,
     NodeView,
     Page,
@@ -32,6 +37,7 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.sse import Feed
 from phalanx.clock import SystemClock
 from phalanx.config import connection, load
@@ -69,9 +75,28 @@ class Client:
         """Submit work, given whole or by its fields. It is durable when this returns."""
         return self._ask(calls.submit(request, fields))
 
+    def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
+        """Submit job files by their content, one or several: all of them are accepted, or none."""
+        return self._ask(calls.apply(request))
+
+    def gang(
+        self,
+        command: Sequence[str],
+        tasks: int,
+        *,
+        gather: Sequence[str | GatherSpec] = (),
+        **fields: Unpack[GangFields],
+    ) -> SubmitReply:
+        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
+        return self._ask(calls.gang(command, tasks, gather, fields))
+
     def cancel(self, id: str) -> CancelReply:
         """Cancel a job, or one task of an array."""
         return self._ask(calls.cancel(id))
+
+    def evict(self, id: str) -> EvictReply:
+        """Take the places of a job's tasks, or of one task. What follows is up to its restart policy."""
+        return self._ask(calls.evict(id))
 
     def pause(self, id: str) -> TaskView:
         return self._ask(calls.pause(id))
@@ -141,6 +166,28 @@ class Client:
 
     def undrain(self, name: str) -> NodeView:
         return self._ask(calls.undrain(name))
+
+    def queues(self) -> list[QueueView]:
+        return self._ask(calls.queues())
+
+    def queue(self, name: str) -> QueueView:
+        return self._ask(calls.queue(name))
+
+    def set_quota(self, name: str, quota: QuotaSpec | None) -> QueueView:
+        """Limit what tasks of a queue may hold together; None lifts the limits."""
+        return self._ask(calls.set_quota(name, quota))
+
+    def set_topology(self, topology: TopologySpec | Mapping[str, Any]) -> TopologyReply:
+        """Declare the layers of the network, the outermost first."""
+        return self._ask(calls.set_topology(topology))
+
+    def plan(self, request: PlanRequest | SubmitRequest | Spec | Sequence[Spec], /) -> PlanReply:
+        """What the scheduler would do with work that nobody has submitted; `exit` is 0 now, 3 must wait, 4 never."""
+        return self._ask(calls.plan(request))
+
+    def topology(self) -> TopologyView:
+        """The tree of the network, what is free in it, and who sits where."""
+        return self._ask(calls.topology())
 
     def cluster(self) -> ClusterView:
         return self._ask(calls.cluster())

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal, Protocol
 
+from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.layers import TopologyReply, TopologySpec
+from phalanx.api.quotas import QueueView, QuotaSpec
 from phalanx.api.schema import (
     CancelReply,
     ClusterView,
+    EvictReply,
     JobView,
     LogChunk,
     NodeView,
@@ -24,6 +28,7 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 
 Stream = Literal["stdout", "stderr"]
 
@@ -31,8 +36,16 @@ Stream = Literal["stdout", "stderr"]
 class Commands(Protocol):
     async def submit(self, request: SubmitRequest, user: str) -> SubmitReply: ...
 
+    async def apply(self, request: ApplyRequest, user: str) -> ApplyReply:
+        """Everything of the request, or nothing: a refusal names what it is about."""
+        ...
+
     async def cancel(self, id: str) -> CancelReply:
         """Cancel a job (all its tasks) or one task. Conflict if it has ended."""
+        ...
+
+    async def evict(self, id: str, user: str) -> EvictReply:
+        """Take the places of a job's tasks, or of one task. Conflict if it holds none."""
         ...
 
     async def pause(self, id: str) -> TaskView: ...
@@ -76,6 +89,22 @@ class Commands(Protocol):
     async def drain(self, name: str, reason: str) -> NodeView: ...
 
     async def undrain(self, name: str) -> NodeView: ...
+
+    async def queues(self) -> list[QueueView]: ...
+
+    async def queue(self, name: str) -> QueueView: ...
+
+    async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
+        """Limit what a queue may hold; None lifts the limits."""
+        ...
+
+    async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply: ...
+
+    async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+        """What the scheduler would do with jobs that nobody has submitted; changes nothing."""
+        ...
+
+    async def topology(self) -> TopologyView: ...
 
     async def cluster(self) -> ClusterView: ...
 

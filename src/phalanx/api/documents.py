@@ -12,7 +12,7 @@ import difflib
 import json
 import re
 from functools import cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -25,6 +25,7 @@ BODY_BYTES_MAX = 1024 * 1024
 
 # Possessive throughout (`*+`), so that no text can make it backtrack.
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
+_STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
@@ -49,18 +50,40 @@ def explained(error: msgspec.ValidationError, form: type, noun: str) -> BadReque
     what, _, where = str(error).partition(" - at `$")
     unknown = _UNKNOWN.fullmatch(what)
     if unknown:
-        return _unknown_field(unknown.group(1), form, noun)
+        return _unknown_field(unknown.group(1), form, where.rstrip("`").lstrip("."), noun)
     field = where.rstrip("`").lstrip(".") or "the document"
     what = what[:1].lower() + what[1:].replace("`", "")
     return BadRequest(f"{field}: {what}", reason="InvalidField")
 
 
-def _unknown_field(name: str, form: type, noun: str) -> BadRequest:
-    fields = getattr(form, "__struct_fields__", ())
+def _unknown_field(name: str, form: type, where: str, noun: str) -> BadRequest:
+    fields = getattr(_form_at(form, where), "__struct_fields__", ())
     near = difflib.get_close_matches(name[:80], fields, n=1)
     meant = f", did you mean {near[0]!r}?" if near else ""
     known = f"known are: {', '.join(sorted(fields))}" if fields else f"no {noun} is known here"
-    return BadRequest(f"unknown {noun} {shown(name)}{meant}", reason="UnknownField", hint=known)
+    place = f"{where}: " if where else ""
+    return BadRequest(f"{place}unknown {noun} {shown(name)}{meant}", reason="UnknownField", hint=known)
+
+
+def _form_at(form: Any, where: str) -> Any:
+    """The struct that stands at a path such as `specs[...].groups[...]` of a document."""
+    for step in _STEP.findall(where):
+        if step.startswith("["):
+            form = next((each for each in get_args(form) if each is not str), None)
+        else:
+            form = _struct_of(get_type_hints(form).get(step)) if _is_struct(form) else None
+    return _struct_of(form)
+
+
+def _struct_of(form: Any) -> Any:
+    """Of several forms that a value may have, the struct; a list or a mapping stays as it is."""
+    if _is_struct(form) or get_origin(form) in (list, dict):
+        return form
+    return next((each for each in get_args(form) if _is_struct(each)), form)
+
+
+def _is_struct(form: Any) -> bool:
+    return isinstance(form, type) and issubclass(form, msgspec.Struct)
 
 
 @cache

@@ -11,18 +11,35 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.api import sse
+from phalanx.api.applied import ApplyRequest
 from phalanx.api.documents import Nothing
+from phalanx.api.layers import TopologySpec
 from phalanx.api.problems import MEDIA_TYPE
+from phalanx.api.quotas import QuotaSpec
 from phalanx.api.route import Route
 from phalanx.api.routes import ROUTES
 from phalanx.api.schema import DrainRequest, Problem, SubmitRequest, WatchEvent
+from phalanx.api.schema_plan import PlanRequest
 
 VERSION = "1"
 _REF = "#/components/schemas/{name}"
-_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node"}
-_EXAMPLES: dict[type[Struct], dict[str, Any]] = {
+_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue"}
+EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
+    ApplyRequest: {
+        "specs": [
+            {
+                "name": "train",
+                "gang": True,
+                "gather": [{"layer": "rack", "must": True}],
+                "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}],
+            }
+        ]
+    },
+    PlanRequest: {"specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]},
+    QuotaSpec: {"gpus": 64, "memory": "2TiB"},
+    TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
 }
 _LOG_HEADERS = {
     "X-Phalanx-Offset": "Where the first byte of this answer stands in the output.",
@@ -76,7 +93,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "x-permission": route.permission,
     }
     if route.body is not Nothing:
-        content = _schema(route.body) | {"example": _EXAMPLES[route.body]}
+        content = _schema(route.body) | {"example": EXAMPLES[route.body]}
         operation["requestBody"] = {"required": True, "content": {"application/json": content}}
     if route.permission == "open":
         operation["security"] = []
@@ -119,7 +136,8 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
     if "{id}" not in route.path:
         return []
     noun = _tag(route)
-    text = "The name of a node." if noun == "node" else f"The id of a {noun}, or a prefix that only it has."
+    named = noun in ("node", "queue")
+    text = f"The name of a {noun}." if named else f"The id of a {noun}, or a prefix that only it has."
     return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
 
 

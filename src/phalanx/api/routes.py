@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import re
 
-from phalanx.api import routes_cluster, routes_jobs, routes_logs, routes_nodes, routes_tasks
+from phalanx.api import (
+    routes_apply,
+    routes_cluster,
+    routes_jobs,
+    routes_logs,
+    routes_nodes,
+    routes_plan,
+    routes_tasks,
+)
 from phalanx.api.fields import shown
 from phalanx.api.route import Route
 from phalanx.errors import NotFound, WrongMethod
@@ -17,6 +25,8 @@ ROUTES: tuple[Route, ...] = (
     *routes_tasks.ROUTES,
     *routes_logs.ROUTES,
     *routes_nodes.ROUTES,
+    *routes_apply.ROUTES,
+    *routes_plan.ROUTES,
     *routes_cluster.ROUTES,
 )
 

@@ -1,12 +1,14 @@
-"""The routes of jobs: submit, list, show, cancel, wait, why, story."""
+"""The routes of jobs: submit, list, show, cancel, evict, wait, why, story."""
 
 from __future__ import annotations
 
+from phalanx.api.applied import ApplyRequest
 from phalanx.api.queries import JobsQuery, StoryQuery, TasksQuery, WaitQuery
 from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
 from phalanx.api.schema import (
     CancelReply,
+    EvictReply,
     JobView,
     Page,
     StoryLine,
@@ -21,9 +23,7 @@ from phalanx.errors import BadRequest
 
 async def submit(service: Service, visit: Visit) -> Reply:
     request: SubmitRequest = visit.document
-    key = visit.headers.get(b"idempotency-key")
-    if key is not None:
-        _join_key(request, key.decode("latin-1"))
+    join_key(request, visit)
     return json_reply(await service.commands.submit(request, visit.user), 202)
 
 
@@ -49,6 +49,10 @@ async def cancel(service: Service, visit: Visit) -> Reply:
     return json_reply(await service.commands.cancel(visit.id))
 
 
+async def evict(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.evict(visit.id, visit.user))
+
+
 async def why(service: Service, visit: Visit) -> Reply:
     return json_reply(await service.commands.why(visit.id))
 
@@ -71,7 +75,12 @@ async def waited(service: Service, visit: Visit) -> JobView | TaskView:
         return await service.commands.wait(visit.id, query.timeout_s)
 
 
-def _join_key(request: SubmitRequest, key: str) -> None:
+def join_key(request: SubmitRequest | ApplyRequest, visit: Visit) -> None:
+    """Take the header Idempotency-Key for the request's id."""
+    header = visit.headers.get(b"idempotency-key")
+    if header is None:
+        return
+    key = header.decode("latin-1")
     if request.request_id not in (None, key):
         raise BadRequest(
             "request_id and the header Idempotency-Key differ: they mean the same, so give one of them"
@@ -124,6 +133,14 @@ ROUTES = (
         handler=cancel,
         summary="Cancel all tasks of a job.",
         answer=CancelReply,
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/evict",
+        permission="control",
+        handler=evict,
+        summary="Take the places of a job's tasks, as a spot market would; its restart policy says what follows.",
+        answer=EvictReply,
     ),
     Route(
         method="GET",

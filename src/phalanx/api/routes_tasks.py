@@ -1,12 +1,12 @@
-"""The routes of tasks: show, cancel, pause, resume, wait, why, story. Their output is in `routes_logs.py`."""
+"""The routes of tasks: show, cancel, evict, pause, resume, wait, why, story. Their output is in `routes_logs.py`."""
 
 from __future__ import annotations
 
 from phalanx.api.queries import StoryQuery, WaitQuery
 from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
-from phalanx.api.routes_jobs import cancel, story, waited, why
-from phalanx.api.schema import CancelReply, JobView, Page, StoryLine, TaskView, WhyReply
+from phalanx.api.routes_jobs import cancel, evict, story, waited, why
+from phalanx.api.schema import CancelReply, EvictReply, JobView, Page, StoryLine, TaskView, WhyReply
 from phalanx.api.visit import Visit
 
 
@@ -45,6 +45,14 @@ ROUTES = (
         handler=cancel,
         summary="Cancel one task.",
         answer=CancelReply,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/evict",
+        permission="control",
+        handler=evict,
+        summary="Take the place of one task; its job's restart policy says what follows.",
+        answer=EvictReply,
     ),
     Route(
         method="POST",

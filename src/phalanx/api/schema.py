@@ -1,7 +1,8 @@
 """The words of REST and of the Python client: what is asked and what is answered.
 
 The OpenAPI document is generated from these structs. Unknown fields are refused, so that a misspelt one is
-never ignored in silence. How a `SubmitRequest` becomes jobs is `api/submission.py`'s business.
+never ignored in silence. How a `SubmitRequest` becomes jobs is `api/submission.py`'s business. Job files, gangs, quotas
+and layers have words of their own in `jobspec.py`, `schema_gang.py`, `quotas.py` and `layers.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
+
+from phalanx.api.jobspec import GatherSpec
+from phalanx.api.schema_gang import ConditionView, GangView
 
 T = TypeVar("T")
 StatusWord = Literal["Pending", "Assigned", "Running", "Completed", "Failed", "Cancelled"]
@@ -40,6 +44,14 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     no_queue: bool = False  # refuse at once what cannot start now
     allow_infeasible: bool = False  # wait even if no node of today could ever hold it
     request_id: str | None = None  # the same as the Idempotency-Key header
+    tasks: int = 1  # more than 1 makes a gang: its tasks start together or not at all
+    min: int = 0  # how many tasks a gang cannot start without; 0: all
+    gather: list[GatherSpec] = []  # how close the tasks of a gang stand
+    gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
+    labels: dict[str, str] = {}  # what the node must carry
+    preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
+    evictable: bool = True
+    min_run: float | str = 0  # how long an attempt runs before it may be evicted
 
 
 class FailedTarget(Struct):
@@ -89,10 +101,28 @@ class RequestView(Struct, omit_defaults=True):
     gpu_type: str | None = None
     gpu_memory_bytes: int = 0
     target: str | None = None
+    labels: dict[str, str] = {}
+
+
+class GroupView(Struct):
+    """One group of a job: tasks with one command and one request. `needed` of them make a gang whole."""
+
+    name: str
+    tasks: int
+    needed: int
+    replicas: int
+    at_once: int  # of each replica; 0: all
+    counts: Counts
+    command: list[str]
+    request: RequestView
+    after: list[str]  # "other started": who has to come first
 
 
 class JobView(Struct):
-    """One job. `status` sums up its tasks; `exit_code` is its only task's, or the first failed one's."""
+    """One job. `status` sums up its tasks; `exit_code` is its only task's, or the first failed one's.
+
+    `command`, `request`, `cwd` and `env` are those of its first group.
+    """
 
     id: str
     batch_id: str
@@ -115,6 +145,12 @@ class JobView(Struct):
     max_retries: int
     cwd: str | None = None
     env: dict[str, str] = {}
+    groups: list[GroupView] = []
+    gang: GangView | None = None  # None: every task starts as soon as there is room for it
+    restarts: int = 0  # of the whole job, those that count
+    restart_limit: int | None = None  # None: it is never restarted as a whole
+    setbacks: int = 0  # restarts of the whole job that were nobody's doing, and do not count
+    retry_at: float | None = None  # nothing of it is placed before this
 
 
 class TaskView(Struct):
@@ -142,6 +178,11 @@ class TaskView(Struct):
     started_at: float | None
     ended_at: float | None
     stderr_tail: str
+    group: str = ""
+    rank: int | None = None  # of a gang: its place among the members, by their index in the network
+    ready: bool = False  # of a gang: it is held at the barrier and waits for the others
+    nominated_node: str | None = None  # where it will stand once those who were asked to leave have gone
+    conditions: list[ConditionView] = []
 
 
 class DeviceView(Struct, omit_defaults=True):
@@ -206,8 +247,20 @@ class Fix(Struct, omit_defaults=True):
     command: str = ""  # a command line that does it, if one does
 
 
+class DomainSlots(Struct, omit_defaults=True):
+    """How many tasks one domain of the network could take, against what is needed there."""
+
+    layer: str
+    domain: list[str]  # its path from outside in; empty: the whole cluster
+    slots: int
+    nodes: int = 0
+
+
 class WhyReply(Struct):
-    """Why a job or task is where it is: one dominant reason, all others, counts by node, the nearest fix."""
+    """Why a job or task is where it is: one dominant reason, all others, counts by node, the nearest fix.
+
+    For a gang `domains` says what each domain of its layer could hold against the `needed` members.
+    """
 
     id: str
     status: StatusWord
@@ -219,6 +272,8 @@ class WhyReply(Struct):
     waiting: int  # how many tasks wait in all
     at: float
     epoch: int
+    needed: int | None = None
+    domains: list[DomainSlots] = []
 
 
 class StoryLine(Struct, omit_defaults=True):
@@ -240,6 +295,13 @@ class CancelReply(Struct):
     id: str
     cancelled: int
     stopping: int
+
+
+class EvictReply(Struct):
+    """How many tasks were asked to leave their places; they wait again as their job's restart policy says."""
+
+    id: str
+    evicted: int
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

@@ -9,34 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.api.fields import (
-    check_count,
-    check_name,
-    check_number,
-    check_text,
-    read_duration,
-    read_size,
-    shown,
-)
+from msgspec import structs
+
+from phalanx.api.fields import check_count, check_name, check_number, read_duration, shown
+from phalanx.api.groupspec import GroupSpec, to_group
+from phalanx.api.jobspec import GRACE_S, GRACE_S_MAX, read_gather, read_span
 from phalanx.api.schema import FailedTarget, SubmitRequest
-from phalanx.core.model.array import Array, ArrayError, parse_array
-from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Command, Job
-from phalanx.core.model.resources import Request
+from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
+from phalanx.core.model.gang import WAIT_S, Gang, Restart
+from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job
 from phalanx.core.model.target import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
 from phalanx.errors import BadRequest
 
-ARGV_MAX = 4096
-ARG_BYTES_MAX = 128 * 1024 - 1  # the kernel's limit for one string of exec, less its closing NUL
-ARGV_BYTES_MAX = 1024 * 1024
-ENV_MAX = 1000
-ENV_BYTES_MAX = 1024 * 1024
-PATH_BYTES_MAX = 4095
-CORES_MAX = 65_536
-GPUS_MAX = 1024
 TARGETS_MAX = 1000
-GRACE_S_MAX = 86_400.0
-GRACE_S = 5.0
-GPU_TYPE_BYTES_MAX = 64
 REQUEST_ID_BYTES_MAX = 255
 
 Place = tuple[str | None, Target | None]  # a target as written and as read; both None: any node
@@ -48,30 +33,37 @@ def to_jobs(
     """One job per target that can be read (or one job, without targets), and the targets that cannot."""
     _refuse_vps(request)
     _check_labels(request)
-    command, array = _command(request), _array(request)
-    retries, time_limit_s, grace_s = _retries(request, default_retries), _time_limit(request), _grace(request)
-    ask = _ask(request)
+    gang, retries = _gang(request), _retries(request, default_retries)
+    common = Job(
+        id="",
+        groups=(),
+        batch="",
+        submitted_at=now,
+        name=request.name,
+        queue=request.queue,
+        priority=request.priority,
+        array=_array(request),
+        time_limit_s=None if request.time_limit is None else read_duration("time_limit", request.time_limit),
+        max_retries=retries if gang is None else 0,
+        grace_s=GRACE_S if request.grace is None else read_span("grace", request.grace, GRACE_S_MAX),
+        user=user,
+        gang=gang,
+        restart=Restart() if gang is None else Restart(whole=True, limit=retries),
+        may_evict=request.preemption == "lower",
+        evictable=request.evictable,
+        min_run_s=read_span("min_run", request.min_run),
+    )
     places, failed = _places(request)
+    groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
     jobs: list[tuple[str | None, Job]] = []
     for text, target in places:
-        id = new_id()
-        job = Job(
-            id=id,
-            command=command,
-            request=ask if target is None else _aimed(ask, target, text),
-            batch=jobs[0][1].id if jobs else id,
-            submitted_at=now,
-            name=request.name,
-            queue=request.queue,
-            priority=request.priority,
-            array=array,
-            time_limit_s=time_limit_s,
-            max_retries=retries,
-            grace_s=grace_s,
-            user=user,
-        )
-        _refuse_vain_gpu_wishes(job.request)
-        jobs.append((text, job))
+        id, gpus = new_id(), _gpus(request, target, text)
+        group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
+        aimed = structs.replace(group, request=structs.replace(group.request, target=target))
+        batch = jobs[0][1].id if jobs else id
+        jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
+    if not places:  # every target failed; what else is wrong is still told first
+        _group(request, request.gpus, common.array)
     return jobs, failed
 
 
@@ -103,47 +95,6 @@ def _check_labels(request: SubmitRequest) -> None:
     check_number("priority", request.priority, -PRIORITY_MAX, PRIORITY_MAX)
 
 
-def _command(request: SubmitRequest) -> Command:
-    if request.command and request.shell is not None:
-        raise BadRequest("command and shell: give one of them, not both")
-    if request.cwd is not None:
-        _check_cwd(request.cwd)
-    _check_env(request.env)
-    # The user's string is one argument of the shell, so nothing of ours is ever read as shell words.
-    argv = tuple(request.command) if request.shell is None else ("/bin/sh", "-c", request.shell)
-    _check_argv(argv, "command" if request.shell is None else "shell")
-    return Command(argv, request.env, request.cwd)
-
-
-def _check_argv(argv: tuple[str, ...], field: str) -> None:
-    if not argv or not argv[0] or (field == "shell" and not argv[-1]):
-        raise BadRequest(
-            f"{field}: nothing to run: give command (a list such as ['python', 'train.py'])"
-            " or shell (one string for /bin/sh)"
-        )
-    check_count(field, len(argv), ARGV_MAX)
-    total = sum([check_text(field, each, ARG_BYTES_MAX) for each in argv])
-    if total > ARGV_BYTES_MAX:
-        raise BadRequest(f"{field}: {total} bytes in all are too many, at most {ARGV_BYTES_MAX} are allowed")
-
-
-def _check_env(env: dict[str, str]) -> None:
-    check_count("env", len(env), ENV_MAX)
-    total = 0
-    for name, value in env.items():
-        if not name or "=" in name:
-            raise BadRequest(f"env: {shown(name)} is not a variable name: it must not be empty or hold '='")
-        total += check_text(f"env[{shown(name)}]", f"{name}={value}", ARG_BYTES_MAX)
-    if total > ENV_BYTES_MAX:
-        raise BadRequest(f"env: {total} bytes in all are too many, at most {ENV_BYTES_MAX} are allowed")
-
-
-def _check_cwd(cwd: str) -> None:
-    check_text("cwd", cwd, PATH_BYTES_MAX)
-    if not cwd.startswith("/"):
-        raise BadRequest(f"cwd: {shown(cwd)} is not an absolute path: begin it with '/'")
-
-
 def _array(request: SubmitRequest) -> Array | None:
     if request.array is None:
         return None
@@ -167,34 +118,52 @@ def _retries(request: SubmitRequest, default: int) -> int:
     return request.max_retries
 
 
-def _time_limit(request: SubmitRequest) -> float | None:
-    return None if request.time_limit is None else read_duration("time_limit", request.time_limit)
-
-
-def _grace(request: SubmitRequest) -> float:
-    if request.grace is None:
-        return GRACE_S
-    if request.grace in (0, "0", "0s"):
-        return 0.0  # SIGKILL at once: the only duration that may be nothing
-    grace_s = read_duration("grace", request.grace)
-    check_number("grace", grace_s, 0, GRACE_S_MAX)
-    return grace_s
-
-
-def _ask(request: SubmitRequest) -> Request:
-    check_number("cores", request.cores, 0, CORES_MAX)
-    check_number("gpus", request.gpus, 0, GPUS_MAX)
-    if request.gpu_type is not None:
-        check_text("gpu_type", request.gpu_type, GPU_TYPE_BYTES_MAX)
-        if not (request.gpu_type.isascii() and request.gpu_type.isprintable() and request.gpu_type):
-            raise BadRequest(f"gpu_type: {shown(request.gpu_type)} is not a device type, such as h100")
-    return Request(
+def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
+    spec = GroupSpec(
+        tasks=request.tasks,
+        min=request.min,
+        command=request.command,
+        shell=request.shell,
         cores=request.cores,
-        memory_bytes=read_size("memory", request.memory),
-        gpus=request.gpus,
+        memory=request.memory,
+        gpus=gpus,
         gpu_type=request.gpu_type,
-        gpu_memory_bytes=read_size("gpu_memory", request.gpu_memory),
+        gpu_memory=request.gpu_memory,
+        labels=request.labels,
+        env=request.env,
+        cwd=request.cwd,
     )
+    return to_group(spec, "", alone=True, array=array)
+
+
+def _gang(request: SubmitRequest) -> Gang | None:
+    check_number("tasks", request.tasks, 1, TASKS_MAX)
+    if request.tasks == 1:
+        for field, given in (
+            ("min", request.min),
+            ("gather", request.gather),
+            ("gang_wait", request.gang_wait),
+        ):
+            if given:
+                raise BadRequest(f"{field}: given for one task: say with tasks how many start together")
+        return None
+    if request.array is not None:
+        raise BadRequest(
+            f"tasks and array: {request.tasks} tasks start together, those of array {shown(request.array)} one by"
+            " one: give one of them"
+        )
+    if len(request.targets) > 1:
+        raise BadRequest(
+            f"tasks and targets: {request.tasks} tasks that start together go where there is room, or all to one"
+            f" target; {len(request.targets)} are given"
+        )
+    if request.no_queue:
+        raise BadRequest(
+            f"no_queue: it is for one task, and {request.tasks} are to start together",
+            hint="phalanx plan says whether they would start now",
+        )
+    wait_s = WAIT_S if request.gang_wait is None else read_duration("gang_wait", request.gang_wait)
+    return Gang(read_gather(request.gather), wait_s=wait_s)
 
 
 def _places(request: SubmitRequest) -> tuple[list[Place], list[FailedTarget]]:
@@ -245,17 +214,9 @@ def _with_devices(target: Target, wanted: list[int]) -> Target:
     return Target(target.host, target.numa, target.devices or tuple(wanted))
 
 
-def _aimed(ask: Request, target: Target, text: str | None) -> Request:
-    named = len(target.devices)
-    if named and ask.gpus not in (0, named):
-        raise BadRequest(f"gpus: {ask.gpus} contradicts target {shown(text)} with {named} named devices")
-    return Request(
-        ask.cores, ask.memory_bytes, named or ask.gpus, ask.gpu_type, ask.gpu_memory_bytes, target=target
-    )
-
-
-def _refuse_vain_gpu_wishes(ask: Request) -> None:
-    """A wish that no device is asked for would be ignored in silence, so it is refused."""
-    if ask.gpus == 0 and (ask.gpu_type is not None or ask.gpu_memory_bytes):
-        field = "gpu_type" if ask.gpu_type is not None else "gpu_memory"
-        raise BadRequest(f"{field}: given without a device: say how many with gpus, or name them in targets")
+def _gpus(request: SubmitRequest, target: Target | None, text: str | None) -> int:
+    """How many devices a task gets there; those that a target names are the count."""
+    named = len(target.devices) if target is not None else 0
+    if named and request.gpus not in (0, named):
+        raise BadRequest(f"gpus: {request.gpus} contradicts target {shown(text)} with {named} named devices")
+    return named or request.gpus

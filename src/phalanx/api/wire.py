@@ -13,7 +13,7 @@ from msgspec import Struct, msgpack
 from phalanx.core.model.orders import AttemptKey, Disposition, Order, Phase, Report
 from phalanx.core.model.resources import Capacity
 
-VERSION = 1
+VERSION = 2  # 2: gangs (rolls, ready, go), briefs by group, and where peers reach a runner
 FRAME_MAX = 32 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
@@ -31,6 +31,7 @@ class HelloMessage(Struct, frozen=True, tag="hello"):
     capacity: Capacity
     epoch: int  # the highest the runner has served
     held: list[tuple[AttemptKey, Phase]]
+    address: str = ""  # where other nodes reach this one; empty if the runner does not know
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):

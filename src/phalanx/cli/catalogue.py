@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 Entries = Mapping[str, "str | Group"]
 
@@ -32,6 +32,7 @@ _DAILY = {
     "why": "why:why",
     "story": "story:story",
     "cancel": "job:cancel",
+    "evict": "job:evict",
     "pause": "job:pause",
     "resume": "job:resume",
 }
@@ -41,9 +42,12 @@ COMMANDS: Entries = {
     "up": "up:up",
     "down": "down:down",
     "run": "run:run",
+    "apply": "apply:apply",
+    "plan": "plan:plan",
     "ps": "ps:ps",
     **_DAILY,
     "nodes": "node:nodes",
+    "topology": "topology:topology",
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",
     "job": Group("Jobs, by noun and verb.", _JOB_VERBS),
@@ -51,6 +55,19 @@ COMMANDS: Entries = {
     "node": Group(
         "Nodes: look at them, empty them, take them back.",
         {"list": "node:nodes", "show": "node:show", "drain": "node:drain", "resume": "node:resume"},
+    ),
+    "gang": Group(
+        "Gangs: jobs whose tasks start together or not at all.",
+        {"list": "gang:gangs", "show": "gang:show", "why": "why:why", "evict": "job:evict"},
+    ),
+    "queue": Group(
+        "Queues: what the jobs of each may hold together.",
+        {
+            "list": "queue:queues",
+            "show": "queue:show",
+            "set": "queue:set_quota",
+            "unset": "queue:unset_quota",
+        },
     ),
     "coordinator": "daemon:coordinator",
     "runner": "daemon:runner",
@@ -63,7 +80,10 @@ COMMANDS: Entries = {
 }
 
 # After the first word of the user's command every option is the user's, with or without `--`.
-_TAKES_A_COMMAND = {"submit:submit", "run:run"}
+_TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan"}
+# Options that name files take several, as a shell writes `-f *.yaml`.
+_TAKES_FILES = {"apply:apply", "plan:plan", "topology:topology"}
+_FILE_OPTIONS = ("-f", "--file", "--cluster")
 
 
 class Catalogue(Mapping[str, Any]):
@@ -102,6 +122,31 @@ class Root(LazyGroup):
         super().__init__(**settings | {"commands": Catalogue(COMMANDS)})
 
 
+class FileLists(TyperCommand):
+    """A command whose options that name files may be followed by several."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, repeated(args))
+
+
+def repeated(args: list[str]) -> list[str]:
+    """`-f a.yaml b.yaml` as `-f a.yaml -f b.yaml`; what stands after `--` is somebody else's."""
+    found: list[str] = []
+    option, has_value = "", False
+    for at, word in enumerate(args):
+        if word == "--":
+            return found + args[at:]
+        if word.startswith("-") and word != "-":
+            option, equals, _ = word.partition("=")
+            has_value = bool(equals)
+        elif option in _FILE_OPTIONS:
+            if has_value:
+                found.append(option)
+            has_value = True
+        found.append(word)
+    return found
+
+
 def _command(name: str, entry: str) -> Any:
     module, _, function = entry.partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -109,5 +154,7 @@ def _command(name: str, entry: str) -> Any:
         "allow_interspersed_args": entry not in _TAKES_A_COMMAND,
         "help_option_names": ["-h", "--help"],
     }
-    app.command(name, context_settings=settings)(getattr(import_module(f"phalanx.cli.{module}"), function))
+    form = FileLists if entry in _TAKES_FILES else TyperCommand
+    called = getattr(import_module(f"phalanx.cli.{module}"), function)
+    app.command(name, cls=form, context_settings=settings)(called)
     return typer.main.get_command(app)

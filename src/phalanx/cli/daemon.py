@@ -39,6 +39,10 @@ def runner(
     join: Annotated[str | None, typer.Option(help="The coordinator's host:link_port.")] = None,
     name: Annotated[str | None, typer.Option(help="The node's name.", show_default="the host name")] = None,
     pretend: Annotated[str | None, typer.Option(help="Invented hardware: gpus=8,type=h100,cpus=64.")] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Where other nodes reach this one.", show_default="its end of the connection"),
+    ] = None,
     state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="The token to show to the coordinator.")] = None,
 ) -> int:
@@ -48,6 +52,7 @@ def runner(
         runner_join=join,
         runner_name=name,
         runner_pretend=pretend,
+        runner_address=address,
         runner_token_file=token_file,
     )
     from phalanx.runner.main import run

@@ -1,20 +1,22 @@
-"""`phalanx show`, `cancel`, `pause`, `resume`: one job or task at a time."""
+"""`phalanx show`, `cancel`, `evict`, `pause`, `resume`: one job or task at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, TypeVar
 
 import typer
 
 from phalanx.api.schema import JobView, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
 from phalanx.cli.output import OutputOption, emit, fields, note
 from phalanx.cli.session import session
-from phalanx.cli.text import clean_lines, moment, plural, size, span
+from phalanx.cli.text import clean, clean_lines, moment, plural, size, span
 from phalanx.core.model.quantity import describe_seconds
 from phalanx.errors import PhalanxError
 
+T = TypeVar("T")
 IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)]
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=job_ids)]
 
@@ -24,33 +26,36 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
     here = session(ctx)
     client = here.client()
     chosen = here.output(output)
-    if "." in id:
+    if "." in id:  # a task of an array or of a gang
         task = client.task(id)
         emit(task, chosen, [task.id], lambda _wide: _task_lines(task))
         return
     job = client.job(id)
     only = client.task(job.id) if job.tasks == 1 and chosen in {"table", "wide"} else None
-    emit(job, chosen, [job.id], lambda _wide: _job_lines(job, only))
+    emit(job, chosen, [job.id], lambda _wide: job_lines(job, only))
 
 
 def cancel(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> int:
     """Cancel jobs or tasks, waiting or running."""
     here = session(ctx)
-    client, chosen = here.client(), here.output(output)
-    replies, code = [], 0
-    for id in ids:
-        try:
-            replies.append(client.cancel(id))
-        except (
-            PhalanxError
-        ) as error:  # The others are still to be cancelled; the first error decides the code.
-            note(f"error: {error.detail}")
-            code = code or error.exit_code
+    replies, code = _each(here.client().cancel, ids)
     lines = [
         f"{each.id} cancelled ({plural(each.cancelled, 'task')}, {each.stopping} being stopped)"
         for each in replies
     ]
-    emit(replies, chosen, [each.id for each in replies], lambda _wide: lines)
+    emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
+    return code
+
+
+def evict(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> int:
+    """Take the places of running jobs or tasks, as a spot market would.
+
+    They get their grace time and wait again, or fail, as their restart policy says.
+    """
+    here = session(ctx)
+    replies, code = _each(here.client().evict, ids)
+    lines = [f"{each.id}: {plural(each.evicted, 'task')} asked to leave" for each in replies]
+    emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
     return code
 
 
@@ -68,8 +73,23 @@ def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> N
     emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} goes on"])
 
 
-def _job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
-    asked, counts = job.request, job.counts
+def _each(act: Callable[[str], T], ids: list[str]) -> tuple[list[T], int]:
+    """Act on each. After an error the others still have their turn; the first error decides the exit code."""
+    replies: list[T] = []
+    code = 0
+    for id in ids:
+        try:
+            replies.append(act(id))
+        except PhalanxError as error:
+            note(f"error: {error.detail}")
+            code = code or error.exit_code
+    return replies, code
+
+
+def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
+    """A job in lines; with `only`, its one task too."""
+    alone = len(job.groups) <= 1  # otherwise each group has its own, in a table below
+    asked = job.request
     yield from fields(
         [
             ("Job", job.id),
@@ -79,24 +99,30 @@ def _job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Queue", f"{job.queue}, priority {job.priority}"),
             ("Status", f"{job.status} ({job.reason})" if job.reason else job.status),
             ("Exit code", job.exit_code),
-            ("Tasks", _counted(counts.__struct_fields__, counts) if job.tasks > 1 else None),
+            ("Tasks", counted(job.counts) if job.tasks > 1 else None),
             ("Array", job.array),
-            ("Command", " ".join(job.command)),
+            ("Command", " ".join(job.command) if alone else None),
             ("Folder", job.cwd),
-            ("Variables", " ".join(f"{name}={value}" for name, value in job.env.items())),
-            ("Cores", asked.cores),
-            ("Memory", size(asked.memory_bytes) if asked.memory_bytes else None),
-            ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}" if asked.gpus else None),
-            ("GPU memory", size(asked.gpu_memory_bytes) if asked.gpu_memory_bytes else None),
-            ("Target", asked.target),
+            ("Variables", " ".join(f"{name}={value}" for name, value in job.env.items()) if alone else None),
+            ("Cores", asked.cores if alone else None),
+            ("Memory", size(asked.memory_bytes) if alone and asked.memory_bytes else None),
+            ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}" if alone and asked.gpus else None),
+            ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
+            ("Target", asked.target if alone else None),
+            ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
-            ("Retries", job.max_retries),
+            ("Retries", job.max_retries if job.restart_limit is None else None),
+            ("Restarts", restarts(job)),
             ("Submitted", moment(job.submitted_at)),
             ("Started", moment(job.started_at)),
             ("Ended", moment(job.ended_at)),
             ("Took", span(job.started_at, job.ended_at)),
+            ("Next try", moment(job.retry_at) if job.retry_at else None),
+            *gang_fields(job),
         ]
     )
+    if len(job.groups) > 1 or job.gang is not None:
+        yield from group_lines(job)
     if only is not None:
         yield from _newest_attempt(only)
 
@@ -108,6 +134,8 @@ def _task_lines(task: TaskView) -> Iterable[str]:
             ("Job", task.job_id),
             ("Name", task.name),
             ("Index", task.index),
+            ("Group", task.group),
+            ("Rank", task.rank),
             ("Status", f"{task.status} ({task.reason})" if task.reason else task.status),
             ("Exit code", task.exit_code),
             ("Submitted", moment(task.submitted_at)),
@@ -123,6 +151,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
         [
             ("Attempt", task.attempt),
             ("Node", task.node),
+            ("Nominated", task.nominated_node),
             ("Devices", ", ".join(map(str, task.devices))),
             ("NUMA node", task.target_numa_node_id),
             ("Paused", "yes" if task.paused else None),
@@ -132,10 +161,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
             ("Message", task.message),
         ]
     )
+    yield from map(clean, condition_lines(task))
     if task.stderr_tail:
         yield "Last lines of standard error:"
         yield from (f"  {line}" for line in clean_lines(task.stderr_tail).splitlines())
-
-
-def _counted(names: Iterable[str], counts: object) -> str:
-    return ", ".join(f"{getattr(counts, name)} {name}" for name in names if getattr(counts, name))

@@ -16,6 +16,7 @@ import typer
 
 from phalanx.api.schema import Counts, JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.members import placed
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
@@ -44,8 +45,10 @@ class Listing:
 
     def read(self, client: Client, limit: int) -> tuple[list[JobView] | list[TaskView], bool]:
         """The newest `limit` of them, and whether there are more."""
-        if self.job is not None:
-            return self._tasks(client, self.job, limit)
+        return self.read_jobs(client, limit) if self.job is None else self._tasks(client, self.job, limit)
+
+    def read_jobs(self, client: Client, limit: int) -> tuple[list[JobView], bool]:
+        """The same of jobs only."""
         found: list[JobView] = []
         more = False
         for status in self.statuses:
@@ -114,7 +117,7 @@ def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
         "ID": job.id,
         "NAME": job.name,
         "STATUS": job.status,
-        "TASKS": _tasks_in_short(job.counts, job.tasks),
+        "TASKS": placed(job) if job.gang is not None else _tasks_in_short(job.counts, job.tasks),
         "QUEUE": job.queue,
         "TIME": span(job.started_at, job.ended_at or now),
         "COMMAND": " ".join(job.command),
@@ -124,6 +127,7 @@ def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
         row |= {
             "PRIORITY": job.priority,
             "REASON": job.reason,
+            "PHASE": job.gang.phase if job.gang is not None else None,
             "EXIT": job.exit_code,
             "CORES": asked.cores,
             "GPUS": asked.gpus,
@@ -138,7 +142,7 @@ def _task_row(task: TaskView, now: float, wide: bool) -> dict[str, object]:
     row: dict[str, object] = {
         "ID": task.id,
         "STATUS": "Paused" if task.paused else task.status,
-        "NODE": task.node,
+        "NODE": task.node if task.nominated_node is None else f"({task.nominated_node})",
         "GPUS": ",".join(map(str, task.devices)),
         "ATTEMPT": task.attempt,
         "EXIT": task.exit_code,
@@ -146,7 +150,13 @@ def _task_row(task: TaskView, now: float, wide: bool) -> dict[str, object]:
         "REASON": task.reason,
     }
     if wide:
-        row |= {"TARGET": task.target, "STARTED": moment(task.started_at), "MESSAGE": task.message}
+        row |= {
+            "GROUP": task.group,
+            "RANK": task.rank,
+            "TARGET": task.target,
+            "STARTED": moment(task.started_at),
+            "MESSAGE": task.message,
+        }
     return row
 
 

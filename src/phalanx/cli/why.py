@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import typer
 
-from phalanx.api.schema import NodeReasons, WhyReply
+from phalanx.api.schema import DomainSlots, NodeReasons, WhyReply
 from phalanx.cli.job import IdArgument
 from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.session import session
@@ -24,6 +24,8 @@ def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
     yield f"{reply.id} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
     for other in reply.others:
         yield f"  also: {other.text} ({other.code})"
+    for domain in reply.domains:
+        yield f"  {_in_domain(domain, reply.needed or 0)}"
     for group in reply.nodes:
         yield f"  {_on_nodes(group)}"
     if reply.fix is not None:
@@ -34,6 +36,11 @@ def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
         yield f"position: {reply.position} of {reply.waiting} waiting"
     if wide:
         yield f"as of {moment(reply.at)}, epoch {reply.epoch}"
+
+
+def _in_domain(domain: DomainSlots, needed: int) -> str:
+    place = f"{domain.layer} {'/'.join(domain.domain)}" if domain.domain else "the cluster"
+    return f"{place}: room for {domain.slots} of {needed} on {plural(domain.nodes, 'node')}"
 
 
 def _on_nodes(group: NodeReasons) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 from msgspec import Struct, structs
 
+from phalanx.api.calls import parse_gather
 from phalanx.api.schema import SubmitRequest
 from phalanx.cli.completion import node_names
 
@@ -43,7 +44,26 @@ class Wish(Struct, kw_only=True):
     priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0
     queue: Annotated[str, typer.Option("-q", "--queue", help="Where to wait.")] = "default"
     array: Annotated[str | None, typer.Option(help="Many tasks: 1-100%4 is 100, 4 at once.")] = None
+    tasks: Annotated[
+        int, typer.Option(min=1, help="Several tasks that start together or not at all: a gang.")
+    ] = 1
+    min: Annotated[int, typer.Option(min=0, help="How many a gang cannot start without; 0 for all.")] = 0
+    gather: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER[:must]",
+            help="How close a gang stands: rack prefers, rack:must insists; repeatable.",
+        ),
+    ] = None
+    gang_wait: Annotated[
+        str | None,
+        typer.Option(help="How long members hold their places for each other.", show_default="60s"),
+    ] = None
     name: Annotated[str, typer.Option("-n", "--name", help="A name to find it by.")] = ""
+    label: Annotated[
+        list[str] | None,
+        typer.Option("-l", "--label", metavar="K=V", help="What the node must carry; repeatable."),
+    ] = None
     env: Annotated[
         list[str] | None,
         typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable."),
@@ -53,6 +73,15 @@ class Wish(Struct, kw_only=True):
     grace: Annotated[str | None, typer.Option(help="Between the request to stop and the kill.")] = None
     retries: Annotated[
         int | None, typer.Option(min=0, help="Runs after the first, if it fails (default: 3, for `run` 0).")
+    ] = None
+    preemption: Annotated[
+        Literal["lower", "never"], typer.Option(help="Whom it may evict: lower priorities, or nobody.")
+    ] = "lower"
+    evictable: Annotated[
+        bool, typer.Option("--evictable/--not-evictable", help="Whether others may take its place.")
+    ] = True
+    min_run: Annotated[
+        str | None, typer.Option(help="How long it runs before it may be evicted.", show_default="0s")
     ] = None
     shell: Annotated[bool, typer.Option("--shell", help="CMD is one string for /bin/sh.")] = False
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Refuse what cannot start now.")] = False
@@ -71,9 +100,12 @@ class Wish(Struct, kw_only=True):
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,
             targets=self.target or [],
-            env=dict(_variable(each) for each in self.env or []),
+            env=dict(_pair(each, "--env") for each in self.env or []),
+            labels=dict(_pair(each, "--label") for each in self.label or []),
+            gather=[parse_gather(each) for each in self.gather or []],
             cwd=str(Path.cwd() / (self.cwd or "")),
             max_retries=self.retries,
+            min_run=self.min_run or 0,
             **{name: getattr(self, name) for name in _SAME},
         )
 
@@ -82,6 +114,7 @@ class Wish(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable"),
 )
 
 
@@ -115,8 +148,8 @@ def _spelled(text: str, what: str) -> str:
     return text
 
 
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = _spelled(text, "--env").partition("=")
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = _spelled(text, option).partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--env")
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
     return name, value

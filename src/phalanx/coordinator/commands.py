@@ -6,7 +6,6 @@ core become errors here, with the same reason and the nearest fix.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator
 
 from msgspec import structs
@@ -15,6 +14,7 @@ from phalanx.api.commands import Stream
 from phalanx.api.schema import (
     AcceptedTask,
     CancelReply,
+    EvictReply,
     FailedTarget,
     JobView,
     LogChunk,
@@ -27,31 +27,30 @@ from phalanx.api.schema import (
 from phalanx.api.submission import to_jobs
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.declarations import is_same
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.logs import LogRoads
 from phalanx.coordinator.loop import Loop
-from phalanx.coordinator.questions import Questions
-from phalanx.coordinator.refusals import refusal, submit_refusal
+from phalanx.coordinator.previews import Previews
+from phalanx.coordinator.refusals import accepted, reused, submit_refusal
 from phalanx.coordinator.views import job_view, node_view, task_view
-from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
-from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
+from phalanx.core.cluster.decision import Answer, Refused, Replayed
+from phalanx.core.cluster.inputs import Cancel, Drain, Evict, Input, SetPaused, Submit, Undrain
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
-from phalanx.errors import BadRequest, Conflict
+from phalanx.errors import BadRequest
 from phalanx.store.protocol import Store
 
 
-class CoordinatorCommands(Questions):
-    """Everything REST may ask; the questions are inherited."""
+class CoordinatorCommands(Previews):
+    """Everything REST may ask; the questions are inherited, and what is declared whole."""
 
     def __init__(
         self, loop: Loop, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int
     ) -> None:
-        super().__init__(loop, store, clock)
+        super().__init__(loop, store, clock, retries)
         self._feed = feed
         self._roads = roads
-        self._default_retries = retries
 
     async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
         jobs, failed = to_jobs(
@@ -72,10 +71,17 @@ class CoordinatorCommands(Questions):
 
     async def cancel(self, id: str) -> CancelReply:
         job, position = await lookup.find_task(self._loop.state, self._store, id)
-        whole = position is None or job.job.array is None
+        whole = position is None or "." not in id
         wish = Cancel(job.job.id, None if whole else position)
-        done = _accepted(await self._loop.ask([wish]), id)
+        done = accepted(await self._loop.ask([wish]), id)
         return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
+
+    async def evict(self, id: str, user: str) -> EvictReply:
+        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        whole = position is None or "." not in id
+        wish = Evict(job.job.id, None if whole else position, f"user {user}")
+        done = accepted(await self._loop.ask([wish]), id)
+        return EvictReply(job.job.id if whole else job.job.task_id(position or 0), done.count)
 
     async def pause(self, id: str) -> TaskView:
         return await self._set_paused(id, True)
@@ -91,18 +97,18 @@ class CoordinatorCommands(Questions):
             await self._feed.settled(job.job.id, position, timeout_s)
             job = await lookup.find_job(self._loop.state, self._store, job.job.id)
         if whole:
-            return job_view(job)
+            return job_view(self._loop.state, job)
         assert position is not None
         return task_view(job, position, self._loop.state.table.names)
 
     async def drain(self, name: str, reason: str) -> NodeView:
         if not reason.strip() or len(reason) > 1000:
             raise BadRequest("a drain needs a reason of 1 to 1000 characters", reason="ReasonMissing")
-        _accepted(await self._loop.ask([Drain(name, reason)]), name)
+        accepted(await self._loop.ask([Drain(name, reason)]), name)
         return node_view(self._loop.state, self._loop.state.nodes[name])
 
     async def undrain(self, name: str) -> NodeView:
-        _accepted(await self._loop.ask([Undrain(name)]), name)
+        accepted(await self._loop.ask([Undrain(name)]), name)
         return node_view(self._loop.state, self._loop.state.nodes[name])
 
     async def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
@@ -154,7 +160,7 @@ class CoordinatorCommands(Questions):
 
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop.state, self._store, id)
-        _accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
+        accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
         return task_view(job, position, self._loop.state.table.names)
 
     def _reply(
@@ -163,42 +169,35 @@ class CoordinatorCommands(Questions):
         answers: list[Answer | None],
         failed: list[FailedTarget],
     ) -> SubmitReply:
-        accepted: list[AcceptedTask] = []
+        taken: list[AcceptedTask] = []
         refused: list[Refused] = []
         for (target, job), answer in zip(jobs, answers, strict=True):
             if isinstance(answer, Refused):
                 refused.append(answer)
                 failed.append(FailedTarget(target or "", answer.reason.code, answer.reason.text))
             else:
-                accepted.append(AcceptedTask(job.id, job.tasks, target))
-        if not accepted:
+                taken.append(AcceptedTask(job.id, job.tasks, target))
+        if not taken:
             raise submit_refusal(self._loop.state, jobs, refused, failed)
-        ids = [each.id for each in accepted]
-        node = jobs[0][1].request.target.host if len(jobs) == 1 and jobs[0][1].request.target else None
-        return SubmitReply(ids, ids[0], accepted, failed, node)
+        ids = [each.id for each in taken]
+        aim = jobs[0][1].groups[0].request.target
+        node = aim.host if len(jobs) == 1 and aim else None
+        return SubmitReply(ids, ids[0], taken, failed, node)
 
     def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
         """The answer of the first time, if this is the same request."""
         first = self._loop.state.jobs.get(ids[0])
         if first is not None and not _is_same(first.job, asked):
-            detail = f"request_id {request_id!r} was used for {first.job.id}, which is another request"
-            raise Conflict(detail, reason="RequestIdReused", hint="use a new id for every new submission")
+            raise reused(request_id, first.job.id)
         return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
 
     def _new_id(self) -> str:
-        return ulid(int(self._clock.now() * 1000), secrets.randbits(80))
-
-
-def _accepted(answers: list[Answer | None], what: str) -> Accepted:
-    answer = answers[0]
-    if isinstance(answer, Refused):
-        raise refusal(answer, what)
-    assert isinstance(answer, Accepted)
-    return answer
+        return self._new_ids(1)[0]
 
 
 def _is_same(first: Job, again: Job) -> bool:
-    """Whether two jobs ask for the same; when and under which ids they came does not matter. Targets may differ,
-    because the first of several may have been refused."""
-    same = structs.replace(again, id=first.id, batch=first.batch, submitted_at=first.submitted_at)
-    return structs.replace(same, request=first.request) == first if first.request.target else same == first
+    """As `is_same`; but targets may differ, because the first of several may have been refused."""
+    if first.groups[0].request.target is None or len(again.groups) != 1:
+        return is_same(first, again)
+    group = structs.replace(again.groups[0], request=first.groups[0].request)
+    return is_same(first, structs.replace(again, groups=(group,)))

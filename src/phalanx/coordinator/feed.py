@@ -77,7 +77,7 @@ class Feed:
             fresh = self._fresh
             for revision, event in self._since(after):
                 after = revision
-                if job is None or e.job_of(event) == job:
+                if job is None or job in e.jobs_of(event):
                     yield watch_event(revision, event, state)
             if fresh is self._fresh:
                 await fresh.wait()
@@ -130,4 +130,6 @@ def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEven
             watched.status = Status.PENDING.word
         case e.TasksCancelled():
             watched.status = Status.CANCELLED.word
+        case e.JobSettled():
+            watched.status = event.status.word
     return watched

@@ -6,6 +6,8 @@ applied one after another in memory; the shell holds every effect and answer unt
 
 from __future__ import annotations
 
+from math import inf
+
 from msgspec import Struct, structs
 
 from phalanx.core.cluster.apply import apply
@@ -19,17 +21,18 @@ from phalanx.core.cluster.events import (
     NodeHeard,
     decode,
     encode,
-    job_of,
+    jobs_of,
     node_of,
 )
 from phalanx.core.cluster.image import decode_state, encode_job
-from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, Submit
+from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeMuster, Redeem, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.membership import carry_on
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.view import reconsider, snapshot, wake
 from phalanx.core.model.plan import Policy
 from phalanx.core.placement.engine import place_one, plan
+from phalanx.core.placement.explain_gang import gang_never
 from phalanx.store.protocol import Batch, Fenced, History, Loaded
 
 
@@ -48,7 +51,7 @@ class Turn(Struct):
         lasting = [event for event in self.events if type(event) not in VOLATILE]
         if not lasting:
             return None
-        subjects = {name for event in lasting for name in (job_of(event), node_of(event)) if name}
+        subjects = {name for event in lasting for name in (*jobs_of(event), node_of(event)) if name}
         return Batch(self.revision, encode(lasting), tuple(sorted(subjects)))
 
 
@@ -59,6 +62,7 @@ class Heart:
         self.state = state
         self.policy = policy or Policy()
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
+        self._look_again_at = 0.0  # when somebody who found nobody to evict may look again
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
@@ -97,7 +101,7 @@ class Heart:
         if (known := self._known(given, leaders)) is not None:
             turn.answers.append(known)
             return
-        self._decide(self._prepared(given, leaders), now, turn)
+        self._decide(self._prepared(given, leaders, now), now, turn)
         if isinstance(turn.answers[-1], Accepted):
             leaders.setdefault(given.job.batch, given.job.id)
 
@@ -110,14 +114,18 @@ class Heart:
         ids = self.state.requests.get(given.request_id) if given.request_id else None
         return Replayed(tuple(ids)) if ids and given.job.batch not in leaders else None
 
-    def _prepared(self, given: Submit, leaders: dict[str, str]) -> Submit:
+    def _prepared(self, given: Submit, leaders: dict[str, str], now: float) -> Submit:
         """Name the batch after the first job of it that was accepted; find the place a no_queue job asks for."""
         leader = leaders.get(given.job.batch, given.job.id)
         job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
         placement = None
         if given.no_queue and job.tasks == 1:
-            placement = place_one(snapshot(self.state), JobState(job, 0, [0] * 6))
-        return structs.replace(given, job=job, placement=placement)
+            placement = place_one(snapshot(self.state, now), JobState(job, 0, [0] * 6).groups[0])
+        never = None
+        gang = JobState(job, 0, [0] * 6).gang
+        if gang is not None and not given.allow_infeasible:
+            never = gang_never(self.state.table, gang)
+        return structs.replace(given, job=job, placement=placement, never=never)
 
     def _place(self, now: float, turn: Turn) -> None:
         """Plan on what is true now; every placement is an input like any other and is checked again.
@@ -125,18 +133,37 @@ class Heart:
         A second pass sees the lanes that the first one opened and may queue short tasks in them.
         """
         state = self.state
+        for id in [id for id in state.promised if not _is_awaited(state, id)]:
+            self._propose(Redeem(id), now, turn)
         for _ in range(2):
-            if not len(state.waiting) or self._planned == (state.revision, state.gain):
+            seen = self._planned == (state.revision, state.gain) and now < self._look_again_at
+            if not len(state.waiting) or seen:
                 return
-            proposal = plan(snapshot(state), self.policy)
+            waiting = len(state.waiting)
+            proposal = plan(snapshot(state, now), self.policy)
+            for muster in proposal.musters:
+                self._propose(ProposeMuster(muster), now, turn)
             for placement in proposal.placements:
-                self._decide(Propose(placement), now, turn)
-                if isinstance(turn.answers.pop(), Refused):
-                    reconsider(state)
-                    turn.more = True
+                self._propose(Propose(placement), now, turn)
             turn.more = turn.more or proposal.more
-            if all(placement.lane is not None for placement in proposal.placements):
+            is_settled = len(state.waiting) == waiting  # or somebody may stand first now who was held back
+            if is_settled and not proposal.musters and all(p.lane is not None for p in proposal.placements):
                 self._planned = (state.revision, state.gain)
+                later = [kind.evict_at for kind in state.waiting.classes.values() if kind.evict_at > now]
+                self._look_again_at = min(later, default=inf)
+
+    def _propose(self, given: Input, now: float, turn: Turn) -> None:
+        """Nobody waits for the answer; if it is no, the plan was made on what is no longer true."""
+        self._decide(given, now, turn)
+        if isinstance(turn.answers.pop(), Refused):
+            reconsider(self.state)
+            turn.more = True
+
+
+def _is_awaited(state: ClusterState, id: str) -> bool:
+    """Whether somebody still has to leave before a promise can be kept."""
+    promise = state.jobs[id].promise
+    return promise is None or bool(promise.victims)
 
 
 def restore(loaded: Loaded, rules: Rules) -> ClusterState:

@@ -13,10 +13,10 @@ from phalanx.api import wire
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
 from phalanx.core.cluster.effects import Effect, Send
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell
-from phalanx.core.cluster.starting import brief
+from phalanx.core.cluster.starting import brief, roll
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_name
-from phalanx.core.model.orders import Dismiss, Disposition, Order, Start, Started
+from phalanx.core.model.orders import Dismiss, Disposition, Order, Ready, Start, Started
 
 Reply = Callable[[list[Answer | None]], None]
 Letter = tuple[list[Input], Reply]
@@ -37,7 +37,8 @@ class Session:
         self.connection = connection
         self.node = ""
         self.incarnation = ""
-        self.briefed: set[str] = set()  # jobs whose brief this connection has carried
+        self.briefed: dict[str, set[int]] = {}  # groups, by job, whose brief this connection has carried
+        self.rolled: dict[str, set[int]] = {}  # formations, by job, whose roll it has carried
         self.dismissed: list[Order] = []  # jobs that have ended since the last heartbeat
 
 
@@ -88,9 +89,15 @@ class Links:
         told: list[Order] = []
         jobs = self._state().jobs
         for order in orders:
-            if type(order) is Start and order.key[0] not in session.briefed and order.key[0] in jobs:
-                session.briefed.add(order.key[0])
-                told.append(brief(jobs[order.key[0]].job))
+            if type(order) is Start and (job := jobs.get(order.key[0])) is not None:
+                briefed = session.briefed.setdefault(order.key[0], set())
+                if order.group not in briefed:
+                    briefed.add(order.group)
+                    told.append(brief(job.job, order.group))
+                rolled = session.rolled.setdefault(order.key[0], set()) if order.formation else set()
+                if order.formation and order.formation not in rolled:
+                    rolled.add(order.formation)
+                    told.append(roll(self._state(), job, order.formation))
             told.append(order)
         return told
 
@@ -98,15 +105,16 @@ class Links:
         """What the node's attempts are about, for a runner that has forgotten it in a restart."""
         state = self._state()
         node = state.nodes.get(session.node)
-        jobs = {key[0] for key in node.attempts} if node else set()
-        session.briefed |= jobs
-        return [brief(state.jobs[job].job) for job in sorted(jobs)]
+        groups = {(key[0], attempt.group) for key, attempt in node.attempts.items()} if node else set()
+        for job, number in groups:
+            session.briefed.setdefault(job, set()).add(number)
+        return [brief(state.jobs[job].job, number) for job, number in sorted(groups)]
 
     def forget(self, job: str) -> None:
         """A job is over: nobody needs its brief any more. Runners hear of it with their next heartbeat."""
         for session in self.sessions.values():
-            if job in session.briefed:
-                session.briefed.discard(job)
+            if session.briefed.pop(job, None) is not None:
+                session.rolled.pop(job, None)
                 session.dismissed.append(Dismiss(job))
 
     def _hello(self, session: Session, message: wire.HelloMessage) -> Letter | None:
@@ -114,7 +122,9 @@ class Links:
             session.connection.send([no])
             session.connection.close()
             return None
-        hello = Hello(message.node, message.incarnation, message.origin, message.capacity, message.held)
+        hello = Hello(
+            message.node, message.incarnation, message.origin, message.capacity, message.held, message.address
+        )
 
         def welcome(answers: list[Answer | None]) -> None:
             if not answers:
@@ -161,11 +171,12 @@ class Links:
         def dispositions(answers: list[Answer | None]) -> None:
             disposed = [each for each in answers if isinstance(each, Disposed)]
             self.stale_reports += sum(each.disposition > Disposition.DUPLICATE for each in disposed)
-            # A start is not kept by the runner: an answer to it would be taken for one to the same attempt's end.
+            # A start, or that one is ready, is not kept by the runner: an answer to it would be taken for one to
+            # the same attempt's end.
             items = [
                 (each.key, each.disposition)
                 for report, each in zip(message.reports, disposed, strict=False)
-                if type(report) is not Started
+                if type(report) not in (Started, Ready)
             ]
             session.connection.send([wire.Dispositions(self._state().epoch, items)])
 

@@ -42,14 +42,17 @@ async def find_task(state: ClusterState, store: Store, text: str) -> tuple[JobSt
     """The job and position that an id names; the position is None for an array named as a whole."""
     job_text, dot, index_text = text.partition(".")
     job = await find_job(state, store, job_text)
-    array = job.job.array
     if not dot:
-        return job, None if array else 0
-    if array is None or not (index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9):
+        return job, 0 if job.job.array is None and job.job.tasks == 1 else None
+    if (
+        (job.job.tasks == 1
+        and job.job.array is None)
+        or not (index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9)
+    ):
         raise NotFound(f"no task {text[:80]!r}", reason="TaskNotFound")
-    position = array.position(int(index_text))
+    position = job.job.position(int(index_text))
     if position is None:
-        hint = f"its indexes are {array}"
+        hint = f"its indexes are {job.job.array or f'0-{job.job.tasks - 1}'}"
         raise NotFound(f"job {job.job.id} has no task {index_text}", reason="TaskNotFound", hint=hint)
     return job, position
 
@@ -60,7 +63,7 @@ async def find_one_task(state: ClusterState, store: Store, text: str) -> tuple[J
     if position is None:
         first = job.job.task_id(0)
         hint = f"name one of its tasks, such as {first}"
-        raise BadRequest(f"{job.job.id} is an array of {job.job.tasks} tasks", reason="IsArray", hint=hint)
+        raise BadRequest(f"{job.job.id} has {job.job.tasks} tasks", reason="IsArray", hint=hint)
     return job, position
 
 

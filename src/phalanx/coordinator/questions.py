@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterator
 
 from phalanx import __version__
+from phalanx.api.quotas import QueueView
 from phalanx.api.schema import (
     ClusterView,
     Counts,
@@ -21,13 +22,22 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.loop import Loop
-from phalanx.coordinator.views import job_status, job_view, node_view, task_view
+from phalanx.coordinator.views import (
+    job_status,
+    job_view,
+    known_queues,
+    node_view,
+    queue_view,
+    task_view,
+    task_views,
+)
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.events import decode, job_of, node_of
+from phalanx.core.cluster.events import Event, decode, job_of, jobs_of, node_of
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.ids import is_job_id
+from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Batch, Store
@@ -62,13 +72,14 @@ class Questions:
                 and queue in (None, job.job.queue)
                 and name in (None, job.job.name)
             ):
-                found.append(job_view(job))
+                found.append(job_view(self._loop.state, job))
                 if len(found) > limit:
                     break
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     async def job(self, id: str) -> JobView:
-        return job_view(await lookup.find_job(self._loop.state, self._store, id.partition(".")[0]))
+        found = await lookup.find_job(self._loop.state, self._store, id.partition(".")[0])
+        return job_view(self._loop.state, found)
 
     async def task(self, id: str) -> TaskView:
         job, position = await lookup.find_one_task(self._loop.state, self._store, id)
@@ -80,19 +91,20 @@ class Questions:
         found = await lookup.find_job(self._loop.state, self._store, job)
         wanted = None if status is None else Status[status.upper()]
         at = _position(cursor)
-        views: list[TaskView] = []
-        while at < len(found.status) and len(views) < limit:
+        positions: list[int] = []
+        while at < len(found.status) and len(positions) < limit:
             if wanted is None or found.status[at] == wanted:
-                views.append(task_view(found, at, self._loop.state.table.names))
+                positions.append(at)
             at += 1
             if wanted is not None and at < len(found.status) and found.status[at] != wanted:
                 next_at = found.status.find(wanted, at)
                 at = len(found.status) if next_at < 0 else next_at
+        views = task_views(found, positions, self._loop.state.table.names)
         return Page(views, str(at) if at < len(found.status) else None)
 
     async def why(self, id: str) -> WhyReply:
         job, position = await lookup.find_task(self._loop.state, self._store, id)
-        return why_reply(self._loop.state, job, position, self._clock.now())
+        return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.heart.policy)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:
@@ -110,6 +122,16 @@ class Questions:
             known = ", ".join(sorted(state.nodes)[:8]) or "none"
             raise NotFound(f"no node {name[:80]!r} (nodes: {known})", reason="NodeNotFound")
         return node_view(state, state.nodes[name])
+
+    async def queues(self) -> list[QueueView]:
+        state = self._loop.state
+        return [queue_view(state, name) for name in known_queues(state)]
+
+    async def queue(self, name: str) -> QueueView:
+        state = self._loop.state
+        if name not in (known := known_queues(state)):
+            raise NotFound(f"no queue {name[:80]!r} (queues: {', '.join(known[:8])})", reason="QueueNotFound")
+        return queue_view(state, name)
 
     async def cluster(self) -> ClusterView:
         state = self._loop.state
@@ -176,14 +198,24 @@ class Questions:
         """What one batch has to say about a job, one of its tasks, or a node."""
         events = decode(batch.body)
         for revision, event in enumerate(events, start=batch.revision - len(events) + 1):
-            key, cancelled = getattr(event, "key", None), getattr(event, "positions", None)
-            about = (key[1],) if key is not None else cancelled  # None: the whole job
+            key, about = getattr(event, "key", None), _about(event, subject)
             is_other_task = position is not None and about is not None and position not in about
-            if subject not in (job_of(event), node_of(event)) or is_other_task:
+            if subject not in (*jobs_of(event), node_of(event)) or is_other_task:
                 continue
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
             yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
+
+
+def _about(event: Event, job: str) -> tuple[int, ...] | None:
+    """The positions of a job that an event is about; None: all of it."""
+    if (key := getattr(event, "key", None)) is not None:
+        return (key[1],)
+    left: tuple[AttemptKey, ...] = getattr(event, "keys", ()) or getattr(event, "victims", ())
+    if job_of(event) != job and left:
+        return tuple(position for id, position, _ in left if id == job)
+    positions: tuple[int, ...] | None = getattr(event, "positions", None)
+    return positions
 
 
 def _position(cursor: str | None) -> int:

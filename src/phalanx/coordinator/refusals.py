@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from phalanx.api.schema import FailedTarget
-from phalanx.core.cluster.decision import Refused
+from phalanx.coordinator.why_gang import change_to_fit
+from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
+from phalanx.core.model.status import Status
 from phalanx.core.placement.explain import nearest_request
 from phalanx.errors import BadRequest, Busy, Conflict, NeverFits, NoRoom, NotFound, PhalanxError, TooMany
 
@@ -27,6 +29,37 @@ def refusal(refused: Refused, what: str) -> PhalanxError:
     return _error(refused.kind, f"{what}: {refused.reason.text}", refused.reason.code, "", [])
 
 
+def accepted(answers: list[Answer | None], what: str) -> Accepted:
+    """The first answer, which is yes, or the error for a no."""
+    answer = answers[0]
+    if isinstance(answer, Refused):
+        raise refusal(answer, what)
+    assert isinstance(answer, Accepted)
+    return answer
+
+
+def reused(request_id: str, id: str) -> Conflict:
+    """The error for a request id that stands for something else."""
+    detail = f"request_id {request_id!r} was used for {id}, which is another request"
+    return Conflict(detail, reason="RequestIdReused", hint="use a new id for every new submission")
+
+
+def queue_full(state: ClusterState, more: int) -> TooMany | None:
+    """The error if so many more tasks may not wait; None if they may."""
+    waiting, most = state.counts[Status.PENDING], state.rules.pending_max
+    if waiting + more <= most:
+        return None
+    detail = f"{waiting} tasks wait already and {more} are to join them, at most {most} may wait"
+    return TooMany(detail, reason="QueueFull", hint=_HINTS["too_many"], retry_after_s=1.0)
+
+
+def job_refusal(state: ClusterState, number: int, job: Job, refused: Refused) -> PhalanxError:
+    """One of several jobs was refused, and with it all of them."""
+    detail = f"specs[{number}]{f' ({job.name})' if job.name else ''}: {refused.reason.text}"
+    hint = hint_for(state, job, refused)
+    return _error(refused.kind, detail, refused.reason.code, hint, [])
+
+
 def submit_refusal(
     state: ClusterState,
     jobs: list[tuple[str | None, Job]],
@@ -44,8 +77,18 @@ def submit_refusal(
     if len(failed) > 1:
         listed = "; ".join(f"{each.target}: {each.detail}" for each in failed)
         detail = f"Failed to schedule task for any target. Failures: {listed}"
-    fix = nearest_request(state.table, jobs[0][1].request) if first.kind == "never" else ""
-    return _error(first.kind, detail, first.reason.code, fix or _HINTS.get(first.kind, ""), failed)
+    return _error(first.kind, detail, first.reason.code, hint_for(state, jobs[0][1], first), failed)
+
+
+def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
+    """The nearest fix that was tried, or what helps in general."""
+    fix = ""
+    if refused.kind == "never":
+        asked = [group.request for group in job.groups if not state.table.could_ever(group.request)]
+        fix = next(filter(None, (nearest_request(state.table, request) for request in asked)), "")
+        if not fix and job.gang is not None and (change := change_to_fit(state.table, job)) is not None:
+            fix = change.text
+    return fix or _HINTS.get(refused.kind, "")
 
 
 _HINTS = {

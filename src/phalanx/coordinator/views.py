@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
+from phalanx.api.quotas import QueueView, QuotaView, UsageView
 from phalanx.api.schema import (
     Counts,
     DeviceView,
+    GroupView,
     JobView,
     NodeView,
     NumaView,
@@ -14,25 +17,32 @@ from phalanx.api.schema import (
     StatusWord,
     TaskView,
 )
-from phalanx.core.cluster.jobs import JobState
+from phalanx.coordinator.views_gang import conditions, gang_view, ranks
+from phalanx.core.cluster.groups import GroupState
+from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.queue import DEFAULT, Usage
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status, Why
+from phalanx.core.model.waiting import WaitingClass
 
 TASKS_SHOWN = 1000
+DONE = "finished with code 0; Completed once its whole job is"
 StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined"]
 
 
 def job_status(job: JobState) -> Status:
     """A job as a whole: what is furthest on while it lives, the worst once it is over."""
     counts = job.counts
+    if job.outcome is not None and job.is_over:
+        return job.outcome
     for status in (Status.RUNNING, Status.ASSIGNED, Status.PENDING, Status.FAILED, Status.CANCELLED):
         if counts[status]:
             return status
     return Status.COMPLETED
 
 
-def job_view(job: JobState) -> JobView:
+def job_view(state: ClusterState, job: JobState) -> JobView:
     """One job."""
     status, spec = job_status(job), job.job
     return JobView(
@@ -46,8 +56,8 @@ def job_view(job: JobState) -> JobView:
         reason=_job_reason(job, status),
         tasks=spec.tasks,
         counts=Counts(*job.counts),
-        command=list(spec.command.argv),
-        request=_request_view(spec.request),
+        command=list(spec.groups[0].command.argv),
+        request=_request_view(spec.groups[0].request),
         array=None if spec.array is None else str(spec.array),
         submitted_at=spec.submitted_at,
         started_at=job.first_started_at,
@@ -55,16 +65,33 @@ def job_view(job: JobState) -> JobView:
         exit_code=_job_code(job, status),
         time_limit_s=spec.time_limit_s,
         max_retries=spec.max_retries,
-        cwd=spec.command.cwd,
-        env=spec.command.env,
+        cwd=spec.groups[0].command.cwd,
+        env=spec.groups[0].command.env,
+        groups=[_group_view(job, group) for group in job.groups],
+        gang=gang_view(state, job),
+        restarts=job.restarts,
+        restart_limit=spec.restart.limit if job.restarts_whole else None,
+        setbacks=job.setbacks,
+        retry_at=job.hold_until or None,
     )
+
+
+def task_views(job: JobState, positions: Iterable[int], node_names: list[str]) -> list[TaskView]:
+    """Tasks and their newest attempts."""
+    ranked = ranks(job)
+    return [_task_view(job, position, node_names, ranked.get(position)) for position in positions]
 
 
 def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
     """One task and its newest attempt."""
+    return task_views(job, [position], node_names)[0]
+
+
+def _task_view(job: JobState, position: int, node_names: list[str], rank: int | None) -> TaskView:
     spec, attempt = job.job, job.live.get(position)
-    target = spec.request.target
-    message, stderr_tail = job.details.get(position, ("", ""))
+    group = job.group_of(position)
+    target = group.request.target
+    message, stderr_tail = (DONE, "") if position in job.done else job.details.get(position, ("", ""))
     status = Status(job.status[position])
     row = job.nodes[position] if job.nodes else 0
     return TaskView(
@@ -90,6 +117,13 @@ def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
         started_at=attempt.started_at if attempt else job.started_at(position),
         ended_at=None if attempt else job.finished_at(position),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
+        group=group.group.name,
+        rank=rank,
+        ready=bool(attempt and attempt.ready and not attempt.released),
+        nominated_node=job.promise.members[position][0]
+        if job.promise is not None and position in job.promise.members
+        else None,
+        conditions=conditions(job, position),
     )
 
 
@@ -123,6 +157,29 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
     )
 
 
+def queue_view(state: ClusterState, name: str) -> QueueView:
+    """One queue: its limits, what its tasks hold, and how many jobs wait in it."""
+    quota, used = state.queues.quotas.get(name), state.queues.usage.get(name) or Usage()
+    units = (kind for kind in state.waiting.classes.values() if _queue_of(kind) == name)
+    return QueueView(
+        name,
+        None if quota is None else QuotaView(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus),
+        UsageView(used.tasks, used.cores, used.memory_bytes, used.gpus),
+        sum(len(kind.ranks) for kind in units),
+    )
+
+
+def known_queues(state: ClusterState) -> list[str]:
+    """Every queue that has a quota, holds something, or has somebody waiting in it."""
+    held = {name for name, used in state.queues.usage.items() if used.tasks}
+    waiting = {_queue_of(kind) for kind in state.waiting.classes.values()}
+    return sorted({DEFAULT, *state.queues.quotas, *held, *waiting})
+
+
+def _queue_of(kind: WaitingClass) -> str:
+    return kind.units[kind.ranks[0]].job.queue  # what waits in one class waits in one queue
+
+
 def node_status(node: NodeState) -> StatusOfNode:
     if node.lost:
         return "Offline"
@@ -148,6 +205,27 @@ def _request_view(request: Request) -> RequestView:
         gpu_type=request.gpu_type,
         gpu_memory_bytes=request.gpu_memory_bytes,
         target=None if request.target is None else str(request.target),
+        labels=dict(request.labels),
+    )
+
+
+def _group_view(job: JobState, state: GroupState) -> GroupView:
+    group = state.group
+    if len(job.groups) == 1:
+        counts = Counts(*job.counts)
+    else:
+        column = job.status[state.first : state.last]
+        counts = Counts(*(column.count(status) for status in Status))
+    return GroupView(
+        name=group.name,
+        tasks=group.tasks,
+        needed=group.needed if job.gang is not None else 0,
+        replicas=group.replicas,
+        at_once=group.at_once,
+        counts=counts,
+        command=list(group.command.argv),
+        request=_request_view(group.request),
+        after=[f"{name} {when}" for name, when in group.after],
     )
 
 
@@ -159,7 +237,7 @@ def _task_reason(job: JobState, position: int, status: Status) -> str:
 
 def _task_code(job: JobState, position: int, status: Status) -> int | None:
     """How it ended; while it is on a node again, the code of the attempt before says nothing about it."""
-    if status == Status.COMPLETED:
+    if status == Status.COMPLETED or position in job.done:
         return 0
     return None if status in (Status.ASSIGNED, Status.RUNNING) else job.exit_code(position)
 
@@ -167,14 +245,22 @@ def _task_code(job: JobState, position: int, status: Status) -> int | None:
 def _job_reason(job: JobState, status: Status) -> str:
     if status == Status.CANCELLED:
         return Why.CANCELLED.word
-    if status == Status.RUNNING and all(attempt.paused for attempt in job.live.values()):
+    if status == Status.RUNNING and job.live and all(attempt.paused for attempt in job.live.values()):
         return "paused"
     if status != Status.FAILED:
         return ""
-    return Why(job.why[job.status.index(Status.FAILED)]).word
+    if job.outcome is None:
+        return Why(job.why[job.status.index(Status.FAILED)]).word
+    # Those that ended because the job did say nothing about its cause, if another one can.
+    whys = (why for why, each in zip(job.why, job.status, strict=True) if each == Status.FAILED)
+    return Why(next((why for why in whys if why != Why.JOB_FAILED), Why.JOB_FAILED)).word
 
 
 def _job_code(job: JobState, status: Status) -> int | None:
     if status == Status.COMPLETED:
         return 0
-    return job.first_code if status == Status.FAILED else None
+    if status != Status.FAILED:
+        return None
+    if job.first_code is not None or job.outcome is None:
+        return job.first_code
+    return next((code for code in job.code if code not in (NO_CODE, 0)), None)

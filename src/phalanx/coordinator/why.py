@@ -2,52 +2,72 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema import Fix, NodeReasons, ReasonView, WhyReply
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, structs
+
+from phalanx.api.schema import DomainSlots, Fix, NodeReasons, ReasonView, WhyReply
+from phalanx.coordinator.trial import Trials
 from phalanx.coordinator.views import job_status
+from phalanx.coordinator.why_gang import change_to_fit, change_to_start, gang_verdict
+from phalanx.coordinator.why_whole import on_its_node, standstill
 from phalanx.core.cluster.admission import why_closed
+from phalanx.core.cluster.gangs import GangState
+from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.view import snapshot
 from phalanx.core.model import reason
+from phalanx.core.model.plan import Policy
+from phalanx.core.model.quantity import parse_bytes
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.placement import explain
 from phalanx.core.placement.explain import Change, Holder, Verdict
+from phalanx.core.placement.reserve import held_back
 
 HOLDERS_TRIED = 2000
 
 
-def why_reply(state: ClusterState, job: JobState, position: int | None, now: float) -> WhyReply:
-    """One dominant reason, all others, what the nodes say, and the nearest fix."""
-    status = job_status(job) if position is None else Status(job.status[position])
-    if position is None:
-        position = _speaker(job, status)
-    others: list[Reason] = []
+class Finding(Struct):
+    """What is said about one job or task: the dominant reason first, then all others and the evidence."""
+
+    reasons: list[Reason]
     nodes: list[NodeReasons] = []
     fix: Change | None = None
-    place: int | None = None
+    needed: int | None = None
+    domains: list[DomainSlots] = []
+
+
+def why_reply(
+    state: ClusterState, job: JobState, position: int | None, now: float, policy: Policy | None = None
+) -> WhyReply:
+    """One dominant reason, all others, what the nodes say, and the nearest fix."""
+    whole = position is None
+    status = job_status(job) if position is None else Status(job.status[position])
+    speaker = _speaker(job, status) if position is None else position
     if status == Status.PENDING:
-        closed = closed_nodes(state)
-        said = explain.verdict(state.table, job.job.request, closed)
-        place = _place_in_queue(state, job)
-        dominant, others = _pending(state, job, position, said, place, now)
-        fix = _fix(state, job, dominant, closed)
-        nodes = [
-            NodeReasons(len(names), _view(no), names[: explain.NAMES_SHOWN]) for no, names in said.groups
-        ]
+        found = _Waiting(state, job, speaker, now, policy or Policy()).finding()
     else:
-        dominant = _not_pending(job, position, status)
-        fix = _fix_of_end(job, position, status)
+        found = Finding([_not_pending(job, speaker, status, now)], fix=_fix_of_end(job, speaker, status))
+        if whole and job.counts[Status.PENDING] and not job.is_over:
+            waiting = job.job.task_id(job.status.index(Status.PENDING))
+            found.reasons.append(reason.tasks_waiting(job.counts[Status.PENDING], job.job.tasks, waiting))
     return WhyReply(
-        id=job.job.id if position is None else job.job.task_id(position),
+        id=job.job.id if whole and job.gang is not None else job.job.task_id(speaker),
         status=status.word,  # type: ignore[arg-type]  # the names are those of the table
-        dominant=_view(dominant),
-        others=[_view(no) for no in others],
-        nodes=nodes,
-        fix=None if fix is None else Fix(fix.text, fix.fields, fix.command),
-        position=place,
+        dominant=_view(found.reasons[0]),
+        others=[_view(no) for no in found.reasons[1:]],
+        nodes=found.nodes,
+        fix=None if found.fix is None else Fix(found.fix.text, found.fix.fields, found.fix.command),
+        position=_place_in_queue(state, job) if status == Status.PENDING else None,
         waiting=state.counts[Status.PENDING],
         at=now,
         epoch=state.epoch,
+        needed=found.needed,
+        domains=found.domains,
     )
 
 
@@ -56,41 +76,108 @@ def closed_nodes(state: ClusterState) -> dict[str, Reason]:
     return {name: no for name, node in state.nodes.items() if (no := why_closed(node)) is not None}
 
 
-def _pending(
-    state: ClusterState, job: JobState, position: int, said: Verdict, place: int | None, now: float
-) -> tuple[Reason, list[Reason]]:
-    if position in job.delayed:
-        used = job.charged.get(position, 0)
-        return reason.backing_off(
-            max(0.0, job.delayed[position] - now), used, job.job.max_retries
-        ), said.others
-    limit = job.job.array.at_once if job.job.array else 0
-    if limit and len(job.live) >= limit:
-        others = [] if said.fits else [said.dominant]  # that it would fit is no reason why it waits
-        return reason.at_once_limit(limit), [*others, *said.others]
-    if said.dominant.tier == Tier.CAPACITY and place is not None and place > 1:
-        ahead = _ahead_in_class(state, job)
-        if ahead:
-            return said.dominant, [reason.behind(ahead), *said.others]
-    return said.dominant, said.others
+class _Waiting:
+    """Why one task that waits, or the gang it belongs to, does."""
+
+    def __init__(self, state: ClusterState, job: JobState, position: int, now: float, policy: Policy) -> None:
+        self._state, self._job, self._position, self._policy = state, job, position, policy
+        self._group = job.group_of(position)
+        self._closed = closed_nodes(state)
+        self._snapshot = snapshot(state, now)
+        self._held = list(standstill(state, job, position, now))  # what the job itself says
+        self._trials = Trials(state, job, policy, now)
+
+    def finding(self) -> Finding:
+        return self._of_task() if self._job.gang is None else self._of_gang(self._job.gang)
+
+    def _of_task(self) -> Finding:
+        request = self._group.request
+        said = explain.verdict(self._state.table, request, self._closed)
+        reasons = [*self._held, *self._limited(), *self._refused(said)]
+        if not reasons:
+            kept = held_back(self._snapshot, self._group, self._policy)
+            reasons = [said.dominant if kept is None else kept]
+        reasons += [no for no in said.others if no.code not in {each.code for each in reasons}]
+        fix = _fix(self._state, request, reasons[0], self._closed, self._starts)
+        return Finding(reasons, _node_reasons(said), fix)
+
+    def _starts(self, change: Change) -> bool:
+        """Whether the job would start at once with this change of what it asks for."""
+        job, group = self._job.job, self._group
+        fields: dict[str, Any] = change.fields
+        limit = fields.get("time_limit", job.time_limit_s)
+        asking = structs.replace(group.group, request=changed_request(group.request, fields))
+        groups = (*job.groups[: group.number], asking, *job.groups[group.number + 1 :])
+        return self._trials.start(structs.replace(job, groups=groups, time_limit_s=limit))
+
+    def _limited(self) -> list[Reason]:
+        group = self._group
+        limit = group.group.at_once
+        if limit and group.live.get(group.replica(self._position), 0) >= limit:
+            return [reason.at_once_limit(limit)]
+        return []
+
+    def _refused(self, said: Verdict) -> list[Reason]:
+        """What quotas and nodes say, what only a person can change first; and who goes first."""
+        quota = self._state.queues.refuses(self._job.job.queue, self._group.request)
+        found = [no for no in (quota, None if said.fits else said.dominant) if no is not None]
+        ahead = _ahead_in_class(self._state, self._group) if said.dominant.tier == Tier.CAPACITY else 0
+        found.sort(key=lambda no: no.tier)
+        return [*found, reason.behind(ahead)] if ahead else found
+
+    def _of_gang(self, gang: GangState) -> Finding:
+        if self._held:
+            return Finding(self._held, needed=sum(group.needed for group in self._job.job.groups))
+        found = gang_verdict(self._snapshot, gang, self._policy)
+        reasons = found.reasons or [reason.evaluating()]
+        if ahead := _ahead_in_class(self._state, gang):
+            reasons.append(reason.behind(ahead))
+        requests = {each.request: None for each in gang.wanted() if each.most}
+        verdicts = [explain.verdict(self._state.table, request, self._closed) for request in requests]
+        nodes = [each for said in verdicts for each in _node_reasons(said)]
+        fix = self._fix_of_gang(gang, reasons[0])
+        return Finding(reasons, nodes, fix, found.needed, found.domains)
+
+    def _fix_of_gang(self, gang: GangState, dominant: Reason) -> Change | None:
+        if dominant.code in ("NoNodes", "QuotaExhausted", "ReservedForOther"):
+            return _fix(self._state, self._group.request, dominant, self._closed, self._starts)
+        if dominant.tier == Tier.NEVER:
+            return change_to_fit(self._state.table, gang.job)
+        if dominant.tier == Tier.CAPACITY:
+            return change_to_start(self._state, self._snapshot, gang, self._trials)
+        return None
 
 
-def _not_pending(job: JobState, position: int, status: Status) -> Reason:
+def _node_reasons(said: Verdict) -> list[NodeReasons]:
+    return [NodeReasons(len(names), _view(no), names[: explain.NAMES_SHOWN]) for no, names in said.groups]
+
+
+def _not_pending(job: JobState, position: int, status: Status, now: float) -> Reason:
     attempt = job.live.get(position)
-    if status == Status.ASSIGNED and attempt is not None:
-        return reason.starting(attempt.node)
-    if status == Status.RUNNING and attempt is not None:
-        return reason.running(attempt.node, bool(attempt.paused))
+    if not status.is_final:
+        return reason.finished() if attempt is None else on_its_node(job, attempt, now)
     message = job.details.get(position, ("", ""))[0]
     why = Why(job.why[position])
     text = message or (f"ended: {why.word}" if why else "it ended with code 0")
     return reason.ended(status.word, text)
 
 
-def _fix(state: ClusterState, job: JobState, dominant: Reason, closed: dict[str, Reason]) -> Change | None:
-    request, table = job.job.request, state.table
+def _fix(
+    state: ClusterState,
+    request: Request,
+    dominant: Reason,
+    closed: dict[str, Reason],
+    starts: Callable[[Change], bool],
+) -> Change | None:
+    table = state.table
     if dominant.code == "ArrayLimit":
         return Change("submit the array with a larger number after '%', or none")
+    if dominant.code == "QuotaExhausted":
+        return Change("raise the quota of its queue, or wait until others of the queue have ended")
+    if dominant.code == "ReservedForOther":
+        seconds = int(dominant.numbers["seconds"])
+        change = Change(f"it would start now with a time limit of {seconds} s", {"time_limit": seconds})
+        return change if seconds and starts(change) else None
     if dominant.code == "NoNodes":
         return Change("start a runner", {}, "phalanx runner --join ADDRESS")
     if dominant.code == "Maintenance":
@@ -99,13 +186,28 @@ def _fix(state: ClusterState, job: JobState, dominant: Reason, closed: dict[str,
     if dominant.code in ("NodeOffline", "NodeUnreachable"):
         host = dominant.numbers["host"]
         smaller = explain.nearest_change(table, request, closed, ever=False)
-        return smaller or Change(f"start the runner on {host} again", {}, f"phalanx runner --name {host}")
+        away = Change(f"start the runner on {host} again", {}, f"phalanx runner --name {host}")
+        return smaller if smaller is not None and starts(smaller) else away
     if dominant.tier == Tier.NEVER:
         return explain.nearest_change(table, request, closed, ever=True)
     if dominant.tier == Tier.CAPACITY:
-        change = explain.nearest_change(table, request, closed, ever=False)
-        return change or explain.nearest_end(table, request, closed, _holders(state))
+        nearest = explain.nearest_change(table, request, closed, ever=False)
+        if nearest is not None and starts(nearest):
+            return nearest
+        return explain.nearest_end(table, request, closed, _holders(state))
     return None
+
+
+def changed_request(request: Request, fields: dict[str, Any]) -> Request:
+    """A request with fields of `SubmitRequest` in place of its own."""
+    changes: dict[str, Any] = {name: fields[name] for name in ("gpus", "cores", "gpu_type") if name in fields}
+    for name in ("memory", "gpu_memory"):
+        if name in fields:
+            size = fields[name]
+            changes[f"{name}_bytes"] = parse_bytes(size) if isinstance(size, str) else size
+    if fields.get("targets") == []:
+        changes["target"] = None
+    return structs.replace(request, **changes)
 
 
 def _fix_of_end(job: JobState, position: int, status: Status) -> Change | None:
@@ -127,26 +229,26 @@ def _fix_of_end(job: JobState, position: int, status: Status) -> Change | None:
 
 
 def _speaker(job: JobState, status: Status) -> int:
-    """The task that speaks for a whole array: the first with the job's status."""
+    """The task that speaks for a whole job: the first with the job's status, one on a node before one that is done."""
+    if status == Status.RUNNING and job.done:
+        return next((each for each in sorted(job.live) if job.status[each] == status), min(job.done))
     return max(0, job.status.find(status))
 
 
 def _place_in_queue(state: ClusterState, job: JobState) -> int | None:
     """How many jobs would be asked before this one, plus one."""
-    if job.job.id not in state.waiting:
+    unit = next((unit for unit in job.units if unit in state.waiting), None)
+    if unit is None:
         return None
-    from_front = 1
-    for kind in state.waiting.classes.values():
-        from_front += sum(rank < job.rank for rank in kind.ranks)
-    return from_front
+    return 1 + sum(rank < unit.rank for kind in state.waiting.classes.values() for rank in kind.ranks)
 
 
-def _ahead_in_class(state: ClusterState, job: JobState) -> int:
+def _ahead_in_class(state: ClusterState, unit: GroupState | GangState) -> int:
     """Waiting tasks that ask for the same and go first."""
-    kind = state.waiting.classes.get(job.job.request)
+    kind = state.waiting.classes.get(unit.kind)
     if kind is None:
         return 0
-    ahead = (state.jobs[kind.jobs[rank].job.id] for rank in kind.ranks if rank < job.rank)
+    ahead = (state.jobs[kind.units[rank].job.id] for rank in kind.ranks if rank < unit.rank)
     return sum(each.counts[Status.PENDING] for each in ahead)
 
 

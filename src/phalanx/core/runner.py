@@ -2,7 +2,9 @@
 
 A runner starts an attempt at most once, runs the attempts of a lane one after another, and keeps every end in
 its outbox until a coordinator has disposed of it. It accepts no order of an older epoch and starts nothing
-once its lease is over. Processes, clocks and connections belong to the shell in `runner/`.
+once its lease is over. A member of a gang is got ready and then stands at the barrier, in the keeper, until the
+word to go; that it is ready is told again with every listing. Why something ended is judged in `verdict.py`.
+Processes, clocks and connections belong to the shell in `runner/`.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections import deque
 
 from msgspec import Struct
 
+from phalanx.core.briefing import Briefing
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import (
     AttemptKey,
@@ -19,28 +22,43 @@ from phalanx.core.model.orders import (
     Disposition,
     Ended,
     Exit,
+    Go,
     Order,
     Pause,
     Phase,
+    Ready,
     Report,
     Resume,
     Returned,
+    Roll,
     Start,
     Started,
     Stop,
 )
 from phalanx.core.model.status import Why
+from phalanx.core.verdict import ProcessEnd, exit_of, exit_unstarted
 
 TOMBSTONES_MAX = 10_000
-STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
+UNSTARTED = (Phase.QUEUED, Phase.READY)
 RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind it are given back
 
 
 class Spawn(Struct, frozen=True):
-    """Start a process for this attempt, as soon as those before it in its lane have ended."""
+    """Start a process for this attempt, as soon as those before it in its lane have ended.
+
+    If it is held, only get it ready then, and say so.
+    """
 
     start: Start
     brief: Brief
+    roll: Roll | None = None
+    held: bool = False
+
+
+class Release(Struct, frozen=True):
+    """Start the process of one that is ready and held."""
+
+    key: AttemptKey
 
 
 class Halt(Struct, frozen=True):
@@ -68,39 +86,35 @@ class Forget(Struct, frozen=True):
 
 
 class ForgetBrief(Struct, frozen=True):
-    """No attempt of this job will come any more."""
+    """No attempt of this group will come any more."""
 
     job: JobId
+    group: int
 
 
-Deed = Spawn | Halt | Retract | Freeze | Forget | ForgetBrief
-
-
-class ProcessEnd(Struct, frozen=True):
-    """How a process ended, as the keeper saw it."""
-
-    code: int | None
-    signal: int | None
-    oom: bool
-    reason: str | None  # fenced: the keeper's lease ran out; unknown: nobody saw the end
-    started_at: float | None
-    ended_at: float
-    stderr_tail: str = ""
+Deed = Spawn | Release | Halt | Retract | Freeze | Forget | ForgetBrief
 
 
 class Held:
     """An attempt on this node, until its end is acknowledged."""
 
-    __slots__ = ("deadline", "grace_s", "lane", "phase", "start", "started_at", "stopping")
+    __slots__ = ("deadline", "grace_s", "lane", "may_go", "phase", "roll", "start", "started_at", "stopping")
 
-    def __init__(self, start: Start | None, lane: int, phase: Phase) -> None:
-        self.start = start
+    def __init__(self, start: Start | None, lane: int, phase: Phase, roll: Roll | None = None) -> None:
+        self.start = start  # None if an earlier life of this runner was told
+        self.roll = roll
         self.lane = lane
         self.phase = phase
         self.started_at: float | None = None
         self.deadline: float | None = None
         self.grace_s = 0.0
+        self.may_go = False  # the word to go has come
         self.stopping: Why | None = None
+
+    @property
+    def is_member(self) -> bool:
+        """True if it is known to be a member of a gang."""
+        return self.phase == Phase.READY or (self.start is not None and self.start.formation > 0)
 
 
 class RunnerState:
@@ -109,8 +123,7 @@ class RunnerState:
     def __init__(self) -> None:
         self.epoch = 0
         self.lease_until = 0.0
-        self.briefs: dict[JobId, Brief] = {}
-        self.dismissed: set[JobId] = set()  # jobs that are over, but of which something is still held
+        self.briefing = Briefing()
         self.held: dict[AttemptKey, Held] = {}
         self.lanes: dict[int, deque[AttemptKey]] = {}
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
@@ -118,13 +131,24 @@ class RunnerState:
         self.tombstones: dict[AttemptKey, None] = {}
         self.refused_orders = 0
 
-    def adopt(self, key: AttemptKey, lane: int, end: ProcessEnd | None, started_at: float | None) -> None:
-        """After our own restart: an attempt that the keeper has kept for us; without a start it still waits."""
-        held = self.held[key] = Held(None, lane, Phase.QUEUED if started_at is None else Phase.RUNNING)
+    def adopt(
+        self,
+        key: AttemptKey,
+        lane: int,
+        end: ProcessEnd | None,
+        started_at: float | None,
+        is_ready: bool = False,
+    ) -> None:
+        """After our own restart: an attempt that the keeper has kept for us.
+
+        Without a start it still waits, for its lane or, if it is ready, at the barrier.
+        """
+        unstarted = Phase.READY if is_ready else Phase.QUEUED
+        held = self.held[key] = Held(None, lane, unstarted if started_at is None else Phase.RUNNING)
         held.started_at = started_at
         self.lanes.setdefault(lane, deque()).append(key)
         if end is not None:
-            self._close(key, held, Ended(key, _exit_of(held, end)))
+            self._close(key, held, Ended(key, exit_of(end, None, started_at)))
 
     def welcome(self, epoch: int, lease_until: float) -> bool:
         """A coordinator took us in. False if it is of an older epoch than one we have served."""
@@ -132,12 +156,15 @@ class RunnerState:
             return False
         self.epoch = epoch
         self.renew(lease_until)
-        self.fresh = list(self.outbox.values())
+        ready = (
+            key for key, held in self.held.items() if held.phase == Phase.READY and held.stopping is None
+        )
+        self.fresh = [*self.outbox.values(), *map(Ready, ready)]
         return True
 
     def prune(self) -> list[Deed]:
         """A new session sends briefs anew, so those of which nothing is held may go."""
-        return [deed for job in list(self.briefs) for deed in self._dismiss(job)]
+        return [deed for job in self.briefing.jobs for deed in self._dismiss(job)]
 
     def renew(self, lease_until: float) -> None:
         self.lease_until = max(self.lease_until, lease_until)
@@ -156,7 +183,9 @@ class RunnerState:
                 return self._start(order, now)
             case Stop():
                 return self._stop(order, now)
-            case Brief():
+            case Go():
+                return self._go(order.key, now)
+            case Brief() | Roll():
                 self._learn(order)
             case Dismiss():
                 return self._dismiss(order.job)
@@ -165,6 +194,17 @@ class RunnerState:
                 if held is not None and held.phase == Phase.RUNNING:
                     return [Freeze(order.key, isinstance(order, Pause))]
         return []
+
+    def process_ready(self, key: AttemptKey) -> list[Deed]:
+        """The keeper has made sure that it can start, and holds it; if the word to go is there, it goes."""
+        held = self.held.get(key)
+        if held is None or held.phase != Phase.QUEUED:
+            return []
+        held.phase = Phase.READY
+        if held.stopping is not None:
+            return []
+        self.fresh.append(Ready(key))
+        return [Release(key)] if held.may_go else []
 
     def process_started(self, key: AttemptKey, at: float) -> list[Deed]:
         held = self.held.get(key)
@@ -182,32 +222,31 @@ class RunnerState:
             return []
         if code == "retracted":
             self._close(key, held, Returned(key))
-        elif code == "stopped" and held.stopping == Why.STUCK:
-            self._close(key, held, Ended(key, Exit(Why.STUCK, -1, ended_at=now, message=STUCK_MESSAGE)))
-        elif code == "stopped":
-            self._close(
-                key, held, Ended(key, Exit(held.stopping or Why.EVICTED, ended_at=now, message=message))
-            )
-        elif code == "fenced":
-            self._close(key, held, Ended(key, Exit(Why.FENCED, ended_at=now, message=message)))
         else:
-            self._close(key, held, Ended(key, Exit(Why.REFUSED, 127, ended_at=now, message=message)))
+            self._close(key, held, Ended(key, exit_unstarted(code, message, held.stopping, now)))
         return []
 
     def process_ended(self, key: AttemptKey, end: ProcessEnd) -> list[Deed]:
         held = self.held.get(key)
         if held is not None and held.phase != Phase.ENDED:
-            self._close(key, held, Ended(key, _exit_of(held, end)))
+            self._close(key, held, Ended(key, exit_of(end, held.stopping, held.started_at)))
         return []
 
-    def keeper_lost(self) -> list[Deed]:
-        """The keeper died, and with it the memory of what waited for a lane: send that again."""
-        waiting = [
-            held.start
-            for held in self.held.values()
-            if held.phase == Phase.QUEUED and held.start is not None and held.stopping is None
-        ]
-        return [Spawn(start, self.briefs[start.key[0]]) for start in waiting if start.key[0] in self.briefs]
+    def keeper_lost(self, now: float) -> list[Deed]:
+        """The keeper died, and with it the memory of what had not started: send that again, if we still can."""
+        deeds: list[Deed] = []
+        for key, held in [each for each in self.held.items() if each[1].phase in UNSTARTED]:
+            start = held.start
+            brief = None if start is None else self.briefing.brief(key[0], start.group)
+            if held.stopping is not None:
+                deeds += self.process_refused(key, "stopped", "it was stopped before it could start", now)
+            elif start is None or brief is None:
+                lost = Exit(Why.LOST, ended_at=now, message="its keeper died before it could start")
+                self._close(key, held, Ended(key, lost))
+            else:
+                held.phase = Phase.QUEUED
+                deeds.append(Spawn(start, brief, held.roll, start.formation > 0 and not held.may_go))
+        return deeds
 
     def disposed(self, key: AttemptKey, disposition: Disposition) -> list[Deed]:
         """The coordinator answered a report."""
@@ -215,7 +254,7 @@ class RunnerState:
             return []
         del self.outbox[key]
         self.held.pop(key, None)
-        return [Forget(key), *(self._dismiss(key[0]) if key[0] in self.dismissed else ())]
+        return [Forget(key), *(self._dismiss(key[0]) if self.briefing.is_dismissed(key[0]) else ())]
 
     def tick(self, now: float) -> list[Deed]:
         """Time limits, lanes whose head takes long, and a lease that is over."""
@@ -227,7 +266,7 @@ class RunnerState:
                 deeds.append(Halt(lane[0], head.grace_s))
             long_s = now - head.started_at if head.started_at is not None else 0.0
             if len(lane) > 1 and (long_s > RETURN_AFTER_S or now > self.lease_until):
-                deeds += [Retract(key) for key in lane if self.held[key].phase == Phase.QUEUED]
+                deeds += [Retract(key) for key in lane if self._may_be_given_back(self.held[key])]
         return deeds
 
     def resend(self) -> None:
@@ -236,14 +275,15 @@ class RunnerState:
         self.fresh += [report for key, report in self.outbox.items() if key not in waiting]
 
     def take_fresh(self) -> list[Report]:
-        """The reports to send now. A start needs no word of its own when its end is told as well."""
+        """The reports to send now. What came before an end needs no word of its own when the end is told as well."""
         reports, self.fresh = self.fresh, []
-        return [each for each in reports if type(each) is not Started or each.key not in self.outbox]
+        return [each for each in reports if self._is_news(each)]
 
     @property
     def is_urgent(self) -> bool:
-        """True if an end is to be told and some lane, or the whole node, has nothing more to do."""
-        return not self.is_busy and any(type(report) is not Started for report in self.fresh)
+        """True if an end is to be told and some lane has nothing more to do, or a gang may wait for this member."""
+        kinds = {type(report) for report in self.fresh}
+        return Ready in kinds or (not self.is_busy and not kinds <= {Started})
 
     @property
     def is_busy(self) -> bool:
@@ -251,22 +291,21 @@ class RunnerState:
         return bool(self.lanes) and all(len(lane) > 1 for lane in self.lanes.values())
 
     def _dismiss(self, job: JobId) -> list[Deed]:
-        if self._holds(job):
-            self.dismissed.add(job)
+        if any(key[0] == job for key in self.held):
+            self.briefing.dismiss_later(job)
             return []
-        self.dismissed.discard(job)
-        return [ForgetBrief(job)] if self.briefs.pop(job, None) is not None else []
+        return [ForgetBrief(job, group) for group in self.briefing.forget(job)]
 
-    def _learn(self, brief: Brief) -> None:
-        """Keep a brief; attempts adopted after a restart get their time limit back from it."""
-        self.briefs[brief.job] = brief
-        self.dismissed.discard(brief.job)
-        for key, held in self.held.items():
-            if key[0] == brief.job:
-                self._set_deadline(key, held)
+    def _learn(self, told: Brief | Roll) -> None:
+        """Keep it; attempts adopted after a restart get their time limit back from a brief."""
+        self.briefing.learn(told)
+        if isinstance(told, Brief):
+            for key, held in self.held.items():
+                if key[0] == told.job:
+                    self._set_deadline(key, held)
 
     def _set_deadline(self, key: AttemptKey, held: Held) -> None:
-        brief = self.briefs.get(key[0])
+        brief = self.briefing.any_brief(key[0])
         if brief is not None and brief.time_limit_s is not None and held.started_at is not None:
             held.deadline = held.started_at + brief.time_limit_s
             held.grace_s = brief.grace_s
@@ -279,15 +318,25 @@ class RunnerState:
                 Ended(order.key, Exit(Why.CANCELLED, ended_at=now, message="stopped before it started"))
             )
             return []
-        held = self.held[order.key] = Held(order, order.lane, Phase.QUEUED)
+        job, member = order.key[0], order.formation > 0
+        brief = self.briefing.brief(job, order.group)
+        roll = self.briefing.roll(job, order.formation) if member else None
+        held = self.held[order.key] = Held(order, order.lane, Phase.QUEUED, roll)
         self.lanes.setdefault(order.lane, deque()).append(order.key)
-        brief = self.briefs.get(order.key[0])
-        if now > self.lease_until or brief is None:
-            why = "the lease was over" if brief else "its brief never arrived"
+        if now > self.lease_until or brief is None or (member and roll is None):
+            why = "the lease was over" if now > self.lease_until else "its brief or its roll never arrived"
             exit = Exit(Why.FENCED, ended_at=now, message=f"not started: {why}")
             self._close(order.key, held, Ended(order.key, exit))
             return []
-        return [Spawn(order, brief)]
+        return [Spawn(order, brief, roll, member)]
+
+    def _go(self, key: AttemptKey, now: float) -> list[Deed]:
+        """The gang is whole. Told twice, or about what runs or is over, it changes nothing."""
+        held = self.held.get(key)
+        if held is None or held.phase not in UNSTARTED or held.stopping is not None or now > self.lease_until:
+            return []
+        held.may_go = True
+        return [Release(key)] if held.phase == Phase.READY else []
 
     def _stop(self, order: Stop, now: float) -> list[Deed]:
         self.tombstones[order.key] = None
@@ -315,43 +364,14 @@ class RunnerState:
         self.outbox[report.key] = report
         self.fresh.append(report)
 
-    def _holds(self, job: JobId) -> bool:
-        return any(key[0] == job for key in self.held)
+    def _is_news(self, report: Report) -> bool:
+        """Whether it is still worth a word: ends always, what came before them while it is true."""
+        if isinstance(report, Ended | Returned):
+            return True
+        held = self.held.get(report.key)
+        phase = Phase.ENDED if held is None else held.phase
+        return phase == Phase.RUNNING or (phase == Phase.READY and isinstance(report, Ready))
 
-
-def _exit_of(held: Held, end: ProcessEnd) -> Exit:
-    """Why it ended, in our words."""
-    code = -end.signal if end.signal else end.code
-    why, message = _judge(held, end)
-    return Exit(why, code, end.started_at or held.started_at, end.ended_at, message, end.stderr_tail)
-
-
-def _judge(held: Held, end: ProcessEnd) -> tuple[Why, str]:
-    if end.reason == "shutdown":
-        return Why.EVICTED, "its runner was stopped; it runs again when there is room"
-    if end.reason == "fenced":
-        return Why.FENCED, "stopped by its runner, which had lost touch with the coordinator"
-    if end.reason is not None:
-        return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
-    if held.stopping == Why.TIMEOUT:
-        return Why.TIMEOUT, "its time limit passed"
-    if held.stopping is not None:
-        return held.stopping, "stopped on request"
-    if end.oom:
-        return Why.OOM, "out of memory: the kernel ended it for using more than it was granted"
-    if end.signal:
-        return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
-    if end.code:
-        return Why.EXITED, f"exited with code {end.code}"
-    return Why.NONE, ""
-
-
-def _signal_name(number: int) -> str:
-    return _SIGNALS.get(number, "unnamed")
-
-
-_SIGNALS = {
-    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
-    10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU",
-    25: "SIGXFSZ", 31: "SIGSYS",
-}  # fmt: skip
+    def _may_be_given_back(self, held: Held) -> bool:
+        """One that waits for its lane may run elsewhere; a member of a gang stands where its gang needs it."""
+        return held.phase == Phase.QUEUED and not held.is_member

@@ -14,12 +14,15 @@ from phalanx.core.runner import Deed, RunnerState
 class Agent:
     """One life of a runner: its name, its state, and the session it is in."""
 
-    def __init__(self, node: str, incarnation: str, origin: str, token: str, capacity: Capacity) -> None:
+    def __init__(
+        self, node: str, incarnation: str, origin: str, token: str, capacity: Capacity, address: str = ""
+    ) -> None:
         self.node = node
         self.incarnation = incarnation
         self.origin = origin
         self.token = str(token)  # a plain string, as the wire wants it
         self.capacity = capacity
+        self.address = address  # where other nodes reach this one; empty while nobody knows
         self.state = RunnerState()
         self.heartbeat_s = 5.0
         self.self_fence_s = 20.0
@@ -39,6 +42,7 @@ class Agent:
             self.capacity,
             self.state.epoch,
             self.state.listing(),
+            self.address,
         )
 
     def receive(self, message: wire.Message, now: float) -> list[Deed]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -51,7 +52,7 @@ class Cgroups:
 
     @classmethod
     def find(cls, node: str, root: Path = ROOT, proc_root: Path = PROC, limit_cpu: bool = False) -> Cgroups:
-        """Look for usable hierarchies, make this node's folders in them, and clear what earlier lives left."""
+        """Look for usable hierarchies, and make this node's folders in them; `sweep` clears what earlier lives left."""
         usable: list[_Hierarchy] = []
         reasons: list[str] = []
         for hierarchy in _mounted(node, root, proc_root, limit_cpu):
@@ -63,9 +64,7 @@ class Cgroups:
         why_not = None
         if not any(map(_limits_memory, usable)):
             why_not = "; ".join(reasons) or f"no memory controller is mounted under {root}"
-        found = cls(tuple(usable), why_not, limit_cpu)
-        found.sweep()
-        return found
+        return cls(tuple(usable), why_not, limit_cpu)
 
     def create(self, name: str, memory_bytes: int, cores: int = 0) -> Cgroup | None:
         """A cgroup with this limit (0 sets none), or None where that cannot be had."""
@@ -93,12 +92,15 @@ class Cgroups:
         """How many processes in it the kernel has killed for want of memory."""
         return oom_kills(list(cgroup.folders))
 
-    def sweep(self) -> None:
-        """Remove all cgroups in which nothing runs. Those of living attempts cannot be removed and stay."""
+    def sweep(self, spared: Collection[str] = ()) -> None:
+        """Remove all cgroups in which nothing runs, but those that are waited for.
+
+        Those of living attempts cannot be removed and stay.
+        """
         for hierarchy in self._hierarchies:
             with contextlib.suppress(OSError):
                 for folder in hierarchy.base.iterdir():
-                    if folder.name != HOME and folder.is_dir():
+                    if folder.name != HOME and folder.name not in spared and folder.is_dir():
                         self._remove_all([folder])
 
     def close(self) -> None:

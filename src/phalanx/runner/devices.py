@@ -16,6 +16,7 @@ from typing import Any
 
 import pynvml
 
+from phalanx.core.model.products import device_kind
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.runner import cgroups
 
@@ -26,10 +27,6 @@ CPU_MAX = 65_535
 NUMA_MAX = 1024
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
-# Words in a product's name that do not tell one kind of device from another.
-_SIZE_OR_FORM = re.compile(
-    r"nvidia|tesla|geforce|graphics|generation|pcie|nvl|sxm[0-9]*|hbm[0-9]*[a-z]?|[0-9]+gb"
-)
 
 
 def discover(
@@ -106,13 +103,6 @@ def _device(sys_root: Path, nvml: Any, index: int) -> Device:
         pci_numa(sys_root, _as_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         _as_text(nvml.nvmlDeviceGetUUID(handle)),
     )
-
-
-def device_kind(name: str) -> str:
-    """The short name people ask for: `NVIDIA A100-SXM4-80GB` is an `a100`, `GeForce RTX 4090` an `rtx-4090`."""
-    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
-    kept = [word for word in words if _SIZE_OR_FORM.fullmatch(word) is None]
-    return "-".join(kept or words)[:63].strip("-") or "gpu"
 
 
 def pci_numa(sys_root: Path, bus_id: str) -> int | None:

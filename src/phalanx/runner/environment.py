@@ -1,7 +1,11 @@
 """The environment a task finds: ours, JobSet's, torchrun's defaults, and the devices it may see.
 
-Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as
-a full set and only where a task is the one process of its one device. Slurm's names are never set unasked.
+docs/reference/environment.md lists every name. The user may choose among conventions, not who the task is: what a
+job gives beats JobSet's and torch's names, and is beaten by ours and by the devices. To torchrun every member of a
+gang is a "node" with as many processes as it has devices, which is right for one member on each node and for
+several. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set
+only as a full set and only where every task is the one process of its one device. Slurm's names are never set
+unasked.
 """
 
 from __future__ import annotations
@@ -10,91 +14,141 @@ import zlib
 
 from phalanx.core.model.orders import Brief, Start, key_text
 from phalanx.core.model.resources import Capacity
+from phalanx.runner.standing import Standing
 
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 _PORT_FIRST, _PORTS = 20_000, 10_000
+_TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
 
 
-def job_environment(brief: Brief, node: str, address: str, checkpoint_dir: str) -> dict[str, str]:
-    """What all attempts of a job share on this node."""
-    port = str(_PORT_FIRST + zlib.crc32(brief.job.encode()) % _PORTS)
-    name = brief.name or "job"
-    defaults = {
-        "JOB_INDEX": "0",
-        "REPLICATED_JOB_NAME": name,
-        "REPLICATED_JOB_REPLICAS": "1",
-        "GLOBAL_REPLICAS": "1",
-        "PET_NNODES": "1",
-        "PET_NODE_RANK": "0",
-        "PET_RDZV_ID": brief.job,
-        "PET_RDZV_ENDPOINT": f"{address}:{port}",
-        "PET_MASTER_ADDR": address,
-        "PET_MASTER_PORT": port,
+def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str, str]:
+    """What all attempts of a group share on this node."""
+    conventions = {
+        "REPLICATED_JOB_NAME": _group_name(brief),
+        "REPLICATED_JOB_REPLICAS": str(brief.replicas),
+        "GLOBAL_REPLICAS": str(brief.replicas_of_all),
     }
     ours = {
         "PHALANX_JOB_ID": brief.job,
         "PHALANX_JOB_NAME": brief.name,
         "PHALANX_BATCH_ID": brief.batch,
         "PHALANX_QUEUE": brief.queue,
+        "PHALANX_GROUP": brief.group_name,
         "PHALANX_ARRAY_COUNT": str(brief.tasks),
-        "PHALANX_NODE_RANK": "0",
-        "PHALANX_NUM_NODES": "1",
-        "PHALANX_NODE_IPS": address,
-        "PHALANX_NODE_NAMES": node,
         "PHALANX_NODE": node,
         "PHALANX_CHECKPOINT_DIR": checkpoint_dir,
     }
-    return defaults | brief.command.env | ours  # the user may choose among conventions, not who the task is
+    return conventions | brief.command.env | ours
 
 
 def attempt_environment(
-    brief: Brief, start: Start, capacity: Capacity, epoch: int, now: float
+    brief: Brief, start: Start, place: Standing, capacity: Capacity, epoch: int
 ) -> dict[str, str]:
     """What is particular to one attempt."""
+    conventions = _jobset(brief, start) | _torchrun(brief, start, place)
+    if len(start.grant.devices) == 1 and not place.is_mixed:
+        conventions |= _one_process(brief, start, place)
+    given = brief.command.env
+    chosen = {name: text for name, text in conventions.items() if name not in given}
+    return chosen | _ours(brief, start, epoch) | _peers(place) | _devices(start, capacity)
+
+
+def _jobset(brief: Brief, start: Start) -> dict[str, str]:
+    replica, place = _in_replica(brief, start)
+    return {"JOB_INDEX": str(replica), "JOB_COMPLETION_INDEX": str(place)}
+
+
+def _torchrun(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
+    port = _port(brief, start)
+    address = place.leader.address
+    return {
+        "PET_NNODES": str(place.size),
+        "PET_NODE_RANK": str(place.rank),
+        "PET_NPROC_PER_NODE": str(max(1, len(start.grant.devices))),
+        "PET_RDZV_ID": f"{brief.job}.{start.formation}" if start.formation else brief.job,
+        "PET_RDZV_ENDPOINT": f"[{address}]:{port}" if ":" in address else f"{address}:{port}",
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+    }
+
+
+def _one_process(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
+    return {
+        "RANK": str(place.rank),
+        "WORLD_SIZE": str(place.size),
+        "LOCAL_RANK": "0",  # it sees one device, which is device 0 to it, whoever shares its node
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(place.rank),
+        "MASTER_ADDR": "127.0.0.1" if place.is_alone else place.leader.address,
+        "MASTER_PORT": _port(brief, start),
+    }
+
+
+def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
+    replica, place = _in_replica(brief, start)
     devices = start.grant.devices
-    visible = _visible(devices, capacity)
     env = {
         KEY_VARIABLE: f"{key_text(start.key)}/{start.lane}",
-        "PHALANX_TASK_ID": brief.job if start.index is None else f"{brief.job}.{start.index}",
+        "PHALANX_TASK_ID": _task_id(brief, start),
         "PHALANX_ATTEMPT": str(start.key[2]),
         "PHALANX_EPOCH": str(epoch),
         "PHALANX_RESTART_COUNT": str(start.restarts),
         "PHALANX_CORES": str(start.grant.cores),
         "PHALANX_GPUS_PER_NODE": str(len(devices)),
         "PHALANX_DEVICES": ",".join(map(str, devices)),
-        "JOB_COMPLETION_INDEX": str(start.key[1]),
-        "PET_NPROC_PER_NODE": str(max(1, len(devices))),
-        "CUDA_VISIBLE_DEVICES": visible,
-        "NVIDIA_VISIBLE_DEVICES": visible or "void",
+        "PHALANX_HOSTNAME": f"{brief.name or 'job'}-{_group_name(brief)}-{replica}-{place}",
     }
     if start.index is not None:
         env["PHALANX_ARRAY_INDEX"] = str(start.index)
     if start.grant.numa is not None:
         env["PHALANX_NUMA"] = str(start.grant.numa)
-    if brief.time_limit_s is not None:
-        env["PHALANX_DEADLINE"] = f"{now + brief.time_limit_s:.3f}"
-    if len(devices) == 1:
-        env |= _one_process(brief)
     return env
 
 
-def _one_process(brief: Brief) -> dict[str, str]:
-    port = str(_PORT_FIRST + zlib.crc32(brief.job.encode()) % _PORTS)
-    return {
-        "RANK": "0",
-        "WORLD_SIZE": "1",
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": "1",
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
+def _peers(place: Standing) -> dict[str, str]:
+    lists = {
+        "PHALANX_NODE_IPS": ",".join(node.address for node in place.nodes),
+        "PHALANX_NODE_NAMES": ",".join(node.name for node in place.nodes),
     }
+    return {
+        "PHALANX_RANK": str(place.rank),
+        "PHALANX_WORLD_SIZE": str(place.size),
+        "PHALANX_GROUP_RANK": str(place.group_rank),
+        "PHALANX_GROUP_SIZE": str(place.group_size),
+        "PHALANX_LOCAL_RANK": str(place.local_rank),
+        "PHALANX_LOCAL_SIZE": str(place.local_size),
+        "PHALANX_NODE_RANK": str(place.node_rank),
+        "PHALANX_NUM_NODES": str(len(place.nodes)),
+    } | {name: text for name, text in lists.items() if len(text) <= _TEXT_MAX}
 
 
-def _visible(devices: tuple[int, ...], capacity: Capacity) -> str:
+def _devices(start: Start, capacity: Capacity) -> dict[str, str]:
     """UUIDs where CUDA knows them; plain indexes for pretended devices, which CUDA would not find anyway."""
     known = {device.index: device for device in capacity.devices}
-    uuids = [known[index].uuid for index in devices if index in known]
-    if any(not uuid or "pretend" in uuid for uuid in uuids):
-        return ",".join(map(str, devices))
-    return ",".join(uuids)
+    visible = [known[index].uuid for index in start.grant.devices if index in known]
+    if any(not uuid or "pretend" in uuid for uuid in visible):
+        visible = [*map(str, start.grant.devices)]
+    text = ",".join(visible)
+    return {"CUDA_VISIBLE_DEVICES": text, "NVIDIA_VISIBLE_DEVICES": text or "void"}
+
+
+def _in_replica(brief: Brief, start: Start) -> tuple[int, int]:
+    """The number of the task's replica in its group, and its place in that replica, as JobSet counts."""
+    completions = max(1, brief.group_tasks // brief.replicas)
+    return divmod(start.key[1] - brief.group_first, completions)
+
+
+def _group_name(brief: Brief) -> str:
+    return brief.group_name or brief.name or "job"
+
+
+def _task_id(brief: Brief, start: Start) -> str:
+    if start.index is None and brief.tasks == 1:
+        return brief.job
+    return f"{brief.job}.{start.key[1] if start.index is None else start.index}"
+
+
+def _port(brief: Brief, start: Start) -> str:
+    """The same for all members, and another for each formation: a former one may not have let go of its own yet."""
+    text = f"{brief.job}.{start.formation}" if start.formation else brief.job
+    return str(_PORT_FIRST + zlib.crc32(text.encode()) % _PORTS)

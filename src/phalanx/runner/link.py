@@ -63,6 +63,12 @@ class Wire(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(wire.pack(message))
 
+    @property
+    def local_address(self) -> str:
+        """Our own end of the connection: how others reach us too, unless something stands in between."""
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return name[0].partition("%")[0] if isinstance(name, tuple) else ""
+
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()

@@ -55,7 +55,7 @@ async def _run(settings: Settings) -> int:
     token, origin = read_token(section.token_file), _origin(state_dir)
     capacity = capacity_of(section.name, section.pretend)
     shell = Shell(
-        Agent(section.name, secrets.token_hex(8), origin, token, capacity),
+        Agent(section.name, secrets.token_hex(8), origin, token, capacity, section.address or ""),
         state_dir,
         SteadyClock(),
         task_environment(),

@@ -23,6 +23,7 @@ from msgspec import Struct
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 SOCKET = "keeper.sock"
 REQUESTS_PER_FRAME = 256
+HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 
 
 class Launch(Struct, frozen=True, omit_defaults=True):
@@ -36,6 +37,8 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
     log_max_bytes: int = 0  # 0 sets no bound
     lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
+    limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
+    held: bool = False  # only get it ready, and start it with `go`
 
 
 class Exit(Struct, frozen=True):
@@ -54,6 +57,12 @@ class Started(Struct, frozen=True, array_like=True, tag="started"):
     key: str
     pid: int
     started_at: float
+
+
+class Ready(Struct, frozen=True, array_like=True, tag="ready"):
+    """A held attempt has its lane, and its program, folder and logs are there."""
+
+    key: str
 
 
 class Refused(Struct, frozen=True, array_like=True, tag="refused"):
@@ -84,7 +93,7 @@ class KeeperLost(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True, array_like=True):
-    """One attempt in a listing. States: waiting (for its lane), running, paused, stopping, ended."""
+    """One attempt in a listing. States: waiting (for its lane), ready, running, paused, stopping, ended."""
 
     key: str
     state: str
@@ -106,8 +115,8 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
     facts: Facts
 
 
-Event = Started | Refused | Ended | Misunderstood | KeeperLost
-_Answer = Started | Refused | Ended | Misunderstood | Listing
+Event = Ready | Started | Refused | Ended | Misunderstood | KeeperLost
+_Answer = Ready | Started | Refused | Ended | Misunderstood | Listing
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[_Answer]).decode
 
@@ -129,6 +138,7 @@ class Processes(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._leaving = False
         self._hearing = False  # whether a flush will follow what is being heard
+        self._version = 0
 
     @classmethod
     async def open(
@@ -163,8 +173,13 @@ class Processes(asyncio.Protocol):
     async def check_alive(self) -> None:
         """Raise KeeperFailed unless the keeper answers: one that was just killed may still accept."""
         self._leaving = True  # until then its loss is this call's to tell, and not an event
-        await self.listing()
+        self._version = (await self.listing()).facts.version
         self._leaving = False
+
+    @property
+    def can_hold(self) -> bool:
+        """False for a keeper of an older version, which would start a held attempt at once."""
+        return self._version >= HOLDS_SINCE
 
     def brief(self, brief_id: str, argv: Sequence[str], env: dict[str, str], cwd: str | None = None) -> None:
         """Tell what many attempts of one job share. The keeper keeps it until forget_brief, or its death."""
@@ -174,8 +189,12 @@ class Processes(asyncio.Protocol):
         self._ask("forget_brief", brief_id)
 
     def start(self, key: str, brief_id: str, launch: Launch) -> None:
-        """Answered by Started or Refused. A key that runs or has ended is not started again, only told."""
+        """Answered by Started or Refused, or by Ready. A key that runs or has ended is not started again, only told."""
         self._ask("start", key, brief_id, launch)
+
+    def go(self, key: str) -> None:
+        """Start an attempt that is ready. No effect on any other."""
+        self._ask("go", key)
 
     def signal(self, key: str, signum: int) -> None:
         """Signal the whole process tree of the attempt."""

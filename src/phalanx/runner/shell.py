@@ -14,19 +14,23 @@ from phalanx.api import wire
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Brief, Phase, Start, key_from_text, key_text
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, ProcessEnd, Retract, Spawn
+from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, Spawn
+from phalanx.core.verdict import ProcessEnd
 from phalanx.diary import diary
 from phalanx.runner import logs, processes
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroup, Cgroups
-from phalanx.runner.environment import attempt_environment, job_environment
+from phalanx.runner.environment import attempt_environment, group_environment
 from phalanx.runner.link import Wire
 from phalanx.runner.processes import Processes
+from phalanx.runner.standing import Peer, standing
 
 log = diary("runner")
 TICK_S = 0.2
 GATHER_S = 0.02
 START_GATHER_S = 0.005
+LOOPBACK = "127.0.0.1"
+OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
 
 
 class Shell:
@@ -57,7 +61,8 @@ class Shell:
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
         self._flush_at: asyncio.TimerHandle | None = None
-        self._address = "127.0.0.1"
+        self._finds_address = not agent.address  # unless it was given
+        self._early: list[processes.Event] | None = None  # what happens while we still read what there is
 
     @property
     def log_root(self) -> Path:
@@ -65,15 +70,22 @@ class Shell:
 
     async def open(self) -> None:
         """Find the keeper of this folder, or start one, and adopt what it kept."""
+        self._early = []
         self._keeper = await Processes.open(self._state_dir, self._news)
+        unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in (await self._keeper.listing()).attempts:
             text, _, lane = row.key.rpartition("/")
             key = key_from_text(text)
             self._keys[key] = row.key
             self._held_cgroups[key] = self._cgroups.named(_cgroup_name(key))
-            self.agent.state.adopt(
-                key, int(lane), _end_of(row.exit) if row.exit else None, row.started_at if row.pid else None
-            )
+            end, started_at = _end_of(row.exit) if row.exit else None, row.started_at if row.pid else None
+            self.agent.state.adopt(key, int(lane), end, started_at, row.state == "ready")
+            if not row.pid:
+                unstarted.add(_cgroup_name(key))
+        self._cgroups.sweep(unstarted)
+        early, self._early = self._early, None
+        for event in early:
+            self._news(event)
         log.info("keeper attached", attempts=len(self.agent.state.held))
 
     async def close(self, stop_tasks: bool) -> None:
@@ -95,6 +107,8 @@ class Shell:
 
     def connected(self, wire_out: Wire) -> None:
         self._wire = wire_out
+        if self._finds_address:
+            self.agent.address = wire_out.local_address or LOOPBACK
         wire_out.send(self.agent.hello(self.clock.now()))
 
     def received(self, message: wire.Message) -> None:
@@ -142,8 +156,13 @@ class Shell:
     # What the keeper brings.
 
     def _news(self, event: processes.Event) -> None:
+        if self._early is not None:
+            self._early.append(event)
+            return
         now, state = self.clock.now(), self.agent.state
         match event:
+            case processes.Ready():
+                self._do(state.process_ready(_key(event.key)), now)
             case processes.Started():
                 self._do(state.process_started(_key(event.key), event.started_at), now)
             case processes.Ended():
@@ -169,7 +188,11 @@ class Shell:
         for row in (await self._keeper.listing()).attempts:
             if row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))
-        self._do(self.agent.state.keeper_lost(), self.clock.now())
+        now = self.clock.now()
+        self._do(self.agent.state.keeper_lost(now), now)
+        for key in [each for each in self._held_cgroups if not self.is_live(each)]:
+            self._release_cgroup(key)
+        self._flush_soon()
 
     # What the state machine wants done.
 
@@ -177,11 +200,13 @@ class Shell:
         for deed in deeds:
             match deed:
                 case Spawn():
-                    self._spawn(deed.start, deed.brief, now)
+                    self._spawn(deed, now)
+                case Release():
+                    self._with_keeper(deed.key, Processes.go)
                 case Forget():
                     self._forget(deed.key)
                 case ForgetBrief():
-                    self._forget_brief(deed.job)
+                    self._forget_brief(_brief_id(deed.job, deed.group))
                 case Halt():
                     self._halt(deed)
                 case Retract():
@@ -198,36 +223,40 @@ class Shell:
         if self._keeper is not None and key in self._keys:
             request(self._keeper, self._keys[key])
 
-    def _spawn(self, start: Start, brief: Brief, now: float) -> None:
-        if self._keeper is None:
-            self._do(
-                self.agent.state.process_refused(start.key, "fenced", "the keeper is not there", now), now
-            )
+    def _spawn(self, deed: Spawn, now: float) -> None:
+        start, brief, keeper = deed.start, deed.brief, self._keeper
+        if keeper is None or (deed.held and not keeper.can_hold):
+            no = "the keeper is not there" if keeper is None else OLD_KEEPER
+            self._do(self.agent.state.process_refused(start.key, "fenced", no, now), now)
             return
-        self._brief(brief)
+        self._brief(keeper, brief)
         name = self._keys[start.key] = f"{key_text(start.key)}/{start.lane}"
         job, position, number = start.key
         cgroup = self._cgroup(start)
+        place = standing(start, brief, deed.roll, Peer(self.agent.node, self.agent.address or LOOPBACK))
         launch = processes.Launch(
             out=str(logs.log_path(self._log_root, job, position, number, "stdout")),
             err=str(logs.log_path(self._log_root, job, position, number, "stderr")),
-            env=attempt_environment(brief, start, self.agent.capacity, self.agent.state.epoch, now),
+            env=attempt_environment(brief, start, place, self.agent.capacity, self.agent.state.epoch),
             cpus=self._cpus(start.grant),
             cgroups=cgroup.folders if cgroup else None,
             log_max_bytes=self._log_max_bytes,
             lane=start.lane,
+            limit_s=brief.time_limit_s,
+            held=deed.held,
         )
-        self._keeper.start(name, job, launch)
+        keeper.start(name, _brief_id(job, brief.group), launch)
 
-    def _brief(self, brief: Brief) -> None:
-        """Tell the keeper what the job's attempts share, once, and make the folder of its logs."""
-        if brief.job in self._briefed or self._keeper is None:
+    def _brief(self, keeper: Processes, brief: Brief) -> None:
+        """Tell the keeper what a group's attempts share, once, and make the folder of the job's logs."""
+        id = _brief_id(brief.job, brief.group)
+        if id in self._briefed:
             return
-        self._briefed.add(brief.job)
+        self._briefed.add(id)
         checkpoints = self._checkpoints / brief.job
         (self._log_root / brief.job).mkdir(parents=True, exist_ok=True, mode=0o700)
-        env = self._base_env | job_environment(brief, self.agent.node, self._address, str(checkpoints))
-        self._keeper.brief(brief.job, brief.command.argv, env, brief.command.cwd)
+        env = self._base_env | group_environment(brief, self.agent.node, str(checkpoints))
+        keeper.brief(id, brief.command.argv, env, brief.command.cwd)
 
     def _cpus(self, grant: Grant) -> list[int] | None:
         """The kernel CPUs of the NUMA node a task is bound to."""
@@ -254,10 +283,10 @@ class Shell:
         if self._keeper is not None and (name := self._keys.pop(key, None)) is not None:
             self._keeper.forget([name])
 
-    def _forget_brief(self, job: str) -> None:
-        if self._keeper is not None and job in self._briefed:
-            self._briefed.discard(job)
-            self._keeper.forget_brief(job)
+    def _forget_brief(self, id: str) -> None:
+        if self._keeper is not None and id in self._briefed:
+            self._briefed.discard(id)
+            self._keeper.forget_brief(id)
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""
@@ -283,6 +312,10 @@ class Shell:
             self._flush_at = None
         if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
             self._wire.send(reports)
+
+
+def _brief_id(job: str, group: int) -> str:
+    return f"{job}/{group}"
 
 
 def _cgroup_name(key: AttemptKey) -> str:

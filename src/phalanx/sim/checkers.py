@@ -1,13 +1,15 @@
 """What must be true of a run, watched from outside the code that is run.
 
-The facade takes note of everything observable and hands it to whoever keeps a model of it: `chronicle` of what
-the log says, `floor` of the processes that really run, `replica` of what a restart would remember. The first
-sentence that does not hold ends the run.
+The facade takes note of everything observable and hands it to whoever keeps a model of it: `chronicle` and `places`
+of what the log says, `floor` of the processes that really run, `replica` of what a restart would remember; `barrier`
+watches gangs, `promises` preemption, `restarts` jobs that act as one, `waits` the queue. The first sentence that
+does not hold ends the run.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from phalanx.api import wire
 from phalanx.coordinator.heart import Turn
@@ -15,16 +17,21 @@ from phalanx.core.cluster import invariants
 from phalanx.core.cluster.events import VOLATILE, Event, job_of, node_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
-from phalanx.core.model.orders import AttemptKey, Start
-from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.status import Status
-from phalanx.core.runner import ProcessEnd
+from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
+from phalanx.core.model.resources import Capacity
+from phalanx.core.model.status import Status, Why
+from phalanx.core.verdict import ProcessEnd
+from phalanx.sim.barrier import Barrier
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.floor import Floor
+from phalanx.sim.places import Places
+from phalanx.sim.promises import Promises
 from phalanx.sim.replica import differences
+from phalanx.sim.restarts import Restarts
 from phalanx.sim.runner import Runner
 from phalanx.sim.violation import Violation
+from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
 from phalanx.sim.world import World
 from phalanx.store.protocol import Batch, Loaded
 
@@ -38,9 +45,18 @@ class Checkers:
         self.counts: Counter[str] = Counter()
         self.floor = Floor(capacities)
         self.chronicle = Chronicle(self.floor)
+        self.places = Places(capacities)
+        self.barrier = Barrier(self.places, self.floor, self.count)
+        self.promises = Promises(self.places, self.floor, self.count)
+        self.restarts = Restarts(self.places, self.barrier, self.count)
+        self.on_ready: Callable[[str], None] = (
+            ignore  # a fault may wait for a member to be ready on some node
+        )
         self._world = world
         self._epochs: dict[str, int] = {}  # the highest each life of a runner has served
         self._settled = 0
+        self._quiet = (0, 0, 0)  # epoch, revision and gain of the last quiet turn that was looked at
+        self._patient_until = 0.0
 
     def count(self, what: str) -> None:
         self.counts[what] += 1
@@ -51,13 +67,44 @@ class Checkers:
         self.chronicle.term_opened(epoch)
 
     def committed(self, epoch: int, batch: Batch) -> None:
-        self.chronicle.committed(epoch, batch)
+        events = self.chronicle.committed(epoch, batch)
+        for event in events:
+            self.barrier.note(event)
+            self.promises.note(event, self._world.now)
+            self.restarts.note(event)
+            self.places.note(event)
+        if events:
+            self.barrier.end_of_batch()
+            self.promises.end_of_batch(events[-1].at)
+            self.restarts.end_of_batch()
+
+    # What goes over the wire.
+
+    def ordered(self, node: str, orders: list[Order]) -> None:
+        """First durable, then said: nobody is told to do what the log does not know."""
+        for order in orders:
+            match order:
+                case Start() if not self.chronicle.was_placed(order.key):
+                    raise Violation("durable", f"{node} is told to start {order.key}, which was never placed")
+                case Go() if not self.barrier.may_go(order.key):
+                    raise Violation("durable", f"{order.key} is told to go, and its gang was not released")
+                case Stop(why=Why.EVICTED) if not self.promises.was_evicted(order.key):
+                    raise Violation("durable", f"{order.key} is told to leave, and nobody has evicted it")
+                case Stop(why=Why.RECALLED) if not self.barrier.is_recalled(order.key):
+                    raise Violation("durable", f"{order.key} is recalled, and its formation was not")
 
     # What nodes show.
 
+    def process_ready(self, node: str, key: AttemptKey) -> None:
+        self._world.tell(f"{node}: {_spell(key)} is ready")
+        self.floor.ready.add(key)
+        self.on_ready(node)
+
     def process_started(self, node: str, start: Start) -> None:
         self._world.tell(f"{node}: {_spell(start.key)} starts in lane {start.lane}")
-        self.floor.started(node, start)
+        self.floor.started(node, start, self._world.now)
+        if start.formation:
+            self.barrier.started(node, start)
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None:
         how = end.reason or f"code {end.code}, signal {end.signal}"
@@ -91,11 +138,24 @@ class Checkers:
                 self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
         if turn.events:
             check_state(coordinator.state)
-        if not turn.more:
-            check_nobody_waits_in_vain(coordinator.state)
+        if not turn.more and all(type(event) in VOLATILE for event in turn.events):
+            self._look_at_queue(coordinator)
+
+    def _look_at_queue(self, coordinator: Coordinator) -> None:
+        """Nothing happened in this turn: whoever waits now has a reason."""
+        state, now = coordinator.state, coordinator.turned_at
+        moment = (state.epoch, state.revision, state.gain)
+        if moment != self._quiet:
+            self._quiet, self._patient_until = moment, now + PATIENCE_S
+            check_waits(state, now)
+        elif now > self._patient_until:
+            self._patient_until = now + PATIENCE_S
+            check_patience(state, coordinator.heart.policy, now)
 
     def settled(self, coordinator: Coordinator) -> None:
         """From time to time: what a restart would read is what is in memory."""
+        if coordinator.state.epoch == self.chronicle.epoch:
+            self.promises.compare(set(coordinator.state.promised))
         self._settled += 1
         if self._settled % REPLAY_EVERY == 0:
             self.compare(coordinator)
@@ -119,6 +179,8 @@ class Checkers:
         self.compare(coordinator)
         check_state(coordinator.state)
         self.chronicle.finish(coordinator.state, coordinator.remembers)
+        self.barrier.finish()
+        self.promises.finish()
 
 
 def check_state(state: ClusterState) -> None:
@@ -129,23 +191,12 @@ def check_state(state: ClusterState) -> None:
         raise Violation("replay", f"{state.skipped} events named something unknown")
     for job in state.jobs.values():
         for position, status in enumerate(job.status):
-            waits = position in job.delayed or position in job.again or position >= job.fresh
+            group = job.group_of(position)
+            waits = position in job.delayed or position in group.again or position >= group.fresh
             if status == Status.PENDING and not waits:
                 raise Violation(
                     "heals", f"task {position} of {job.job.id} is pending and nobody will place it"
                 )
-
-
-def check_nobody_waits_in_vain(state: ClusterState) -> None:
-    """Whoever still waits after a turn fits nowhere: no node that takes work has room for it."""
-    open_ledgers = [state.table.ledgers[node.row] for node in state.nodes.values() if node.takes_work]
-    for kind in state.waiting.classes.values():
-        job = next((each for each in kind.jobs.values() if any(True for _ in each.ready(1))), None)
-        target = kind.request.target
-        for ledger in open_ledgers:
-            is_meant = target is None or target.host == ledger.name
-            if job is not None and is_meant and isinstance(ledger.fit(kind.request), Grant):
-                raise Violation("heals", f"{job.job.id} waits though {ledger.name} has room for it")
 
 
 def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
@@ -171,6 +222,10 @@ def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
     if len(state.waiting):
         return f"{len(state.waiting)} jobs wait"
     return None if leader.is_at_rest else f"{leader.name} is writing, or cannot write"
+
+
+def ignore(node: str) -> None:
+    """No fault waits for this."""
 
 
 def _subject(event: Event) -> str:

@@ -27,6 +27,7 @@ class Task:
         self.final: Status | None = None
         self.number = 0
         self.live: AttemptKey | None = None
+        self.is_done = False  # it ended with code 0, and is Completed once its whole job is
 
 
 class Chronicle:
@@ -65,15 +66,23 @@ class Chronicle:
             raise Violation("epochs", f"epoch {epoch} was opened after epoch {self.epoch}")
         self.epoch = epoch
 
-    def committed(self, epoch: int, batch: Batch) -> None:
+    def was_placed(self, key: AttemptKey) -> bool:
+        """Whether it is durable that this attempt was given a place."""
+        tasks = self.jobs.get(key[0])
+        return tasks is not None and tasks[key[1]].number >= key[2]
+
+    def committed(self, epoch: int, batch: Batch) -> list[e.Event]:
+        """Take note of a batch; the events in it."""
         if epoch != self.epoch:
             raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self.epoch} is in force")
         if batch.revision <= self._revision:
             raise Violation("epochs", f"revision {batch.revision} was written after {self._revision}")
         self._revision = batch.revision
         self.batches.append(batch)
-        for event in e.decode(batch.body):
+        events = e.decode(batch.body)
+        for event in events:
             self._note(event)
+        return events
 
     def _note(self, event: e.Event) -> None:
         match event:
@@ -84,9 +93,14 @@ class Chronicle:
             case e.AttemptEnded():
                 self._ended(event)
             case e.TasksCancelled():
+                self._cancelled(event)
+            case e.JobRestarted():
                 tasks = self.jobs[event.job]
                 for position in range(len(tasks)) if event.positions is None else event.positions:
-                    tasks[position].final = tasks[position].final or Status.CANCELLED
+                    tasks[position].is_done = False
+            case e.JobSettled():
+                rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+                self._end_all(event.job, rest)
 
     def _submitted(self, event: e.JobSubmitted) -> None:
         if event.job.id in self.jobs:
@@ -99,9 +113,23 @@ class Chronicle:
         task = self._task(event.key)
         if event.key[2] != task.number + 1:
             raise Violation("one-commit", f"{event.key} was placed after attempt {task.number}")
-        if task.live is not None or task.final is not None:
-            raise Violation("one-commit", f"{event.key} was placed while {task.live or task.final} stands")
+        if task.live is not None or task.final is not None or task.is_done:
+            stands = task.live or task.final or "its good end"
+            raise Violation("one-commit", f"{event.key} was placed while {stands} stands")
         task.number, task.live = event.key[2], event.key
+
+    def _cancelled(self, event: e.TasksCancelled) -> None:
+        if event.positions is None:
+            self._end_all(event.job, Status.CANCELLED)
+            return
+        for position in event.positions:
+            task = self.jobs[event.job][position]
+            task.final = task.final or Status.CANCELLED
+
+    def _end_all(self, job: JobId, rest: Status) -> None:
+        """The job is over: who has done its part is Completed, and all others share one end."""
+        for task in self.jobs[job]:
+            task.final = task.final or (Status.COMPLETED if task.is_done else rest)
 
     def _ended(self, event: e.AttemptEnded) -> None:
         task = self._task(event.key)
@@ -114,6 +142,7 @@ class Chronicle:
         self._check_told_end(event)
         if task.final is not None and event.status != task.final:
             raise Violation("one-commit", f"{event.key} is {task.final.word} and became {event.status.word}")
+        task.is_done = event.status == Status.RUNNING
         if task.final is None and event.status.is_final:
             self._finish(event.key, task, event.status)
 
@@ -123,7 +152,7 @@ class Chronicle:
         task.final = status
 
     def _check_true(self, key: AttemptKey, exit: Exit, status: Status) -> None:
-        if status == Status.COMPLETED and exit.why != Why.NONE:
+        if status in (Status.COMPLETED, Status.RUNNING) and exit.why != Why.NONE:
             raise Violation("one-commit", f"{key} completed because of {exit.why.word}")
         if exit.why not in _TRUE_ENDS:
             return

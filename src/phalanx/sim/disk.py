@@ -46,13 +46,21 @@ class Disk:
         self.is_full = False  # it can be read, not written
         self.is_away = False  # it can be neither
         self.forgets_to_answer = False  # it writes, and says that it could not
-        self.crash_at: str | None = None  # "before" or "after": the next append kills its coordinator
+        self._crash_at: str | None = None  # "before" or "after": the next append kills its coordinator
+        self._crash_with: tuple[str, ...] = ()  # only one that tells of one of these events, if any is named
         self._world = world
         self._watcher = watcher
         self._dice = world.dice("disk")
         self._folder = folder
         self._memory = MemoryStore()
         self._opened: list[Store] = []
+
+    def arm(self, crash_at: str, *events: str) -> None:
+        """Let the next append that tells of one of these events kill its coordinator."""
+        self._crash_at, self._crash_with = crash_at, events
+
+    def disarm(self) -> None:
+        self._crash_at = None
 
     def open(self) -> Store:
         """A store as one coordinator process opens it."""
@@ -88,7 +96,7 @@ class Disk:
         self, owner: Life, store: Store, epoch: int, batch: Batch, history: list[History], done: Done
     ) -> None:
         """Write a batch; `done` is called with the error, if any, once the owner hears of it."""
-        fatal, self.crash_at = self.crash_at, None
+        fatal = self._fatal(batch)
         if fatal == "before":
             owner.end()
             return
@@ -106,6 +114,13 @@ class Disk:
             self._world.after(commits_in_s, commit)
         else:
             commit()
+
+    def _fatal(self, batch: Batch) -> str | None:
+        """When this append kills its coordinator, if it does; the next one will not."""
+        if self._crash_with and not any(event.encode() in batch.body for event in self._crash_with):
+            return None
+        fatal, self._crash_at = self._crash_at, None
+        return fatal
 
     def _commit(self, store: Store, epoch: int, batch: Batch, history: list[History]) -> StoreError | None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from phalanx.sim.checkers import Checkers
+from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.disk import Disk
 from phalanx.sim.network import Network
@@ -65,14 +65,37 @@ def blackout(harm: Harm, for_s: float) -> None:
 
 
 def crash_before_append(harm: Harm, for_s: float) -> None:
-    harm.disk.crash_at = "before"
-    harm.world.after(for_s, setattr, harm.disk, "crash_at", None)
+    harm.disk.arm("before")
+    harm.world.after(for_s, harm.disk.disarm)
 
 
 def crash_after_append(harm: Harm, for_s: float) -> None:
     """The write is kept and its answer never given."""
-    harm.disk.crash_at = "after"
-    harm.world.after(for_s, setattr, harm.disk, "crash_at", None)
+    harm.disk.arm("after")
+    harm.world.after(for_s, harm.disk.disarm)
+
+
+def crash_with_release(harm: Harm, for_s: float) -> None:
+    """The coordinator dies with the write that releases, recalls or restarts a gang, before or after it is kept."""
+    _crash_with(harm, for_s, "GangReleased", "GangRecalled", "JobRestarted")
+
+
+def crash_with_promise(harm: Harm, for_s: float) -> None:
+    """The same with the write by which attempts are asked to leave, or by which they have left."""
+    _crash_with(harm, for_s, "RoomPromised", "PromiseWithdrawn", "TasksEvicted")
+
+
+def death_at_barrier(harm: Harm, for_s: float) -> None:
+    """A node loses its power, or its runner or keeper, in the moment in which a member of a gang is ready on it."""
+
+    def strike(name: str) -> None:
+        harm.checkers.on_ready = ignore
+        node = next(each for each in harm.nodes if each.name == name)
+        harms = (node.crash_runner, node.crash_keeper, lambda back_s: node.reboot(back_s, True))
+        harm.world.after(harm.dice.choice((0.0, 0.0, 0.02)), harm.dice.choice(harms), min(for_s, 2.0))
+
+    harm.checkers.on_ready = strike
+    harm.world.after(for_s, setattr, harm.checkers, "on_ready", ignore)
 
 
 def usurper(harm: Harm, for_s: float) -> None:
@@ -187,6 +210,9 @@ FAULTS: dict[str, Fault] = {
         blackout,
         crash_before_append,
         crash_after_append,
+        crash_with_release,
+        crash_with_promise,
+        death_at_barrier,
         usurper,
         second_leader,
         stall,
@@ -229,6 +255,11 @@ def _strike(harm: Harm, name: str, for_s: float) -> None:
     harm.world.tell(f"-- {name} for {for_s:.1f} s")
     harm.checkers.count(f"fault {name}")
     FAULTS[name](harm, for_s)
+
+
+def _crash_with(harm: Harm, for_s: float, *events: str) -> None:
+    harm.disk.arm(harm.dice.choice(("before", "after")), *events)
+    harm.world.after(for_s, harm.disk.disarm)
 
 
 def _deliver_late(harm: Harm, node: Node) -> None:

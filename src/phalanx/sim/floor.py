@@ -1,13 +1,14 @@
 """The processes that really run, on all nodes: who is alive, what each holds, and how each ended.
 
-Kept from what keepers do, not from what coordinators believe.
+Kept from what keepers do, not from what coordinators believe. Members of gangs that a keeper holds at the barrier are
+known here too.
 """
 
 from __future__ import annotations
 
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import ProcessEnd
+from phalanx.core.verdict import ProcessEnd
 from phalanx.sim.violation import Violation
 
 
@@ -17,15 +18,17 @@ class Floor:
     def __init__(self, capacities: dict[str, Capacity]) -> None:
         self.alive: dict[AttemptKey, tuple[str, Start]] = {}
         self.ends: dict[AttemptKey, ProcessEnd] = {}
+        self.begun_at: dict[AttemptKey, float] = {}  # in true time
+        self.ready: set[AttemptKey] = set()  # members that a keeper has held at the barrier
         self._capacities = capacities
         self._begun: dict[AttemptKey, str] = {}
         self._remembered: set[AttemptKey] = set()  # what ended by itself, and whose keeper remembers it
 
-    def started(self, node: str, start: Start) -> None:
+    def started(self, node: str, start: Start, now: float) -> None:
         key = start.key
         if key in self._begun:
             raise Violation("one-run", f"{key} was started on {self._begun[key]} and again on {node}")
-        self._begun[key] = node
+        self._begun[key], self.begun_at[key] = node, now
         for other in self.alive:
             if other[:2] == key[:2]:
                 text = f"{key} starts on {node} while {other} is alive on {self.alive[other][0]}"

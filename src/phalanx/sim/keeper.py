@@ -1,7 +1,8 @@
 """A node's keeper under virtual time: the parent of all processes there, which outlives the runner.
 
-It starts a key once, honours a stop with its grace, never starts what was stopped before, and stops everything
-by itself when the lease is over. It remembers ends until it is told to forget them.
+It starts a key once, holds a member of a gang at the barrier until it is told to go, honours a stop with its grace,
+never starts what was stopped before, and stops everything by itself when the lease is over. It remembers ends until
+it is told to forget them.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from phalanx.core.model.orders import AttemptKey, Brief, Start
-from phalanx.core.runner import ProcessEnd
+from msgspec.structs import replace
+
+from phalanx.core.model.orders import AttemptKey, Start
+from phalanx.core.runner import Spawn
+from phalanx.core.verdict import ProcessEnd
 from phalanx.sim.life import Life
 from phalanx.sim.script import Script, script
 from phalanx.sim.world import LocalClock, World
@@ -23,6 +27,8 @@ SIGTERM, SIGKILL = 15, 9
 class Watcher(Protocol):
     """Who sees processes come and go."""
 
+    def process_ready(self, node: str, key: AttemptKey) -> None: ...
+
     def process_started(self, node: str, start: Start) -> None: ...
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None: ...
@@ -32,6 +38,8 @@ class Watcher(Protocol):
 
 class News(Protocol):
     """The runner that is attached."""
+
+    def ready(self, key: AttemptKey) -> None: ...
 
     def started(self, key: AttemptKey, at: float) -> None: ...
 
@@ -64,7 +72,8 @@ class Keeper(Life):
         self.clock = clock
         self.runner: News | None = None
         self.table: dict[AttemptKey, Process] = {}
-        self.waiting: list[tuple[Start, Brief]] = []  # for their lanes, in order
+        self.waiting: list[Spawn] = []  # for their lanes, in order
+        self.held: dict[AttemptKey, Spawn] = {}  # ready, in their lanes, until they are told to go
         self._watcher = watcher
         self._dice = world.dice(f"keeper {node} {world.now}")
         self._stopped: set[AttemptKey] = set()
@@ -72,27 +81,37 @@ class Keeper(Life):
 
     # What the runner asks for.
 
-    def start(self, start: Start, brief: Brief) -> None:
+    def start(self, spawn: Spawn) -> None:
+        start = spawn.start
         process = self.table.get(start.key)
         if process is not None:
             self._tell_start(process)
             if process.end is not None:
                 self._tell_end(start.key, process.end)
-        elif self._holder(start.lane) is None:
-            self._try(start, brief)
+        elif start.key in self.held:
+            self._tell_ready(start.key) if spawn.held else self.go(start.key)
+        elif not self._is_taken(start.lane):
+            self._try(spawn)
         elif not self._is_waiting(start.key):
-            self.waiting.append((start, brief))
+            self.waiting.append(spawn)
+
+    def go(self, key: AttemptKey) -> None:
+        """Start one that is ready; no effect on any other."""
+        if (spawn := self.held.pop(key, None)) is not None and not self._try(replace(spawn, held=False)):
+            self._go_on(spawn.start.lane)
 
     def stop(self, key: AttemptKey, grace_s: float) -> None:
         process = self.table.get(key)
         if process is None:
-            self._withdraw(key, "stopped")
             self._stopped.add(key)
+            self._withdraw(key, "stopped")
         elif process.end is None:
             self._stop(process, grace_s)
 
     def retract(self, key: AttemptKey) -> None:
-        self._withdraw(key, "retracted")
+        """Take back what still waits for its lane, unless it is a member of a gang."""
+        if any(spawn.start.key == key and not spawn.held for spawn in self.waiting):
+            self._withdraw(key, "retracted")
 
     def freeze(self, key: AttemptKey, frozen: bool) -> None:
         process = self.table.get(key)
@@ -123,37 +142,51 @@ class Keeper(Life):
     def end_processes(self) -> None:
         """Everything that runs is ended, and nobody sees how."""
         self.waiting.clear()
+        self.held.clear()
         for process in list(self.table.values()):
             if process.end is None:
                 self._finish(process, None, None, "unknown")
 
-    def _try(self, start: Start, brief: Brief) -> bool:
-        """Start it now; False if that was refused."""
-        fate = script(brief, start)
-        if (no := self._why_not(start.key, fate)) is not None:
-            self._say(lambda runner: runner.refused(start.key, *no))
+    def _try(self, spawn: Spawn) -> bool:
+        """Start it now, or get it ready if it is held; False if that was refused."""
+        key, fate = spawn.start.key, script(spawn.brief, spawn.start)
+        if (no := self._why_not(key, fate)) is not None:
+            self._say(lambda runner: runner.refused(key, *no))
             return False
-        self._tell_start(self._spawn(start, fate))
+        if spawn.held:
+            self.held[key] = spawn
+            self._watcher.process_ready(self.node, key)
+            self._tell_ready(key)
+        else:
+            self._tell_start(self._spawn(spawn.start, fate))
         return True
 
-    def _holder(self, lane: int) -> Process | None:
-        """Who runs in a lane."""
-        return next((p for p in self.table.values() if p.start.lane == lane and p.end is None), None)
+    def _is_taken(self, lane: int) -> bool:
+        """Whether somebody runs in a lane, or is ready to."""
+        holders = [process.start for process in self.table.values() if process.end is None]
+        return any(start.lane == lane for start in [*holders, *(each.start for each in self.held.values())])
 
     def _go_on(self, lane: int) -> None:
         """A lane is free: start the first that waits for it and is not refused."""
-        for start, brief in [each for each in self.waiting if each[0].lane == lane]:
-            self.waiting.remove((start, brief))
-            if self._try(start, brief):
+        for spawn in [each for each in self.waiting if each.start.lane == lane]:
+            self.waiting.remove(spawn)
+            if self._try(spawn):
                 return
 
     def _is_waiting(self, key: AttemptKey) -> bool:
-        return any(start.key == key for start, _ in self.waiting)
+        return any(spawn.start.key == key for spawn in self.waiting)
 
     def _withdraw(self, key: AttemptKey, code: str) -> None:
+        """Refuse what has not started: it no longer waits for its lane, or leaves it to the next."""
         if self._is_waiting(key):
-            self.waiting = [each for each in self.waiting if each[0].key != key]
+            self.waiting = [each for each in self.waiting if each.start.key != key]
             self._say(lambda runner: runner.refused(key, code, "it had not started"))
+        elif (spawn := self.held.pop(key, None)) is not None:
+            self._say(lambda runner: runner.refused(key, code, "it had not started"))
+            self._go_on(spawn.start.lane)
+
+    def _tell_ready(self, key: AttemptKey) -> None:
+        self._say(lambda runner: runner.ready(key))
 
     def _tell_start(self, process: Process) -> None:
         key, at = process.start.key, process.started_at
@@ -205,6 +238,8 @@ class Keeper(Life):
         """The keeper's own watch: it holds when the runner is dead or hangs."""
         if self._lease_until is None or self.clock.now() < self._lease_until - 1e-6:
             return
+        for key in list(self.held):
+            self._withdraw(key, "fenced")
         for process in list(self.table.values()):
             if process.end is None and process.reason is None:
                 process.reason = "fenced"

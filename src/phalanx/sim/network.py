@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from phalanx.api import wire
+from phalanx.core.model.orders import Order
 from phalanx.sim.life import Life
 from phalanx.sim.world import World
 
@@ -164,13 +165,22 @@ class Connection:
         return not (self.client.is_open or self.server.is_open)
 
 
+class Watcher(Protocol):
+    """Who listens in."""
+
+    def count(self, what: str) -> None: ...
+
+    def ordered(self, node: str, orders: list[Order]) -> None: ...
+
+
 class Network:
     """All connections, and the weather."""
 
-    def __init__(self, world: World, count: Callable[[str], None]) -> None:
+    def __init__(self, world: World, watcher: Watcher) -> None:
         self.world = world
         self.dice = world.dice("network")
-        self.count = count
+        self.count = watcher.count
+        self._watcher = watcher
         self.is_stormy = False
         self._blocked: set[tuple[str, str]] = set()  # node and direction
         self._connections: list[Connection] = []
@@ -243,6 +253,7 @@ class Network:
         """Keep some orders, so that they can arrive late."""
         for message in messages:
             if isinstance(message, wire.Orders):
+                self._watcher.ordered(node, message.orders)
                 kept = self._orders.setdefault(node, deque(maxlen=ORDERS_KEPT))
                 kept.append((message.epoch, wire.pack(message)))
 

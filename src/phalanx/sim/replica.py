@@ -10,6 +10,7 @@ from phalanx.coordinator.heart import restore
 from phalanx.core.cluster.image import ClusterImage, encode_state
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import wake
+from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.store.protocol import Loaded
 
 
@@ -35,8 +36,18 @@ def _fields(state: ClusterState) -> dict[str, Any]:
         "ended": image.ended,
         "requests": image.requests,
         "counts": list(state.counts),
-        "waiting": sorted(job for job in state.jobs if job in state.waiting),
+        "waiting": sorted(
+            unit.rank for job in state.jobs.values() for unit in job.units if unit in state.waiting
+        ),
+        "forming": sorted(state.forming),
+        "incomplete": sorted(state.incomplete),
+        "promised": sorted(state.promised),
+        "topology": image.topology,
+        "quotas": image.quotas,
     }
+    for tenant in state.tenants.tenants:
+        if tenant is not None:
+            fields[f"tenant {tenant.key}"] = _facts(tenant)
     for job in image.jobs:
         for name, value in structs.asdict(job).items():
             fields[f"job {job.job.id} {name}"] = sorted(value) if name == "again" else value
@@ -47,3 +58,9 @@ def _fields(state: ClusterState) -> dict[str, Any]:
         free = (ledger.cores_free, ledger.memory_free, ledger.numa_free, sorted(ledger.devices_free))
         fields[f"ledger {ledger.name}"] = free
     return fields
+
+
+def _facts(tenant: Tenant) -> tuple[Any, ...]:
+    """What preemption asks of a tenant: whose it is, whether it may be evicted, and whether it will end."""
+    may_go, will_end = tenant.evictable_at < NEVER, tenant.ends_at < NEVER
+    return tenant.job, tenant.group, may_go, will_end, tenant.is_leaving, tenant.is_promise

@@ -1,4 +1,4 @@
-"""What a number of seeds came to: the faults injected, the fences that held, and how a failure is told."""
+"""What a number of seeds came to: faults injected, fences that held, gangs that started, and how a failure is told."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ from phalanx.sim.trial import Result
 
 # Anything of a replaced coordinator or a former life that was seen and refused.
 FENCES = ("stale report", "refused order", "refused coordinator", "fenced append")
+
+# What gangs and urgent jobs did: a rig in which one of these never happens says nothing about it.
+DEEDS = (
+    "gang released",
+    "formation recalled",
+    "eviction for room",
+    "eviction by a user",
+    "promise kept",
+    "promise withdrawn",
+    "promise displaced",
+    "whole restart",
+    "restart of a replica",
+)
 
 
 class Report:
@@ -35,6 +48,10 @@ class Report:
         """In how many of the seeds something stale was refused."""
         return self._fenced / max(1, self.seeds)
 
+    def share(self, what: str) -> float:
+        """In how many of the seeds this was seen."""
+        return self._seen_in[what] / max(1, self.seeds)
+
     def table(self, wall_s: float) -> str:
         lines = [f"{'':28}{'times':>8}{'in seeds':>10}"]
         faults = sorted(what for what in self._totals if what.startswith("fault "))
@@ -43,6 +60,8 @@ class Report:
         lines += [
             self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")
         ]
+        lines.append("")
+        lines += [f"{self._row(what)}{self.share(what):8.0%}" for what in DEEDS]
         speed = f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s"
         size = f"{self._totals['tasks']} tasks, {self._totals['epochs']} coordinators"
         hours = f"{self._virtual_s / 3600:.1f} virtual hours"

@@ -12,7 +12,8 @@ from typing import Protocol
 from phalanx.api import wire
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import Deed, Forget, Freeze, Halt, ProcessEnd, Retract, Spawn
+from phalanx.core.runner import Deed, Forget, Freeze, Halt, Release, Retract, Spawn
+from phalanx.core.verdict import ProcessEnd
 from phalanx.runner.agent import Agent
 from phalanx.sim.coordinator import TOKEN
 from phalanx.sim.keeper import Keeper
@@ -44,7 +45,9 @@ class Runner(Life):
         watcher: Watcher,
     ) -> None:
         super().__init__(world, incarnation)
-        self.agent = Agent(keeper.node, incarnation, f"origin-{keeper.node}", TOKEN, capacity)
+        self.agent = Agent(
+            keeper.node, incarnation, f"origin-{keeper.node}", TOKEN, capacity, f"{keeper.node}.sim"
+        )
         self.keeper = keeper
         self._clock = keeper.clock
         self._network = network
@@ -59,8 +62,9 @@ class Runner(Life):
         self.keeper.runner = self
         for key, process in self.keeper.table.items():
             self.agent.state.adopt(key, process.start.lane, process.end, process.started_at)
-        for start, _ in self.keeper.waiting:
-            self.agent.state.adopt(start.key, start.lane, None, None)
+        for spawn in [*self.keeper.held.values(), *self.keeper.waiting]:
+            start = spawn.start
+            self.agent.state.adopt(start.key, start.lane, None, None, start.key in self.keeper.held)
         self._dial()
         self._beat()
         self._tick()
@@ -73,7 +77,7 @@ class Runner(Life):
         for key, process in keeper.table.items():
             if process.end is not None:
                 self._do(self.agent.state.process_ended(key, process.end))
-        self._news(self.agent.state.keeper_lost)
+        self._news(lambda: self.agent.state.keeper_lost(self._clock.now()))
 
     def end(self) -> None:
         super().end()
@@ -142,6 +146,9 @@ class Runner(Life):
 
     # What the keeper brings.
 
+    def ready(self, key: AttemptKey) -> None:
+        self.call(self._news, lambda: self.agent.state.process_ready(key))
+
     def started(self, key: AttemptKey, at: float) -> None:
         self.call(self._news, lambda: self.agent.state.process_started(key, at))
 
@@ -162,16 +169,20 @@ class Runner(Life):
             match deed:
                 case Spawn() if not self.keeper.is_alive:
                     self.refused(deed.start.key, "fenced", "the keeper is not there")
+                case Forget():
+                    self.keeper.forget(deed.key)
+                case _ if not self.keeper.is_alive:
+                    pass  # the request is lost with the keeper
                 case Spawn():
-                    self.keeper.start(deed.start, deed.brief)
+                    self.keeper.start(deed)
+                case Release():
+                    self.keeper.go(deed.key)
                 case Halt():
                     self.keeper.stop(deed.key, deed.grace_s)
                 case Retract():
                     self.keeper.retract(deed.key)
                 case Freeze():
                     self.keeper.freeze(deed.key, deed.frozen)
-                case Forget():
-                    self.keeper.forget(deed.key)
 
     def _flush(self) -> None:
         if (reports := self.agent.reports()) is not None and reports.reports:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from phalanx.core.cluster.state import Rules
-from phalanx.core.model.plan import Policy
+from phalanx.core.model.plan import Backfill, Policy
 from phalanx.core.model.resources import Capacity
 from phalanx.sim.checkers import Checkers, why_not_healed
 from phalanx.sim.coordinator import Coordinator
@@ -27,6 +27,7 @@ from phalanx.sim.world import BEGINNING_S, LocalClock, World
 
 HEALS_WITHIN_S = 120.0
 DRIFT_MAX = 0.01
+BACKFILLS: tuple[Backfill, ...] = ("easy", "easy", "easy", "none")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a store that need not outlive the run is quickest there
 # Whatever the code under test may raise by mistake is a finding, told with its seed.
 _MISTAKES = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
@@ -82,10 +83,19 @@ class Trial:
         self._clocks = world.dice("clocks")
         capacities = {f"n{number}": a_capacity(dice) for number in range(1, dice.randint(2, 4) + 1)}
         self.checkers = Checkers(world, capacities)
-        self.network = Network(world, self.checkers.count)
+        self.network = Network(world, self.checkers)
         self.disk = Disk(world, self.checkers, folder)
-        self._rules = Rules(ended_jobs_max=dice.choice((3, 10, 1000)))
-        self._policy = Policy(prefetch_s=dice.choice((0.1, 1.0, 4.0)), prefetch_max=dice.choice((2, 16)))
+        self._rules = Rules(
+            ended_jobs_max=dice.choice((3, 10, 1000)),
+            promise_s=dice.choice((3.0, 15.0, 60.0)),
+            aging_s=dice.choice((0.0, 0.0, 10.0)),
+        )
+        self._policy = Policy(
+            prefetch_s=dice.choice((0.1, 1.0, 4.0)),
+            prefetch_max=dice.choice((2, 16)),
+            backfill=dice.choice(BACKFILLS),
+            assumed_run_s=dice.choice((10.0, 86_400.0)),
+        )
         self._image_every = dice.choice((20, 60, 200, 100_000))
         self.office = Office(world, self._a_coordinator)
         self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]

@@ -1,4 +1,4 @@
-"""Users: they submit, cancel, pause and drain, over a network that loses requests and replies.
+"""Users: they submit, cancel, evict, pause, drain and declare, over a network that loses requests and replies.
 
 A user who hears nothing asks again, a submission with the same request id. What a coordinator has answered is
 told to the checkers when it reaches the user.
@@ -9,19 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.core.cluster.decision import Accepted, Answer, Replayed
-from phalanx.core.cluster.inputs import Cancel, Drain, Input, SetPaused, Submit, Undrain
+from phalanx.core.cluster.inputs import (
+    Cancel,
+    Drain,
+    Evict,
+    Input,
+    SetPaused,
+    SetQuota,
+    SetTopology,
+    Submit,
+    Undrain,
+)
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import Job
+from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.topology import DEFAULT, Layer, Topology
+from phalanx.core.placement.explain_gang import gang_never
 from phalanx.sim.checkers import Checkers
 from phalanx.sim.network import Network
 from phalanx.sim.office import Office
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
+from phalanx.sim.workload_gang import QUEUES
 from phalanx.sim.world import World
 
 ASK_AGAIN_S = (1.0, 4.0)
 TIDY_EVERY_S = 4.0
 ASKED_S_MAX = 60.0  # all that they want together keeps the cluster busy for less than the quiet time
+OTHER_LAYERS = (
+    Topology((Layer("rack", ("rack",)),)),
+    Topology((Layer("block", ("rack",)), Layer("rack", ("block",)))),
+)
 Reply = Callable[[list[Answer | None]], None]
 
 
@@ -50,23 +69,34 @@ class Users:
         """Spread what they want over the busy time; most of it early, so that the faults find work."""
         for _ in range(submissions):
             self._world.after(1.0 + until_s * self._dice.random() ** 1.3, self._submit)
-        for _ in range(submissions // 2):
-            deed = self._dice.choice((self._cancel, self._pause, self._pause, self._drain))
+        deeds = (self._cancel, self._pause, self._pause, self._drain, self._evict, self._evict)
+        for _ in range(2 * submissions // 3):
+            deed = self._dice.choice(deeds)
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
+        for deed, chance in ((self._limit, 0.4), (self._rewire, 0.15)):
+            if self._dice.random() < chance:
+                self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
 
     def settle_down(self) -> None:
         """Nothing may keep the cluster from coming to rest: undrain, resume, and cancel what never ends."""
         leader = self._office.listening()
         if leader is not None:
-            for node in leader.state.nodes.values():
+            state = leader.state
+            for node in state.nodes.values():
                 if node.drain_reason is not None:
                     self.ask([Undrain(node.name)])
-            for job in leader.state.jobs.values():
-                self._let_end(job)
+            if state.table.topology != DEFAULT:
+                self.ask([SetTopology(DEFAULT)])
+            for queue in state.queues.quotas:
+                self.ask([SetQuota(queue, None)])
+            for job in state.jobs.values():
+                self._let_end(job, state.table)
         self._world.after(TIDY_EVERY_S, self.settle_down)
 
-    def _let_end(self, job: JobState) -> None:
-        if is_endless(job.job) and not job.is_over:
+    def _let_end(self, job: JobState, table: NodeTable) -> None:
+        # A gang that was accepted while the layers were others may never find a place in these.
+        never = job.gang is not None and not job.live and gang_never(table, job.gang) is not None
+        if not job.is_over and (never or is_endless(job.job)):
             self.ask([Cancel(job.job.id)])
         for position, attempt in job.live.items():
             if attempt.paused:
@@ -104,6 +134,24 @@ class Users:
         node = self._dice.choice(sorted(self._nodes))
         self.ask([Drain(node, "maintenance")])
         self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
+
+    def _evict(self) -> None:
+        """As a spot market or an operator would: a whole job, or one task of it."""
+        if self._known:
+            job = self._dice.choice(self._known[-6:])
+            whole = self._dice.random() < 0.5
+            self.ask([Evict(job.id, None if whole else self._dice.randrange(job.tasks))])
+
+    def _limit(self) -> None:
+        """A queue may hold only so much, for a while."""
+        quota = self._dice.choice((Quota(tasks=2), Quota(cores=3), Quota(gpus=1, tasks=6)))
+        self.ask([SetQuota(QUEUES[-1], quota)])
+        self._world.after(self._dice.uniform(10.0, 40.0), self.ask, [SetQuota(QUEUES[-1], None)])
+
+    def _rewire(self) -> None:
+        """The layers of the network are declared otherwise, and after a while as they were."""
+        self.ask([SetTopology(self._dice.choice(OTHER_LAYERS))])
+        self._world.after(self._dice.uniform(5.0, 25.0), self.ask, [SetTopology(DEFAULT)])
 
     def acknowledged(self, request_id: str, jobs: list[Job]) -> None:
         self._checkers.chronicle.told(request_id, [job.id for job in jobs])

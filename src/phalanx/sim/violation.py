@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class Violation(AssertionError):
-    """`checker` is one of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs."""
+    """`checker` is one of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable, gang-whole,
+
+    preemption, nomination, restarts.
+    """
 
     def __init__(self, checker: str, sentence: str) -> None:
         super().__init__(f"{checker}: {sentence}")

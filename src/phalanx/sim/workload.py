@@ -1,41 +1,49 @@
 """What users want: nodes worth having, and jobs of every kind, drawn from the seed.
 
-The jobs are small, so that all of them can end within the quiet time after the faults.
+The jobs are small, so that all of them can end within the quiet time after the faults. Gangs are drawn in
+`workload_gang.py`.
 """
 
 from __future__ import annotations
 
 from random import Random
 
+from msgspec import structs
+
 from phalanx.core.model.array import Array
+from phalanx.core.model.gang import Restart
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Command, Job
+from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.target import Target
 from phalanx.sim.script import ENDLESS_S
+from phalanx.sim.workload_gang import GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
 
-GIB = 1 << 30
-GRACES_S = (0.0, 0.2, 2.0, 5.0)
+GANG_SHARE = 0.4
 
 
 def a_capacity(dice: Random) -> Capacity:
-    """A machine of two NUMA nodes, with or without devices."""
+    """A machine of two NUMA nodes, with or without devices, in some rack."""
     half = dice.choice((2, 3, 4))
     count = dice.choice((0, 2, 4))
     kind = dice.choice(("h100", "a40"))
     devices = tuple(Device(index, kind, 40 * GIB, 2 * index // count) for index in range(count))
-    return Capacity(2 * half, 16 * GIB, (NumaNode(0, half), NumaNode(1, half)), devices)
+    return Capacity(2 * half, 16 * GIB, (NumaNode(0, half), NumaNode(1, half)), devices, _labels(dice))
 
 
 def some_jobs(dice: Random, nodes: dict[str, Capacity], now: float) -> list[Job]:
-    """The jobs of one submission: mostly one, sometimes one for each of several targets."""
+    """The jobs of one submission: mostly one, sometimes one for each of several targets, often a gang."""
+    if dice.random() < GANG_SHARE:
+        return [a_gang(dice, a_job_id(dice, now), now)]
     template = a_job(dice, nodes, now)
-    if template.request.target is None or dice.random() < 0.6:
+    asked = template.groups[0].request
+    if asked.target is None or dice.random() < 0.6:
         return [template]
     jobs = [template]
     for host in dice.sample(sorted(nodes), k=min(2, len(nodes))):
-        request = Request(cores=template.request.cores, target=Target(host))
-        jobs.append(_copy(template, dice, now, request, template.id))
+        request = Request(cores=asked.cores, target=Target(host))
+        other = structs.replace(template, groups=(structs.replace(template.groups[0], request=request),))
+        jobs.append(again(other, dice, now, template.id))
     return jobs
 
 
@@ -45,22 +53,27 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
     array, argv = _shape(dice)
     return Job(
         id=id,
-        command=Command(argv),
-        request=_request(dice, nodes),
+        groups=(_group(Command(argv), _request(dice, nodes), array),),
         batch=id,
         submitted_at=now,
-        priority=dice.choice((0, 0, 0, 5, -5)),
+        queue=dice.choice(QUEUES),
+        priority=dice.choice(PRIORITIES),
         array=array,
         time_limit_s=dice.uniform(1.0, 8.0) if dice.random() < 0.15 else None,
         max_retries=dice.choice((0, 1, 3, 3)),
         grace_s=dice.choice(GRACES_S),
         user="ada",
+        restart=Restart(counts_evictions=dice.random() < 0.1),
+        may_evict=dice.random() < 0.9,
+        evictable=dice.random() < 0.85,
+        min_run_s=dice.choice(MIN_RUNS_S),
     )
 
 
 def again(job: Job, dice: Random, now: float, batch: str | None) -> Job:
     """The same wish sent again: every try makes an id of its own."""
-    return _copy(job, dice, now, job.request, batch)
+    id = a_job_id(dice, now)
+    return structs.replace(job, id=id, batch=batch or id, submitted_at=now)
 
 
 def a_job_id(dice: Random, now: float) -> str:
@@ -69,36 +82,38 @@ def a_job_id(dice: Random, now: float) -> str:
 
 def cluster_s(job: Job, nodes: dict[str, Capacity]) -> float:
     """How long the job keeps its scarcest part of the cluster busy, if it fails as often as it may."""
-    request, argv = job.request, job.command.argv
-    if is_endless(job) or len(argv) < 2:
+    if is_endless(job):
+        return 0.0
+    lives = 1 if job.gang is None else 2 + job.restart.limit  # one more, for it may be evicted
+    return lives * sum(_group_s(job, group, nodes) for group in job.groups)
+
+
+def is_endless(job: Job) -> bool:
+    return any(group.command.argv[1:2] == (str(ENDLESS_S),) for group in job.groups)
+
+
+def _group_s(job: Job, group: Group, nodes: dict[str, Capacity]) -> float:
+    request, argv = group.request, group.command.argv
+    if len(argv) < 2:
         return 0.0
     hosts = [nodes[request.target.host]] if request.target else list(nodes.values())
     cores = sum(host.cores for host in hosts)
     gpus = sum(len(host.devices) for host in hosts)
     share = max(request.cores / cores, request.gpus / max(gpus, 1))
     tries = 1 if argv[0] in ("run", "stubborn") and argv[2] == "0" else 1 + job.max_retries
-    return float(argv[1]) * job.tasks * tries * share
+    return float(argv[1]) * group.tasks * tries * share
 
 
-def is_endless(job: Job) -> bool:
-    return job.command.argv[1:2] == (str(ENDLESS_S),)
+def _labels(dice: Random) -> dict[str, str]:
+    """Mostly a rack and a block; who carries no label for a layer may still be used where the rules allow."""
+    labels = {"block": dice.choice(("b1", "b1", "b2")), "rack": dice.choice(("r1", "r1", "r2"))}
+    if dice.random() < 0.1:
+        del labels[dice.choice(("block", "rack"))]
+    return labels
 
 
-def _copy(job: Job, dice: Random, now: float, request: Request, batch: str | None) -> Job:
-    id = a_job_id(dice, now)
-    return Job(
-        id=id,
-        command=job.command,
-        request=request,
-        batch=batch or id,
-        submitted_at=now,
-        priority=job.priority,
-        array=job.array,
-        time_limit_s=job.time_limit_s,
-        max_retries=job.max_retries,
-        grace_s=job.grace_s,
-        user=job.user,
-    )
+def _group(command: Command, request: Request, array: Array | None) -> Group:
+    return Group(command, request, tasks=len(array) if array else 1, at_once=array.at_once if array else 0)
 
 
 def _shape(dice: Random) -> tuple[Array | None, tuple[str, ...]]:

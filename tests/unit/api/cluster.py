@@ -6,12 +6,17 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
+from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
 from phalanx.api.commands import Stream
+from phalanx.api.jobspec import to_job
+from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
+from phalanx.api.quotas import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
 from phalanx.api.schema import (
     AcceptedTask,
     CancelReply,
     ClusterView,
     Counts,
+    EvictReply,
     JobView,
     LogChunk,
     NodeView,
@@ -26,9 +31,12 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_plan import LayerView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.submission import to_jobs
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
+from phalanx.core.model.queue import Quota
+from phalanx.core.model.topology import DEFAULT
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound
 
 
@@ -40,6 +48,9 @@ class FakeCluster:
         self.held: dict[str, Job] = {}
         self.status: dict[str, StatusWord] = {}
         self.paused: set[str] = set()
+        self.quotas: dict[str, Quota | None] = {"default": None}
+        self.layers = DEFAULT
+        self.planned: list[PlanRequest] = []
         self.answered: dict[str, SubmitReply] = {}
         self.drained: dict[str, str] = {"n1": "", "n2": ""}
         self.output: dict[str, bytes] = {}
@@ -68,6 +79,47 @@ class FakeCluster:
         if request.request_id is not None:
             self.answered[request.request_id] = reply
         return reply
+
+    async def apply(self, request: ApplyRequest, user: str) -> ApplyReply:
+        made = [
+            to_job(spec, id=self._new_id(), now=1.0, user=user, default_retries=3) for spec in request.specs
+        ]
+        for job in made:
+            self.held[job.id], self.status[job.id] = job, "Pending"
+        if request.topology is not None:
+            await self.set_topology(request.topology, user)
+        for queue, quota in request.quotas.items():
+            await self.set_quota(queue, quota, user)
+        return ApplyReply([AppliedJob(job.id, job.name, job.tasks) for job in made])
+
+    async def evict(self, id: str, user: str) -> EvictReply:
+        return EvictReply(self._find(id).id, 1)
+
+    async def queues(self) -> list[QueueView]:
+        return [await self.queue(name) for name in self.quotas]
+
+    async def queue(self, name: str) -> QueueView:
+        quota = self.quotas.get(name)
+        limits = (
+            None if quota is None else QuotaView(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus)
+        )
+        return QueueView(name, limits, UsageView(0, 0, 0, 0), 0)
+
+    async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
+        self.quotas[name] = None if quota is None else to_quota(quota)
+        return await self.queue(name)
+
+    async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply:
+        self.layers = to_topology(topology)
+        return TopologyReply(self.layers.names(), True)
+
+    async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+        self.planned.append(request)
+        return PlanReply([], [], [], 0)
+
+    async def topology(self) -> TopologyView:
+        layers = [LayerView(each.name, list(each.keys)) for each in self.layers.layers]
+        return TopologyView(self.layers.cluster, layers, self.layers.node, [], [])
 
     async def cancel(self, id: str) -> CancelReply:
         job = self._find(id)
@@ -273,8 +325,8 @@ class FakeCluster:
             reason="",
             tasks=job.tasks,
             counts=Counts(pending=job.tasks),
-            command=list(job.command.argv),
-            request=RequestView(job.request.cores),
+            command=list(job.groups[0].command.argv),
+            request=RequestView(job.groups[0].request.cores),
             array=None if job.array is None else str(job.array),
             submitted_at=job.submitted_at,
             started_at=None,

@@ -10,6 +10,8 @@ import pytest
 
 from phalanx.api.aclient import AsyncClient
 from phalanx.api.client import Client
+from phalanx.api.layers import TopologySpec
+from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import WatchEvent
 from phalanx.api.sse import spell_event
 from phalanx.errors import BadRequest, NotFound, Unavailable
@@ -58,6 +60,13 @@ async def test_every_call_arrives_and_comes_back(way):
         assert not (await client.undrain("n1")).drained
         assert (await client.node("n1")).name == "n1"
         assert (await client.cluster()).jobs == 1
+        assert (await client.evict(id)).evicted == 1
+        assert (await client.apply([{"groups": [{"command": ["true"]}]}] * 2)).jobs[1].tasks == 1
+        assert (await client.gang(["true"], 4)).accepted[0].tasks == 4
+        assert (await client.set_quota("lab", QuotaSpec(cores=8))).quota.cores == 8
+        assert len(await client.queues()) == 2
+        assert (await client.queue("lab")).name == "lab"
+        assert (await client.set_topology(TopologySpec([]))).layers == ["cluster", "node"]
         assert (await client.wait(id, 0)).status == "Pending"
         assert (await client.cancel(id)).cancelled == 1
         assert (await client.wait(id)).status == "Cancelled"

@@ -46,7 +46,8 @@ def test_tokens_rotate():
 def test_every_route_has_a_permission_and_only_livez_is_open():
     assert {route.permission for route in ROUTES} <= set(get_args(Permission))
     assert [route.path for route in ROUTES if route.permission == "open"] == ["/livez"]
-    assert all(route.permission != "read" for route in ROUTES if route.method == "POST")
+    reading = [route.path for route in ROUTES if route.permission == "read" and route.method != "GET"]
+    assert reading == ["/v1/plan"]  # it changes nothing; its question is too long for a query
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

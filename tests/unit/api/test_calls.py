@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from phalanx.api import calls
+from phalanx.api.applied import ApplyRequest
 from phalanx.api.calls import SubmitFields
+from phalanx.api.jobspec import GatherSpec
 from phalanx.api.schema import SubmitRequest
-from phalanx.errors import NotFound, Unavailable
+from phalanx.errors import BadRequest, NotFound, Unavailable
 
 
 def test_the_fields_of_a_submission_are_those_of_its_request():
@@ -24,6 +28,33 @@ def test_a_submission_always_carries_a_request_id():
     assert first.request_id != second.request_id
     given = calls.submit(SubmitRequest(["a"], request_id="mine"), {})
     assert b'"request_id":"mine"' in (given.body or b"")
+
+
+def test_an_application_always_carries_a_request_id():
+    request = ApplyRequest([], request_id="mine")
+    assert b'"request_id":"mine"' in (calls.apply(request).body or b"")
+    ways: list[Any] = [{"groups": []}, [{"groups": []}], ApplyRequest([])]
+    for given in ways:
+        assert msgspec.json.decode(calls.apply(given).body or b"", type=ApplyRequest).request_id
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("rack", GatherSpec("rack")),
+        ("rack:prefer", GatherSpec("rack")),
+        ("rack:must", GatherSpec("rack", must=True)),
+        ("rack:must:4", GatherSpec("rack", must=True, multiple=4)),
+    ],
+)
+def test_a_rule_may_be_written_as_text(text: str, rule: GatherSpec):
+    assert calls.parse_gather(text) == rule
+
+
+@pytest.mark.parametrize("text", ["", ":must", "rack:Must", "rack:must:x", "rack:must:-1"])
+def test_what_is_no_rule_is_refused(text: str):
+    with pytest.raises(BadRequest, match="is not a rule"):
+        calls.parse_gather(text)
 
 
 def test_a_submission_is_given_in_one_way():

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from phalanx.api.client import Client
+from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import ClusterView, Counts, SubmitReply, SubmitRequest, WatchEvent
 from phalanx.api.sse import spell_event
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound, Unauthorized, Unavailable
@@ -54,6 +55,14 @@ def test_every_call_arrives_and_comes_back(way):
         assert not client.undrain("n1").drained
         assert client.node("n1").name == "n1"
         assert client.cluster().jobs == 2
+        assert client.evict(id).evicted == 1
+        assert client.apply({"groups": [{"command": ["true"], "tasks": 3}]}).jobs[0].tasks == 3
+        assert client.gang(["true"], 4, min=2, gather=["rack:must"]).accepted[0].tasks == 4
+        assert client.set_quota("lab", QuotaSpec(gpus=8)).quota.gpus == 8
+        assert client.set_quota("lab", None).quota is None
+        assert client.queue("lab").name == "lab"
+        assert [queue.name for queue in client.queues()] == ["default", "lab"]
+        assert client.set_topology({"layers": [{"name": "row", "keys": ["row"]}]}).layers[1] == "row"
         assert client.wait(id, 0).status == "Pending"
         assert client.cancel(id).cancelled == 1
         assert client.wait(id).status == "Cancelled"

@@ -7,6 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
+from phalanx.api.documents import Nothing
+from phalanx.api.openapi import EXAMPLES
 from phalanx.api.routes import ROUTES
 from phalanx.api.visit import Message
 from phalanx.errors import PhalanxError, TooMany, Unavailable
@@ -45,8 +47,9 @@ async def test_a_submission_is_accepted():
 async def test_every_route_answers_as_its_row_says(route):
     house = a_house(FakeCluster(endless=False))
     id = await a_job(house)
-    path = route.path.replace("{id}", "n1" if "/nodes/" in route.path else id)
-    body = {"/v1/jobs": JOB, f"/v1/nodes/{'n1'}/drain": b'{"reason": "dust"}'}.get(path, b"")
+    named = "/nodes/" in route.path or "/queues/" in route.path
+    path = route.path.replace("{id}", "n1" if named else id)
+    body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     query = b"timeout_s=0" if path.endswith("/wait") else b""
     answered = await ask(house.app, route.method, path, body, query=query, headers=JSON)
     assert (answered.status, answered.headers["content-type"]) == (route.status, route.media)

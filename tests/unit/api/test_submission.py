@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from phalanx.api.fields import check_number
+from phalanx.api.jobspec import GatherSpec
 from phalanx.api.schema import FailedTarget, SubmitRequest
 from phalanx.api.submission import to_jobs
+from phalanx.core.model.gang import Gang, Gather, Restart
 from phalanx.core.model.job import Job
 from phalanx.core.model.target import Target
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
@@ -36,12 +38,12 @@ def refusal(**fields: Any) -> PhalanxError:
 def test_a_plain_command_becomes_one_job():
     job = the_job(command=["echo", "hi"])
     assert (job.id, job.batch, job.user, job.submitted_at) == ("id1", "id1", "ada", 7.0)
-    assert job.command.argv == ("echo", "hi")
-    assert (job.max_retries, job.grace_s, job.time_limit_s, job.request.cores) == (3, 5.0, None, 1)
+    assert job.groups[0].command.argv == ("echo", "hi")
+    assert (job.max_retries, job.grace_s, job.time_limit_s, job.groups[0].request.cores) == (3, 5.0, None, 1)
 
 
 def test_a_shell_string_is_one_argument():
-    assert the_job(shell="echo $HOME; exit").command.argv == ("/bin/sh", "-c", "echo $HOME; exit")
+    assert the_job(shell="echo $HOME; exit").groups[0].command.argv == ("/bin/sh", "-c", "echo $HOME; exit")
 
 
 def test_each_target_gets_a_job_of_one_batch():
@@ -51,8 +53,8 @@ def test_each_target_gets_a_job_of_one_batch():
         ("n2:1", "id2", "id1"),
         ("n1::0,1", "id3", "id1"),
     ]
-    assert [job.request.gpus for _, job in jobs] == [0, 0, 2]
-    assert jobs[2][1].request.target == Target("n1", None, (0, 1))
+    assert [job.groups[0].request.gpus for _, job in jobs] == [0, 0, 2]
+    assert jobs[2][1].groups[0].request.target == Target("n1", None, (0, 1))
     assert failed == []
 
 
@@ -77,26 +79,26 @@ def test_an_array_goes_to_each_target():
 
 def test_required_gpus_name_devices_of_their_target():
     jobs, _ = submitted(targets=["n1", "n2"], required_gpus=[[1, 0], []])
-    assert jobs[0][1].request.target == Target("n1", None, (1, 0))
-    assert [job.request.gpus for _, job in jobs] == [2, 0]
+    assert jobs[0][1].groups[0].request.target == Target("n1", None, (1, 0))
+    assert [job.groups[0].request.gpus for _, job in jobs] == [2, 0]
 
 
 def test_the_same_devices_may_be_said_twice():
     jobs, _ = submitted(targets=["n1::0,1"], required_gpus=[[1, 0]], gpus=2)
-    assert jobs[0][1].request.gpus == 2
+    assert jobs[0][1].groups[0].request.gpus == 2
 
 
 def test_an_empty_list_of_required_gpus_counts_as_none():
-    assert the_job(required_gpus=[]).request.gpus == 0
+    assert the_job(required_gpus=[]).groups[0].request.gpus == 0
 
 
 def test_a_number_of_gpus_needs_no_target():
-    assert the_job(gpus=2, gpu_type="h100", gpu_memory="80GiB").request.gpu_memory_bytes == 80 << 30
+    assert the_job(gpus=2, gpu_type="h100", gpu_memory="80GiB").groups[0].request.gpu_memory_bytes == 80 << 30
 
 
 def test_sizes_and_durations_are_read():
     job = the_job(memory="16GiB", time_limit="1h30m", grace="2s")
-    assert (job.request.memory_bytes, job.time_limit_s, job.grace_s) == (16 << 30, 5400.0, 2.0)
+    assert (job.groups[0].request.memory_bytes, job.time_limit_s, job.grace_s) == (16 << 30, 5400.0, 2.0)
 
 
 @pytest.mark.parametrize("grace", [0, 0.0, "0", "0s"])
@@ -166,8 +168,8 @@ def test_wrong_words_are_refused_with_their_field(fields: dict[str, Any], says: 
         ({"cores": 65_537}, "cores: 65537"),
         ({"cores": 10**5000}, "cores: a number of 16610 bits"),
         ({"gpus": -1}, "gpus: -1 is out of range, give 0 to 1024"),
-        ({"priority": 1_000_001}, "priority: 1000001"),
-        ({"priority": -1_000_001}, "priority: -1000001"),
+        ({"priority": 1_000_000_001}, "priority: 1000000001"),
+        ({"priority": -1_000_000_001}, "priority: -1000000001"),
         ({"memory": -1}, "memory: -1"),
         ({"time_limit": 0}, "time_limit: 0"),
         ({"time_limit": float("nan")}, "time_limit: nan"),
@@ -197,3 +199,50 @@ def test_what_is_not_a_number_is_out_of_every_range():
 
 def test_a_refusal_shows_long_values_in_short():
     assert len(refusal(name="x" * 100_000).detail) < 300
+
+
+def test_several_tasks_are_a_gang_that_restarts_whole():
+    job = the_job(tasks=16, min=12, gpus=8, gather=[GatherSpec("rack", must=True)], max_retries=5)
+    assert (job.tasks, job.groups[0].needed, job.groups[0].request.gpus) == (16, 12, 8)
+    assert job.gang == Gang((Gather("rack", must=True),))
+    assert (job.restart, job.max_retries) == (Restart(whole=True, limit=5), 0)
+
+
+def test_one_task_is_no_gang():
+    job = the_job()
+    assert (job.gang, job.restart) == (None, Restart())
+
+
+def test_whom_a_job_may_evict_and_who_may_evict_it():
+    job = the_job(preemption="never", evictable=False, min_run="1h")
+    assert (job.may_evict, job.evictable, job.min_run_s) == (False, False, 3600.0)
+
+
+def test_labels_are_part_of_the_request():
+    assert the_job(labels={"zone": "b", "disk": "ssd"}).groups[0].request.labels == (
+        ("disk", "ssd"),
+        ("zone", "b"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"tasks": 0}, "tasks: 0 is out of range"),
+        ({"tasks": 4, "min": 5}, "min: 5 is above tasks, which is 4"),
+        ({"min": 2}, "min: given for one task"),
+        ({"gather": [GatherSpec("rack")]}, "gather: given for one task"),
+        ({"gang_wait": "5m"}, "gang_wait: given for one task"),
+        ({"tasks": 2, "array": "1-2"}, "tasks and array"),
+        ({"tasks": 2, "targets": ["n1", "n2"]}, "tasks and targets"),
+        ({"tasks": 2, "no_queue": True}, "no_queue: it is for one task"),
+        (
+            {"tasks": 2, "gather": [GatherSpec("rack"), GatherSpec("rack")]},
+            "gather[1].layer: 'rack' is named twice",
+        ),
+        ({"tasks": 2, "gang_wait": "soon"}, "gang_wait: 'soon' is not a duration"),
+        ({"labels": {"": "x"}}, "labels: '' is not a label"),
+    ],
+)
+def test_gangs_that_contradict_themselves_are_refused(fields: dict[str, Any], says: str):
+    assert says in refusal(**fields).detail

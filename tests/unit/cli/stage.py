@@ -7,12 +7,16 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
+from phalanx.api.quotas import QueueView, QuotaSpec, QuotaView, UsageView
 from phalanx.api.schema import (
     AcceptedTask,
     CancelReply,
     ClusterView,
     Counts,
     DeviceView,
+    EvictReply,
+    GroupView,
     JobView,
     NodeView,
     NumaView,
@@ -26,6 +30,7 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_gang import GangView
 from phalanx.errors import NotFound, PhalanxError
 
 ID = "01hzx5k3m9qwertyasdfghzxcv"
@@ -65,6 +70,43 @@ def a_job(id: str = ID, status: Any = "Running", **fields: Any) -> JobView:
         max_retries=3,
     )
     return replace(job, **fields)
+
+
+def a_gang(id: str = ID, status: Any = "Running", **fields: Any) -> JobView:
+    """Four members, all of them running, unless the fields of the gang or the job say otherwise."""
+    gang = GangView(
+        phase="Running",
+        placed=4,
+        needed=4,
+        strict=True,
+        match="once-satisfied",
+        wait_s=60.0,
+        gather=[],
+        id="",
+        formations=1,
+        formation=None,
+        promise=None,
+    )
+    about = {name: fields.pop(name) for name in list(fields) if name in GangView.__struct_fields__}
+    counts = fields.pop("counts", Counts(running=4))
+    group = GroupView("workers", 4, 4, 1, 0, counts, ["torchrun", "train.py"], RequestView(8, gpus=8), [])
+    return a_job(
+        id,
+        status,
+        **{
+            "tasks": 4,
+            "counts": counts,
+            "groups": [group],
+            "gang": replace(gang, **about),
+            "restart_limit": 3,
+        }
+        | fields,
+    )
+
+
+def a_queue(name: str = "default", **fields: Any) -> QueueView:
+    queue = QueueView(name, QuotaView(None, 64, 1 << 40, 8), UsageView(2, 16, 1 << 30, 4), 3)
+    return replace(queue, **fields)
 
 
 def a_task(id: str = ID, status: Any = "Running", **fields: Any) -> TaskView:
@@ -156,6 +198,14 @@ class FakeCluster:
         self._note("submit", request)
         return self.answer or SubmitReply([ID], ID, [AcceptedTask(ID)])
 
+    def plan(self, request: Any) -> Any:
+        self._note("plan", request)
+        return self.answer
+
+    def topology(self) -> Any:
+        self._note("topology")
+        return self.answer
+
     def jobs(self, **asked: Any) -> Page[JobView]:
         self._note("jobs", asked)
         fits = [job for job in self.held if asked.get("status") in (None, job.status)]
@@ -197,6 +247,26 @@ class FakeCluster:
     def cancel(self, id: str) -> CancelReply:
         self._note("cancel", id)
         return CancelReply(self._found(self.held, id).id, 1, 1)
+
+    def evict(self, id: str) -> EvictReply:
+        self._note("evict", id)
+        return EvictReply(self._found(self.held, id).id, 4)
+
+    def apply(self, request: ApplyRequest) -> ApplyReply:
+        self._note("apply", request)
+        return self.answer or ApplyReply([AppliedJob(ID, each.name, 4) for each in request.specs])
+
+    def queues(self) -> list[QueueView]:
+        self._note("queues")
+        return [a_queue(), a_queue("lab", quota=None)]
+
+    def queue(self, name: str) -> QueueView:
+        self._note("queue", name)
+        return a_queue(name)
+
+    def set_quota(self, name: str, quota: QuotaSpec | None) -> QueueView:
+        self._note("set_quota", name, quota)
+        return a_queue(name) if quota else a_queue(name, quota=None)
 
     def pause(self, id: str) -> TaskView:
         self._note("pause", id)

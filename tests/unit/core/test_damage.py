@@ -71,7 +71,7 @@ def test_without_its_submission_nothing_of_a_job_is_known() -> None:
 def test_without_its_node_a_placement_is_passed_over() -> None:
     state = after(submitted(), placed(1), completed(1))
     assert state.jobs[JOB.id].status[0] == Status.PENDING
-    assert JOB.id in state.waiting
+    assert state.jobs[JOB.id].groups[0] in state.waiting
 
 
 def test_a_job_that_left_memory_leaves_even_if_it_seems_alive() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.jobs import DETAILS_MAX, Attempt, JobState
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
@@ -16,11 +17,11 @@ def a_state(array: str) -> JobState:
 def begin(state: JobState, *positions: int) -> None:
     for position in positions:
         number = state.attempts[position] + 1
-        state.begin(Attempt((state.job.id, position, number), "n1", 1, Grant(1, 0), 0.0), 0)
+        state.begin(Attempt((state.job.id, position, number), "n1", 0, 1, Grant(1, 0), 0.0))
 
 
 def fail(state: JobState, position: int) -> None:
-    del state.live[position]
+    state.leave(state.live[position])
     state.move(position, Status.PENDING)
     state.wait_again(position)
 
@@ -30,37 +31,37 @@ def test_those_to_be_tried_again_go_before_those_never_tried() -> None:
     begin(state, 0, 1, 2)
     fail(state, 2)
     fail(state, 0)
-    assert list(state.ready(4)) == [0, 2, 3, 4]
+    assert list(state.groups[0].ready(4)) == [0, 2, 3, 4]
 
 
 def test_the_limit_counts_those_that_live() -> None:
     state = a_state("1-9%2")
-    assert list(state.ready(9)) == [0, 1]
+    assert list(state.groups[0].ready(9)) == [0, 1]
     begin(state, 0)
-    assert list(state.ready(9)) == [1]
+    assert list(state.groups[0].ready(9)) == [1]
     begin(state, 1)
-    assert list(state.ready(9)) == []
-    assert not state.has_ready
+    assert list(state.groups[0].ready(9)) == []
+    assert not state.groups[0].has_ready
 
 
 def test_a_task_that_is_cancelled_before_its_turn_is_passed_over() -> None:
     state = a_state("1-4")
     state.move(1, Status.CANCELLED)
     state.drop_ready(1)
-    assert list(state.ready(9)) == [0, 2, 3]
+    assert list(state.groups[0].ready(9)) == [0, 2, 3]
     begin(state, 0, 2)
-    assert list(state.ready(9)) == [3]
+    assert list(state.groups[0].ready(9)) == [3]
 
 
 def test_a_task_in_backoff_is_not_ready() -> None:
     state = a_state("1-2")
     begin(state, 0, 1)
-    del state.live[0]
+    state.leave(state.live[0])
     state.move(0, Status.PENDING)
     state.delayed[0] = 5.0
-    assert list(state.ready(9)) == []
+    assert list(state.groups[0].ready(9)) == []
     state.wait_again(0)
-    assert list(state.ready(9)) == [0]
+    assert list(state.groups[0].ready(9)) == [0]
 
 
 def test_a_job_is_over_when_every_task_has_ended_for_good() -> None:
@@ -76,13 +77,13 @@ def test_a_job_is_over_when_every_task_has_ended_for_good() -> None:
 def test_how_long_tasks_take_is_known_after_a_few_and_follows_the_newest() -> None:
     state = a_state("1-40")
     for position in range(4):
-        assert state.typical_run_s is None
+        assert state.groups[0].typical_run_s is None
         state.record(position, Exit(Why.NONE, 0, 10.0, 12.0))
-    assert state.typical_run_s == 2.0
+    assert state.groups[0].typical_run_s == 2.0
     for position in range(4, 40):
         state.record(position, Exit(Why.NONE, 0, 10.0, 10.5))
-    assert state.typical_run_s is not None
-    assert abs(state.typical_run_s - 0.5) < 0.01
+    assert state.groups[0].typical_run_s is not None
+    assert abs(state.groups[0].typical_run_s - 0.5) < 0.01
 
 
 def test_what_is_remembered_of_failures_is_bounded() -> None:
@@ -105,4 +106,4 @@ def test_a_million_tasks_cost_a_few_bytes_each() -> None:
     state = a_state("1-1000000")
     columns = (state.status, state.why, state.attempts.tobytes(), state.code.tobytes())
     assert sum(map(len, columns)) <= 8_000_000
-    assert list(state.ready(3)) == [0, 1, 2]
+    assert list(state.groups[0].ready(3)) == [0, 1, 2]

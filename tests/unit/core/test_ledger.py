@@ -117,3 +117,26 @@ def test_taking_twice_or_giving_back_twice_stops_everything() -> None:
 def test_a_grant_of_a_numa_node_that_is_not_there_has_no_room() -> None:
     ledger = Ledger("n1", Capacity(4, GIB, (NumaNode(0, 4),)))
     assert not ledger.has_room(Grant(1, 0, (), None, ((7, 1),)))
+
+
+def test_cores_are_not_taken_where_more_is_promised_than_there_is() -> None:
+    ledger = a_ledger(cores=12, numa=3)
+    ledger.take(Grant(5, 0, (), None, ((0, 3), (1, 1), (2, 1))))
+    ledger.promise(Grant(3, 0, (), None, ((0, 3),)))
+    assert ledger.numa_free == {0: -2, 1: 3, 2: 3}
+    assert granted(ledger, asking(cores=4)).numa_cores == ((1, 3), (2, 1))
+    assert refused(ledger, asking(cores=5)).tier == Tier.CAPACITY
+
+
+def test_a_node_without_the_labels_asked_for_says_which() -> None:
+    ledger = Ledger("n1", Capacity(4, GIB, labels={"disk": "slow"}))
+    no = refused(ledger, asking(labels=(("disk", "fast"), ("zone", "a"))))
+    assert (no.code, no.tier, no.numbers["lacking"]) == (
+        "NoMatchingLabels",
+        Tier.NEVER,
+        ["disk=fast", "zone=a"],
+    )
+    assert (
+        ledger.slots(asking(labels=(("disk", "fast"),))),
+        ledger.slots(asking(labels=(("disk", "slow"),))),
+    ) == (0, 4)

@@ -27,7 +27,7 @@ def test_a_plan_changes_nothing() -> None:
     cluster.state.table.set_open("n1", True)
     reconsider(cluster.state)
     before = free(cluster)
-    proposal = plan(snapshot(cluster.state), Policy())
+    proposal = plan(snapshot(cluster.state, cluster.now), Policy())
     assert len(proposal.placements) == 1
     assert free(cluster) == before
 
@@ -73,7 +73,7 @@ def test_a_proposal_is_checked_again_when_it_arrives() -> None:
     cluster.submit(two)
     cluster.state.table.set_open("n1", True)
     reconsider(cluster.state)
-    (placement,) = plan(snapshot(cluster.state), Policy()).placements
+    (placement,) = plan(snapshot(cluster.state, cluster.now), Policy()).placements
     cluster.give(Propose(placement))
     assert cluster.status(one) == Status.PENDING, "the node is drained after all"
     cluster.give(Undrain("n1"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster.decision import Disposed
+from phalanx.core.cluster.endings import backoff_s
 from phalanx.core.cluster.inputs import Cancel, Tell, Tick
-from phalanx.core.cluster.reports import backoff_s
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.orders import Disposition, Ended, Exit, Returned
 from phalanx.core.model.status import UNCHARGED, Status, Why

@@ -6,6 +6,7 @@ from phalanx.core.model.job import Command
 from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
+    Dismiss,
     Disposition,
     Ended,
     Exit,
@@ -17,7 +18,8 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import Halt, ProcessEnd, Retract, RunnerState, Spawn
+from phalanx.core.runner import ForgetBrief, Halt, Retract, RunnerState, Spawn
+from phalanx.core.verdict import ProcessEnd
 
 KEY = ("j1", 0, 1)
 NEXT = ("j1", 1, 1)
@@ -25,7 +27,7 @@ NEXT = ("j1", 1, 1)
 
 def a_brief(**fields: object) -> Brief:
     given = {"time_limit_s": None, "grace_s": 5.0} | fields
-    return Brief("j1", Command(("/bin/true",)), "", "default", "j1", 2, None, **given)  # type: ignore[arg-type]
+    return Brief("j1", 0, Command(("/bin/true",)), "", "default", "j1", 2, None, **given)  # type: ignore[arg-type]
 
 
 def a_start(key: AttemptKey = KEY, lane: int = 1) -> Start:
@@ -151,7 +153,42 @@ def test_nothing_starts_without_a_lease_or_a_brief() -> None:
     runner = RunnerState()
     runner.welcome(1, 30.0)
     assert runner.order(1, a_start(), 10.0) == []
-    assert "brief never arrived" in exit_of(runner.outbox[KEY]).message
+    assert "its brief" in exit_of(runner.outbox[KEY]).message
     runner.order(1, a_brief(), 31.0)
     assert runner.order(1, a_start(NEXT), 31.0) == []
     assert "the lease was over" in exit_of(runner.outbox[NEXT]).message
+
+
+def test_each_group_has_a_brief_of_its_own() -> None:
+    runner = a_runner()
+    other = Start(NEXT, 2, Grant(1, 0), None, 0, group=1)
+    runner.order(1, Brief("j1", 1, Command(("/bin/echo",)), "", "default", "j1", 2, None, 5.0, None), 10.0)
+    (spawn,) = runner.order(1, other, 10.0)
+    assert isinstance(spawn, Spawn)
+    assert spawn.brief.command.argv == ("/bin/echo",)
+
+
+def test_briefs_go_when_the_job_is_over_and_nothing_of_it_is_held() -> None:
+    runner = a_runner()
+    assert runner.order(1, Dismiss("j1"), 10.0) == []
+    runner.process_ended(KEY, an_end())
+    assert runner.disposed(KEY, Disposition.ACCEPTED)[1:] == [ForgetBrief("j1", 0)]
+
+
+def test_what_waited_in_a_lane_is_sent_to_the_next_keeper() -> None:
+    runner = a_runner()
+    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief())]
+
+
+def test_what_was_being_stopped_when_the_keeper_died_is_answered() -> None:
+    runner = a_runner()
+    runner.order(1, Stop(KEY, Why.CANCELLED, 1.0), 10.5)
+    assert runner.keeper_lost(11.0) == []
+    assert exit_of(runner.outbox[KEY]).why == Why.CANCELLED
+
+
+def test_what_an_earlier_life_had_sent_is_lost_with_the_keeper() -> None:
+    runner = RunnerState()
+    runner.adopt(KEY, 1, None, None)
+    assert runner.keeper_lost(11.0) == []
+    assert exit_of(runner.outbox[KEY]).why == Why.LOST

@@ -14,6 +14,7 @@ from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
+from phalanx.core.model.topology import DEFAULT
 from tests.builders import GIB, a_capacity, a_job
 
 KEY = ("j1", 0, 2)
@@ -31,6 +32,51 @@ TOLD: list[tuple[Event, str]] = [
     (
         e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), opens=False),
         "attempt 2 queued behind its like on n1 with 1 core",
+    ),
+    (
+        e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), formation=3),
+        "attempt 2 placed with its gang (formation 3) on n1 with 1 core",
+    ),
+    (e.AttemptReady(at=1.0, key=KEY), "attempt 2 is ready and waits for its gang"),
+    (e.GangReleased(at=1.0, job="j1", formation=3), "every member of formation 3 is ready: all may run"),
+    (
+        e.GangRecalled(at=1.0, job="j1", formation=3, retry_at=1.0, text="j1.2 was lost"),
+        "formation 3 is recalled, none of it has run: j1.2 was lost",
+    ),
+    (
+        e.RoomPromised(
+            at=1.0,
+            job="j1",
+            members=((0, "n1", GRANT), (1, "n2", GRANT)),
+            victims=(KEY,),
+            displaced=(),
+            trigger=0,
+            until=9.0,
+        ),
+        "1 attempts leave for 2 tasks of j1 on n1, n2",
+    ),
+    (
+        e.PromiseWithdrawn(at=1.0, cause="a promised node closed", job="j1"),
+        "the places set aside for it are free again: a promised node closed",
+    ),
+    (e.TasksEvicted(at=1.0, keys=(KEY,), text="spot"), "1 attempts were asked to leave: spot"),
+    (e.JobRestarted(at=1.0, job="j1", counted=True, retry_at=1.0), "all tasks start anew"),
+    (
+        e.JobRestarted(at=1.0, job="j1", counted=False, retry_at=1.0, positions=(0, 1)),
+        "2 tasks of one replica start anew, not counted",
+    ),
+    (
+        e.JobSettled(at=1.0, job="j1", status=Status.FAILED, text="j1.2 failed"),
+        "the job is Failed: j1.2 failed",
+    ),
+    (
+        e.TopologySet(at=1.0, topology=DEFAULT),
+        "the layers of the network are cluster > spine > block > rack > node",
+    ),
+    (e.QuotaSet(at=1.0, queue="q", quota=None), "queue q has no quota"),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.RUNNING),
+        "attempt 2 ended with code 0; the task is Completed once its whole job is",
     ),
     (e.AttemptStarted(at=1.0, key=KEY, started_at=1.0), "attempt 2 is running"),
     (e.AttemptSuspected(at=1.0, key=KEY), "the runner does not list attempt 2"),
@@ -84,5 +130,6 @@ def test_every_event_that_is_kept_is_told_here() -> None:
 
 
 def test_a_long_command_is_told_in_short() -> None:
-    job = structs.replace(a_job(), command=Command(("x" * 1000,)))
+    long = structs.replace(a_job().groups[0], command=Command(("x" * 1000,)))
+    job = structs.replace(a_job(), groups=(long,))
     assert len(sentence(e.JobSubmitted(at=1.0, job=job))) < 300

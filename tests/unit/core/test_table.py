@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.columns import KINDS_MAX
 from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.table import KINDS_MAX, NodeTable
+from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import Target
+from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.engine import plan
 from phalanx.core.placement.nodes import Spots
@@ -51,7 +54,7 @@ def test_users_cannot_make_columns_without_end() -> None:
     table = a_table(8, gpus=1)
     for number in range(2 * KINDS_MAX):
         table.candidates(Request(gpus=1, gpu_type=f"type-{number}"))
-    assert len(table._devices) <= KINDS_MAX
+    assert len(table.columns._devices) <= KINDS_MAX
     assert table.candidates(Request(gpus=1, gpu_type="h100")).all()
 
 
@@ -71,17 +74,18 @@ def test_the_queue_is_by_priority_then_arrival_across_classes() -> None:
     waiting = Waiting()
     jobs = [a_job(), a_job(cores=2), a_job(priority=5), a_job(cores=2, priority=5), a_job()]
     for arrival, job in enumerate(jobs):
-        waiting.add(JobState(job, arrival, [0] * 6))
-    proposed = plan(Snapshot(a_table(8), waiting, gain=0), Policy()).placements
+        waiting.add(JobState(job, arrival, [0] * 6).groups[0])
+    seen = Snapshot(a_table(8), waiting, 0, Tenants(), Queues(), 0.0)
+    proposed = plan(seen, Policy()).placements
     assert [each.job for each in proposed] == [jobs[n].id for n in (2, 3, 0, 1, 4)]
     assert len(waiting.classes) == 2
 
 
 def test_a_job_waits_once_and_leaves_nothing_behind() -> None:
-    waiting, job = Waiting(), JobState(a_job(), 1, [0] * 6)
-    waiting.add(job)
-    waiting.add(job)
-    assert (len(waiting), job.job.id in waiting) == (1, True)
-    waiting.discard(job)
-    waiting.discard(job)
+    waiting, unit = Waiting(), JobState(a_job(), 1, [0] * 6).groups[0]
+    waiting.add(unit)
+    waiting.add(unit)
+    assert (len(waiting), unit in waiting) == (1, True)
+    waiting.discard(unit)
+    waiting.discard(unit)
     assert (len(waiting), waiting.classes) == (0, {})

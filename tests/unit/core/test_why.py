@@ -8,7 +8,7 @@ from msgspec import structs
 
 from phalanx.api.schema import Fix, WhyReply
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.inputs import Cancel, Drain, Hello, Tell
+from phalanx.core.cluster.inputs import Cancel, Drain, Hello, Submit, Tell
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Returned
 from phalanx.core.model.quantity import parse_bytes
@@ -24,6 +24,11 @@ def why(cluster: Cluster, job: Job, position: int | None = 0) -> WhyReply:
     return why_reply(cluster.state, cluster.state.jobs[job.id], position, cluster.now)
 
 
+def asking(request: Request) -> Job:
+    job = a_job()
+    return structs.replace(job, groups=(structs.replace(job.groups[0], request=request),))
+
+
 def fix_of(reply: WhyReply) -> Fix:
     assert reply.fix is not None
     return reply.fix
@@ -33,7 +38,7 @@ def a_busy_cluster(nodes: list[Capacity], asked: list[Request], drained: bool) -
     cluster = Cluster()
     for name, capacity in zip(HOSTS, nodes, strict=False):
         cluster.give(Hello(name, "a", f"origin-{name}", capacity, []))
-    jobs = [structs.replace(a_job(), request=request) for request in asked]
+    jobs = [asking(request) for request in asked]
     for job in jobs:
         cluster.submit(job, allow_infeasible=True)
     if drained:
@@ -51,8 +56,11 @@ def test_every_answer_has_a_reason_and_every_change_it_offers_starts_at_once(
         assert reply.dominant.text
         assert reply.status == cluster.status(job).word
         if reply.fix is not None and reply.fix.text.startswith("it would start now"):
-            again = structs.replace(a_job(), request=changed(job.request, reply.fix))
-            cluster.submit(again, allow_infeasible=True)
+            # It takes the other's place: nobody who came later may be asked before it.
+            again = structs.replace(
+                asking(changed(job.groups[0].request, reply.fix)), priority=1, may_evict=False
+            )
+            cluster.give(Cancel(job.id), Submit(again, allow_infeasible=True))
             assert cluster.status(again) == Status.ASSIGNED
             cluster.give(Cancel(again.id))
             live = cluster.state.jobs[again.id].live[0]
@@ -68,6 +76,17 @@ def changed(asked: Request, fix: Fix) -> Request:
     if fields.pop("targets", None) == []:
         fields["target"] = None
     return structs.replace(asked, **fields)
+
+
+def test_no_change_is_offered_that_would_take_what_is_kept_for_another() -> None:
+    cluster = a_cluster(n1={"cores": 8})
+    cluster.submit(a_job(cores=4, time_limit_s=100.0))
+    head, late = a_job(cores=8), a_job(cores=6)
+    cluster.submit(head)
+    assert fix_of(why(cluster, head)).change == {"cores": 4}
+    cluster.submit(late)  # with 4 cores it would fit, and delay the head
+    fix = why(cluster, late).fix
+    assert fix is None or not fix.change
 
 
 def test_only_tasks_that_still_wait_stand_before_one() -> None:

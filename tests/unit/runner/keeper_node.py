@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from phalanx.runner.processes import Ended, Event, Exit, Launch, Processes, Refused, Row, Started
+from phalanx.runner.processes import Ended, Event, Exit, Launch, Processes, Ready, Refused, Row, Started
 
 WITHIN_S = 20.0
 LOOK_S = 0.01
-Said = TypeVar("Said", Started, Ended, Refused)
+Said = TypeVar("Said", Ready, Started, Ended, Refused)
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -66,6 +66,10 @@ class Node:
         """Wait until the attempt has written this."""
         await self.until(lambda: self.out(key).exists() and text in self.out(key).read_text())
 
+    async def ready(self, key: str) -> None:
+        """Wait until the keeper holds it."""
+        await self.until(lambda: self._find(Ready, key))
+
     async def started(self, key: str) -> int:
         """Its pid, once it runs."""
         await self.until(lambda: self._find(Started, key))
@@ -82,6 +86,10 @@ class Node:
     async def row(self, key: str) -> Row | None:
         rows = (await self.processes.listing()).attempts
         return next((row for row in rows if row.key == key), None)
+
+    def has_started(self, key: str) -> bool:
+        """Whether the keeper ever said that it runs."""
+        return bool(self._find(Started, key))
 
     def _find(self, kind: type[Said], key: str) -> list[Said]:
         return [event for event in self.events if isinstance(event, kind) and event.key == key]

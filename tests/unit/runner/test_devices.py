@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from phalanx.core.model.products import device_kind
 from phalanx.core.model.resources import Device, NumaNode
 from phalanx.runner.devices import (
-    device_kind,
     discover,
     numa_nodes,
     nvidia_devices,

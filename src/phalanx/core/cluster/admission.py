@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.endings import recalled
 from phalanx.core.cluster.events import (
     Event,
     JobSubmitted,
@@ -17,10 +17,10 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Stop
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.resources import Request
+from phalanx.core.model.status import Status
 
 
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
@@ -30,9 +30,9 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return _refuse(_queue_full(state), "too_many")
     if given.no_queue and (no := _why_away(state, job)) is not None:  # seed 000 asks this first
         return _refuse(no, "busy")
-    no = None if given.allow_infeasible else why_never(state, job)
+    no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
-        return _refuse(no, "target" if no.code != "ExceedsLargestNode" else "never")
+        return _refuse(no, "never" if no.code.startswith(("Exceeds", "MustGather")) else "target")
     accepted: list[Event] = [
         JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
     ]
@@ -40,7 +40,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         if job.tasks != 1:
             return _refuse(_array_needs_queue(job), "bad")
         if given.placement is None:
-            return _refuse(why_not_now(state, job), "busy" if job.request.target else "no_room")
+            return _refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
         accepted.append(_placed(state, given.placement, 1, now, "no_queue"))
     return Decision(accepted, [], Accepted(job.tasks))
 
@@ -49,12 +49,14 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
     """A plan may be stale by the time it arrives, so everything is checked again here."""
     placement = given.placement
     job, node = state.jobs.get(placement.job), state.nodes.get(placement.node)
-    if job is None or node is None or not node.takes_work or not job.is_ready(placement.position):
+    if job is None or job.gang is not None or job.is_held:
+        return _refuse(reason.evaluating(), "stale")
+    if node is None or not node.takes_work or not job.is_ready(placement.position):
         return _refuse(reason.evaluating(), "stale")
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
             return _refuse(reason.evaluating(), "stale")
-    elif (job.job.id, placement.lane) != _owner(node, placement.lane):
+    elif (job.job.id, placement.lane) != _owner(node, placement.lane) or node.lanes[placement.lane].is_slow:
         return _refuse(reason.evaluating(), "stale")
     number = job.attempts[placement.position] + 1
     return Decision([_placed(state, placement, number, now, "plan")], [], Accepted())
@@ -67,13 +69,17 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
         return _refuse(Reason("NotFound", Tier.NEVER, f"no job {given.job}"), "not_found")
     if job.is_over or (given.position is not None and Status(job.status[given.position]).is_final):
         return _refuse(_already_ended(job, given.position), "conflict")
+    if given.position is not None and (no := _needed_by_gang(job, given.position)) is not None:
+        return _refuse(no, "conflict")
     if given.position is None:
         count, live = sum(job.counts[:3]), len(job.live)
     else:
         count, live = 1, int(given.position in job.live)
     positions = None if given.position is None else (given.position,)
-    event = TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions)
-    return Decision([event], [], Accepted(count, live))
+    events: list[Event] = [TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions)]
+    if positions is not None and job.forming is not None and given.position in job.forming.positions:
+        events.insert(0, recalled(state, job, now, given.cause, "one of its members was cancelled"))
+    return Decision(events, [], Accepted(count, live))
 
 
 def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
@@ -94,8 +100,16 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
 
 
 def why_never(state: ClusterState, job: Job) -> Reason | None:
-    """Why no node of this cluster could hold one task of this job, or None if one could."""
-    request = job.request
+    """Why one task of some group of this job could never be held by any node, or None if all could."""
+    for group in job.groups:
+        count = group.needed if job.gang is not None else 1
+        no = _never(state, group.request) or state.queues.never(job.queue, group.request, count)
+        if no is not None:
+            return no
+    return None
+
+
+def _never(state: ClusterState, request: Request) -> Reason | None:
     if request.target is not None:
         row = state.table.rows.get(request.target.host)
         if row is None:
@@ -109,20 +123,22 @@ def why_never(state: ClusterState, job: Job) -> Reason | None:
 
 def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in seed 000's order, why one task of this job cannot start at once."""
-    if job.request.target is None:
+    request = job.groups[0].request
+    if request.target is None:
         return Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
-    node = state.nodes.get(job.request.target.host)
+    node = state.nodes.get(request.target.host)
     if node is None:  # only with allow_infeasible does a job get here whose node has never been seen
-        return reason.target_not_found(job.request.target.host, sorted(state.table.names))
+        return reason.target_not_found(request.target.host, sorted(state.table.names))
     if (no := why_closed(node)) is not None:
         return no
-    answer = state.table.ledgers[node.row].fit(job.request)
+    answer = state.table.ledgers[node.row].fit(request)
     return answer if isinstance(answer, Reason) else reason.evaluating()
 
 
 def _why_away(state: ClusterState, job: Job) -> Reason | None:
     """Why the node that a job names cannot be asked at all just now."""
-    node = state.nodes.get(job.request.target.host) if job.request.target else None
+    target = job.groups[0].request.target
+    node = state.nodes.get(target.host) if target else None
     return None if node is None else why_closed(node)
 
 
@@ -137,12 +153,6 @@ def why_closed(node: NodeState) -> Reason | None:
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
     return None
-
-
-def stops(job: JobState, why: Why) -> list[Send]:
-    """The orders that end every live attempt of a job."""
-    grace = job.job.grace_s
-    return [Send(attempt.node, Stop(attempt.key, why, grace)) for attempt in job.live.values()]
 
 
 def _placed(state: ClusterState, placement: Placement, number: int, now: float, cause: str) -> TaskPlaced:
@@ -186,6 +196,22 @@ def _queue_full(state: ClusterState) -> Reason:
 def _array_needs_queue(job: Job) -> Reason:
     text = f"An array waits in the queue: no_queue is for one task, and this has {job.tasks}"
     return Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks})
+
+
+def _needed_by_gang(job: JobState, position: int) -> Reason | None:
+    """Why a single member cannot be cancelled: its gang would be too small ever to start or go on."""
+    group = job.group_of(position)
+    if job.gang is None:
+        return None
+    status = job.status[group.first : group.last]
+    left = group.group.tasks - status.count(Status.FAILED) - status.count(Status.CANCELLED) - 1
+    if left >= group.group.needed:
+        return None
+    text = (
+        f"{job.job.task_id(position)} is needed by its gang ({group.group.needed} of {group.group.tasks} must run); "
+        f"cancel the whole job: phalanx cancel {job.job.id}"
+    )
+    return Reason("NeededByGang", Tier.NEVER, text, {"needed": group.group.needed, "left": left})
 
 
 def _already_ended(job: JobState, position: int | None) -> Reason:

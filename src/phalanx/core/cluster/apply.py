@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from phalanx.core.cluster import membership
-from phalanx.core.cluster.admission import stops
+from phalanx.core.cluster import membership, wholes
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.barrier import go_orders
 from phalanx.core.cluster.effects import Effect, Send, Settle
 from phalanx.core.cluster.events import (
     AttemptEnded,
@@ -24,12 +25,22 @@ from phalanx.core.cluster.events import (
     TaskResumed,
     TasksCancelled,
     TermOpened,
+    job_of,
 )
-from phalanx.core.cluster.jobs import Attempt, JobState
+from phalanx.core.cluster.holdings import (
+    drop_promise,
+    end_forming,
+    leave_queue,
+    note_start,
+    open_lane,
+    queue_up,
+    release,
+    tell_to_leave,
+)
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.lane import Lane
-from phalanx.core.model.orders import Pause, Resume, Stop
+from phalanx.core.model.orders import Pause, Resume
 from phalanx.core.model.status import Status, Why
 
 
@@ -48,7 +59,7 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
             case JobSubmitted():
                 return _job_submitted(state, event)
             case AttemptSuspected():
-                _live(state, event.key).suspicions += 1
+                state.live(event.key).suspicions += 1
             case TasksCancelled():
                 return _tasks_cancelled(state, event)
             case TaskPaused() | TaskResumed():
@@ -59,17 +70,22 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
                 state.epoch = event.epoch
                 membership.begin_term(state, event.at)
             case _:
+                effects = wholes.apply(state, event)
+                if effects is not None:
+                    return effects
                 membership.apply(state, event)
     except KeyError:
         state.skipped += 1
+        if (job := state.jobs.get(job_of(event) or "")) is not None:
+            queue_up(state, job)  # a part of the event may have been done
     return []
 
 
 def _job_submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
     state.arrivals += 1
-    job = JobState(event.job, state.arrivals, state.counts)
+    job = JobState(event.job, state.arrivals, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
-    state.waiting.add(job)
+    queue_up(state, job)
     if event.request_id:
         state.requests.setdefault(event.request_id, []).append(event.job.id)
         while len(state.requests) > state.rules.request_ids_max:
@@ -79,21 +95,24 @@ def _job_submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
 
 def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     job, node = state.jobs[event.key[0]], state.nodes[event.node]
+    position = event.key[1]
+    if event.promised:
+        drop_promise(state, job)  # with the first member; the others of the same decision follow at once
     _make_way(state, job, event)
-    attempt = Attempt(event.key, event.node, event.lane, event.grant, event.at)
-    if event.opens:
-        state.table.take(node.row, event.grant)
-        lane = node.lanes[event.lane] = job.lanes[event.node, event.lane] = Lane(
-            event.lane, event.node, event.grant
-        )
-        node.next_lane = event.lane + 1
-    else:
-        lane = node.lanes[event.lane]
+    group = job.group_of(position)
+    attempt = Attempt(event.key, event.node, node.row, event.lane, event.grant, event.at, group.number)
+    lane = open_lane(state, job, attempt, event.at) if event.opens else node.lanes[event.lane]
     lane.attempts[event.key] = None
     node.attempts[event.key] = attempt
-    job.begin(attempt, node.row)
-    if not job.has_ready:
-        state.waiting.discard(job)
+    job.begin(attempt)
+    job.hold_until = 0.0  # in a replay the hold may not have been noticed to end
+    if event.formation:
+        attempt.formation, attempt.released = event.formation, False
+        wholes.join_formation(state, job, position, event.formation, event.at)
+    elif event.promised:
+        queue_up(state, job)  # the others of its job had to wait until the promise was kept
+    elif not group.has_ready:
+        state.waiting.discard(group)
     return start_order(state, attempt)
 
 
@@ -104,7 +123,7 @@ def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
     """
     _, position, number = event.key
     if (older := job.live.get(position)) is not None:
-        _release(state, job, older)
+        release(state, job, older)
         job.move(position, Status.PENDING)
         _wait_again(state, job, position, event.at, event.at)
     job.attempts[position] = number
@@ -114,80 +133,110 @@ def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
 
 
 def _attempt_started(state: ClusterState, event: AttemptStarted) -> list[Effect]:
-    job, attempt = state.jobs[event.key[0]], _live(state, event.key)
-    attempt.started_at = event.started_at
+    job, attempt = state.jobs[event.key[0]], state.live(event.key)
+    attempt.started_at, attempt.since = event.started_at, event.at
     attempt.suspicions = 0
+    if not attempt.released:  # the record of the release is damaged, for without it nobody starts
+        wholes.release(state, job, attempt.formation)
     job.note_start(event.key[1], event.started_at)
+    note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
     if job.status[event.key[1]] == Status.ASSIGNED:
         job.move(event.key[1], Status.RUNNING)
-    return []
+    return _next_groups(state, job)
 
 
 def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
-    job, attempt = state.jobs[event.key[0]], _live(state, event.key)
+    job, attempt = state.jobs[event.key[0]], state.live(event.key)
     position = event.key[1]
-    if (
-        event.exit.why == Why.RETURNED
-    ):  # what was given back because its lane is slow must not be queued there again
+    if event.exit.why == Why.RETURNED:
+        # What was given back because its lane is slow must not be queued there again.
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
-    _release(state, job, attempt)
+    release(state, job, attempt)
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1
     if event.loss:
         job.losses[position] = job.losses.get(position, 0) + 1
-    if Status(job.status[position]).is_final:
-        return []
-    job.record(position, event.exit)
-    if job.first_started_at is None:
-        job.first_started_at = event.exit.started_at
+    if not Status(job.status[position]).is_final:
+        job.record(position, event.exit)
+        if job.first_started_at is None:
+            job.first_started_at = event.exit.started_at
+        effects = _become(state, job, position, event)
+    else:
+        effects = []
+    if job.gang is not None or len(job.groups) > 1 or job.groups[0] not in state.waiting:
+        queue_up(state, job)
+    return effects + _next_groups(state, job)
+
+
+def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnded) -> list[Effect]:
+    """What the task is after its attempt: waiting again, done for its part, or over."""
     if event.status == Status.PENDING:
         job.move(position, Status.PENDING)
         _wait_again(state, job, position, event.retry_at or event.at, event.at)
         return []
+    if event.status == Status.RUNNING:  # it has done its part, and is Completed when its whole job is
+        if job.status[position] == Status.ASSIGNED:
+            job.move(position, Status.RUNNING)
+        job.done.add(position)
+        return []
     return _finish(state, job, position, event.status, event.at)
+
+
+def _next_groups(state: ClusterState, job: JobState) -> list[Effect]:
+    """Groups that had to wait for others may begin by now."""
+    if not any(group.group.after for group in job.groups):
+        return []
+    if job.gang is None:
+        queue_up(state, job)
+        return []
+    return go_orders(job)
 
 
 def _tasks_cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:
     job = state.jobs[event.job]
     if event.positions is None:
-        orders: list[Effect] = [*stops(job, Why.CANCELLED)]
-        job.cancel_rest()
-        state.waiting.discard(job)
+        orders: list[Effect] = [
+            tell_to_leave(state, job, attempt, Why.CANCELLED, event.at) for attempt in job.live.values()
+        ]
+        drop_promise(state, job)
+        end_forming(state, job)
+        job.settle_rest(Status.CANCELLED, Why.CANCELLED)
+        leave_queue(state, job)
         return orders + _over(state, job, event.at)
     orders = []
+    drop_promise(state, job)
     for position in event.positions:
         if (attempt := job.live.get(position)) is not None:
-            orders.append(Send(attempt.node, Stop(attempt.key, Why.CANCELLED, job.job.grace_s)))
+            orders.append(tell_to_leave(state, job, attempt, Why.CANCELLED, event.at))
         if not Status(job.status[position]).is_final:
             orders += _cancel_one(state, job, position, event.at)
+    queue_up(state, job)
     return orders
 
 
 def _cancel_one(state: ClusterState, job: JobState, position: int, at: float) -> list[Effect]:
     waits = job.status[position] == Status.PENDING
+    job.done.discard(position)
     effects = _finish(state, job, position, Status.CANCELLED, at)
     job.why[position] = Why.CANCELLED
     if waits:
         job.drop_ready(position)
-        if not job.has_ready:
-            state.waiting.discard(job)
-    if position in job.live:
-        job.live[position].ending = Why.CANCELLED
     return effects
 
 
 def _job_forgotten(state: ClusterState, event: JobForgotten) -> None:
     job = state.jobs[event.job]
-    for attempt in list(
-        job.live.values()
-    ):  # only after a damaged record: a job leaves when nothing of it lives
-        _release(state, job, attempt)
-    state.waiting.discard(job)
+    for attempt in list(job.live.values()):
+        # Only after a damaged record: a job leaves when nothing of it lives.
+        release(state, job, attempt)
+    drop_promise(state, job)
+    end_forming(state, job)
+    leave_queue(state, job)
     state.remove_job(event.job)
 
 
 def _set_paused(state: ClusterState, event: TaskPaused | TaskResumed) -> list[Effect]:
-    attempt = _live(state, event.key)
+    attempt = state.live(event.key)
     attempt.paused = isinstance(event, TaskPaused)
     order = Pause(event.key) if attempt.paused else Resume(event.key)
     return [Send(attempt.node, order)]
@@ -213,28 +262,3 @@ def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: flo
         heappush(state.retries, (ready_at, job.job.id, position))
         return
     job.wait_again(position)
-    if job.has_ready:
-        state.waiting.add(job)
-
-
-def _release(state: ClusterState, job: JobState, attempt: Attempt) -> None:
-    """The attempt is over; its lane's grant too, if it was the last in it."""
-    node = state.nodes[attempt.node]
-    lane = node.lanes[attempt.lane]
-    del node.attempts[attempt.key]
-    del job.live[attempt.key[1]]
-    del lane.attempts[attempt.key]
-    if not lane.attempts:
-        del node.lanes[attempt.lane]
-        del job.lanes[attempt.node, attempt.lane]
-        state.table.give_back(node.row, attempt.grant)
-        state.gain += 1
-    if job.has_ready:
-        state.waiting.add(job)
-
-
-def _live(state: ClusterState, key: tuple[str, int, int]) -> Attempt:
-    attempt = state.attempt(key)
-    if attempt is None:
-        raise KeyError(key)
-    return attempt

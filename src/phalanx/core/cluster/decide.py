@@ -1,22 +1,27 @@
 """What follows from an input: the only place that chooses. It changes nothing.
 
 `decide` answers with events (facts to be written), effects that need no fact (telling a runner again), and an
-answer for whoever asked. One file per noun holds the choices: `admission`, `reports`, `liveness`.
+answer for whoever asked. One file per noun holds the choices: `admission`, `musters`, `reports`, `liveness`.
 """
 
 from __future__ import annotations
 
-from phalanx.core.cluster import admission, liveness, reports
+from phalanx.core.cluster import admission, liveness, musters, reports, settings
 from phalanx.core.cluster.decision import Decision
 from phalanx.core.cluster.inputs import (
     Cancel,
     Disconnect,
     Drain,
+    Evict,
     Heartbeat,
     Hello,
     Input,
     Propose,
+    ProposeMuster,
+    Redeem,
     SetPaused,
+    SetQuota,
+    SetTopology,
     Submit,
     Tell,
     Tick,
@@ -32,6 +37,16 @@ def decide(state: ClusterState, given: Input, now: float) -> Decision:
             return reports.tell(state, given, now)
         case Propose():
             return admission.propose(state, given, now)
+        case ProposeMuster():
+            return musters.propose_muster(state, given, now)
+        case Redeem():
+            return musters.redeem(state, given, now)
+        case Evict():
+            return musters.evict(state, given, now)
+        case SetTopology():
+            return settings.set_topology(state, given, now)
+        case SetQuota():
+            return settings.set_quota(state, given, now)
         case Submit():
             return admission.submit(state, given, now)
         case Heartbeat():

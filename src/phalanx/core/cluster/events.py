@@ -11,8 +11,10 @@ from msgspec import Struct, msgpack
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
+from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status
+from phalanx.core.model.topology import Topology
 
 
 class _Event(Struct, frozen=True, array_like=True, kw_only=True, tag=True):
@@ -39,6 +41,80 @@ class TaskPlaced(_Event, frozen=True):
     lane: int
     grant: Grant
     opens: bool = True
+    formation: int = 0  # of a gang: the members of one formation start together
+    promised: bool = False  # the place had been set aside for it
+
+
+class AttemptReady(_Event, frozen=True):
+    """Its runner holds this member of a gang at the barrier."""
+
+    key: AttemptKey
+
+
+class GangReleased(_Event, frozen=True):
+    """Every member of the formation is ready, so all may run."""
+
+    job: JobId
+    formation: int
+
+
+class GangRecalled(_Event, frozen=True):
+    """A formation could not start whole: its members give their places back, none of them has run."""
+
+    job: JobId
+    formation: int
+    retry_at: float
+    text: str = ""
+
+
+class RoomPromised(_Event, frozen=True):
+    """Attempts were asked to leave, and their places are set aside for a job: all of it in one step."""
+
+    job: JobId
+    members: tuple[tuple[int, NodeName, Grant], ...]  # position, node, what it will be given
+    victims: tuple[AttemptKey, ...]
+    displaced: tuple[JobId, ...]  # jobs of lower priority whose own promises gave way
+    trigger: int  # the position of the member that found no room
+    until: float
+
+
+class PromiseWithdrawn(_Event, frozen=True):
+    """The places set aside for a job are free for all again."""
+
+    job: JobId
+
+
+class TasksEvicted(_Event, frozen=True):
+    """These attempts were asked to leave."""
+
+    keys: tuple[AttemptKey, ...]
+    text: str = ""
+
+
+class JobRestarted(_Event, frozen=True):
+    """Tasks of a job start anew, all of them or one replica's (`positions`), because one failed."""
+
+    job: JobId
+    counted: bool
+    retry_at: float
+    positions: tuple[int, ...] | None = None
+
+
+class JobSettled(_Event, frozen=True):
+    """The job as a whole has ended: whatever of it has not is stopped."""
+
+    job: JobId
+    status: Status
+    text: str = ""
+
+
+class TopologySet(_Event, frozen=True):
+    topology: Topology
+
+
+class QuotaSet(_Event, frozen=True):
+    queue: str
+    quota: Quota | None
 
 
 class AttemptStarted(_Event, frozen=True):
@@ -92,6 +168,7 @@ class NodeJoined(_Event, frozen=True):
     origin: str
     capacity: Capacity
     leftovers: tuple[AttemptKey, ...] = ()  # attempts it still runs and must stop before it gets new work
+    address: str = ""
 
 
 class NodeConnected(_Event, frozen=True):
@@ -136,6 +213,16 @@ Event = (
     TermOpened
     | JobSubmitted
     | TaskPlaced
+    | AttemptReady
+    | GangReleased
+    | GangRecalled
+    | RoomPromised
+    | PromiseWithdrawn
+    | TasksEvicted
+    | JobRestarted
+    | JobSettled
+    | TopologySet
+    | QuotaSet
     | AttemptStarted
     | AttemptSuspected
     | AttemptEnded
@@ -169,15 +256,36 @@ def decode(data: bytes) -> list[Event]:
     return _decoder.decode(data)
 
 
+def jobs_of(event: Event) -> tuple[JobId, ...]:
+    """Every job whose story an event belongs to: an eviction is told of the victims as well."""
+    match event:
+        case RoomPromised():
+            return tuple(dict.fromkeys([event.job, *(key[0] for key in event.victims), *event.displaced]))
+        case TasksEvicted():
+            return tuple(dict.fromkeys(key[0] for key in event.keys))
+    job = job_of(event)
+    return () if job is None else (job,)
+
+
 def job_of(event: Event) -> JobId | None:
     """The job an event belongs to, if it belongs to one."""
     match event:
         case JobSubmitted():
             return event.job.id
-        case TasksCancelled() | JobForgotten():
+        case (
+            TasksCancelled()
+            | JobForgotten()
+            | GangReleased()
+            | GangRecalled()
+            | RoomPromised()
+            | PromiseWithdrawn()
+            | JobRestarted()
+            | JobSettled()
+        ):
             return event.job
         case (
             TaskPlaced()
+            | AttemptReady()
             | AttemptStarted()
             | AttemptSuspected()
             | AttemptEnded()

@@ -8,16 +8,22 @@ from __future__ import annotations
 from array import array
 from heapq import heapify
 
-from msgspec import Struct, msgpack
+from msgspec import Struct, msgpack, structs
 
-from phalanx.core.cluster.jobs import Attempt, JobState
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.gangs import Formation, Promise
+from phalanx.core.cluster.holdings import keep_for, note_completeness, queue_up, tenant
+from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.membership import begin_term
 from phalanx.core.cluster.state import ClusterState, NodeState, Rules
 from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status, Why
+from phalanx.core.model.tenants import NEVER
+from phalanx.core.model.topology import Topology
 
 
 class AttemptImage(Struct, array_like=True):
@@ -27,9 +33,36 @@ class AttemptImage(Struct, array_like=True):
     grant: Grant
     placed_at: float
     started_at: float | None
+    since: float
     ending: Why | None
     paused: bool | None
     suspicions: int
+    formation: int
+    ready: bool
+    released: bool
+
+
+class GroupImage(Struct, array_like=True):
+    fresh: int
+    again: list[int]
+    run_s: float
+    samples: int
+
+
+class WholeImage(Struct, array_like=True):
+    """What a job knows of itself as one: its formation, its promise, its restarts."""
+
+    outcome: Status | None
+    done: list[int]
+    satisfied: bool
+    forming: tuple[int, float] | None  # number, formed at
+    formations: int
+    recalls: int
+    restarts: int
+    setbacks: int
+    restarting: bool
+    hold_until: float
+    promise: tuple[dict[int, tuple[str, Grant]], list[AttemptKey], int, float, float] | None
 
 
 class JobImage(Struct, array_like=True):
@@ -41,8 +74,7 @@ class JobImage(Struct, array_like=True):
     code: bytes
     times: bytes | None
     nodes: bytes | None
-    fresh: int
-    again: list[int]
+    groups: list[GroupImage]
     delayed: dict[int, float]
     charged: dict[int, int]
     losses: dict[int, int]
@@ -50,9 +82,9 @@ class JobImage(Struct, array_like=True):
     first_started_at: float | None
     ended_at: float | None
     first_code: int | None
-    run_s: float
-    samples: int
     live: list[AttemptImage]
+    conditions: dict[int, tuple[float, str]]
+    whole: WholeImage
 
 
 class NodeImage(Struct, array_like=True):
@@ -65,6 +97,7 @@ class NodeImage(Struct, array_like=True):
     next_lane: int
     leftovers: list[AttemptKey]
     lanes: list[tuple[int, Grant, list[AttemptKey]]]
+    address: str
 
 
 class ClusterImage(Struct, array_like=True):
@@ -75,6 +108,8 @@ class ClusterImage(Struct, array_like=True):
     jobs: list[JobImage]
     ended: list[str]
     requests: list[tuple[str, list[str]]]
+    topology: Topology
+    quotas: dict[str, Quota]
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -88,6 +123,8 @@ def encode_state(state: ClusterState) -> bytes:
             [_job_image(job) for job in state.jobs.values()],
             list(state.ended),
             list(state.requests.items()),
+            state.table.topology,
+            state.queues.quotas,
         )
     )
 
@@ -97,12 +134,21 @@ def decode_state(body: bytes, rules: Rules) -> ClusterState:
     image = msgpack.decode(body, type=ClusterImage)
     state = ClusterState(rules)
     state.epoch, state.revision, state.arrivals = image.epoch, image.revision, image.arrivals
+    state.table.set_topology(image.topology)
+    state.queues.quotas = image.quotas
     for node in image.nodes:
         _restore_node(state, node)
     for job in image.jobs:
         _restore_job(state, job)
     for node in image.nodes:
         _restore_lanes(state, node)
+    for known in state.jobs.values():
+        if known.promise is not None:
+            keep_for(state, known, known.promise.made_at)
+        if known.forming is not None:
+            note_completeness(state, known)
+        if not known.is_over:
+            queue_up(state, known)
     state.ended.update((job, None) for job in image.ended)
     state.requests.update(image.requests)
     heapify(state.retries)
@@ -132,27 +178,39 @@ def _node_image(node: NodeState) -> NodeImage:
         node.next_lane,
         sorted(node.leftovers),
         lanes,
+        node.address,
     )
 
 
 def _job_image(job: JobState) -> JobImage:
     live = [
         AttemptImage(
-            a.key, a.node, a.lane, a.grant, a.placed_at, a.started_at, a.ending, a.paused, a.suspicions
+            a.key,
+            a.node,
+            a.lane,
+            a.grant,
+            a.placed_at,
+            a.started_at,
+            a.since,
+            a.ending,
+            a.paused,
+            a.suspicions,
+            a.formation,
+            a.ready,
+            a.released,
         )
         for a in job.live.values()
     ]
     return JobImage(
         job.job,
-        job.rank[1],
+        job.arrival,
         bytes(job.status),
         bytes(job.why),
         job.attempts.tobytes(),
         job.code.tobytes(),
         job.times.tobytes() if job.times is not None else None,
         job.nodes.tobytes() if job.nodes is not None else None,
-        job.fresh,
-        job.again,
+        [GroupImage(each.fresh, each.again, each.run_s, each.samples) for each in job.groups],
         job.delayed,
         job.charged,
         job.losses,
@@ -160,9 +218,28 @@ def _job_image(job: JobState) -> JobImage:
         job.first_started_at,
         job.ended_at,
         job.first_code,
-        job.run_s,
-        job.samples,
         live,
+        {position: (each.at, each.message) for position, each in job.conditions.items()},
+        _whole_image(job),
+    )
+
+
+def _whole_image(job: JobState) -> WholeImage:
+    forming, promise = job.forming, job.promise
+    return WholeImage(
+        job.outcome,
+        sorted(job.done),
+        job.satisfied,
+        None if forming is None else (forming.number, forming.formed_at),
+        job.formations,
+        job.recalls,
+        job.restarts,
+        job.setbacks,
+        job.restarting,
+        job.hold_until,
+        None
+        if promise is None
+        else (promise.members, sorted(promise.victims), promise.trigger, promise.until, promise.made_at),
     )
 
 
@@ -172,34 +249,71 @@ def _restore_node(state: ClusterState, image: NodeImage) -> None:
     node.incarnation, node.origin, node.capacity = image.incarnation, image.origin, image.capacity
     node.lost, node.drain_reason, node.next_lane = image.lost, image.drain_reason, image.next_lane
     node.leftovers = set(image.leftovers)
+    node.address = image.address
 
 
 def _restore_job(state: ClusterState, image: JobImage) -> None:
-    job = _job_state(image, state.counts)
+    job = _job_state(image, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
     for status, count in enumerate(job.counts[1:], start=1):
         state.counts[status] += count
     for a in image.live:
-        attempt = Attempt(a.key, a.node, a.lane, a.grant, a.placed_at)
-        attempt.started_at, attempt.ending = a.started_at, a.ending
+        number = job.group_of(a.key[1]).number
+        attempt = Attempt(a.key, a.node, state.nodes[a.node].row, a.lane, a.grant, a.placed_at, number)
+        attempt.started_at, attempt.since, attempt.ending = a.started_at, a.since, a.ending
         attempt.paused, attempt.suspicions = a.paused, a.suspicions
+        attempt.formation, attempt.ready, attempt.released = a.formation, a.ready, a.released
         job.live[a.key[1]] = state.nodes[a.node].attempts[a.key] = attempt
+        group = job.groups[number]
+        replica = group.replica(a.key[1])
+        group.live[replica] = group.live.get(replica, 0) + 1
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
-    if job.has_ready and not job.is_over:
-        state.waiting.add(job)
+    if job.hold_until:
+        state.retries.append((job.hold_until, job.job.id, -1))
+    _restore_whole(state, job, image.whole)
 
 
-def _job_state(image: JobImage, totals: list[int]) -> JobState:
-    job = JobState(image.job, image.arrival, totals)
+def _restore_whole(state: ClusterState, job: JobState, image: WholeImage) -> None:
+    if image.forming is not None:
+        job.forming = Formation(*image.forming)
+        state.forming[job.job.id] = None
+        for position, attempt in job.live.items():
+            if attempt.formation == job.forming.number and not attempt.released and attempt.ending is None:
+                job.forming.positions.add(position)
+                if attempt.ready:
+                    job.forming.ready.add(position)
+    if image.promise is not None:
+        members, victims, trigger, until, made_at = image.promise
+        job.promise = Promise(members, trigger, until, made_at)
+        job.promise.victims = set(victims)
+
+
+def _job_state(
+    image: JobImage, totals: list[int], incomplete: set[str] | None = None, aging_s: float = 0.0
+) -> JobState:
+    job = JobState(image.job, image.arrival, totals, incomplete, aging_s)
     job.status, job.why = bytearray(image.status), bytearray(image.why)
     job.attempts, job.code = array("H", image.attempts), array("h", image.code)
     job.times = None if image.times is None else array("d", image.times)
-    job.nodes = None if image.nodes is None else array("H", image.nodes)
+    job.nodes = None if image.nodes is None else array("I", image.nodes)
     job.counts = [job.status.count(status) for status in Status]
-    job.fresh, job.again, job.delayed = image.fresh, image.again, image.delayed
+    for group, kept in zip(job.groups, image.groups, strict=True):
+        group.fresh, group.again, group.run_s, group.samples = (
+            kept.fresh,
+            kept.again,
+            kept.run_s,
+            kept.samples,
+        )
+    job.delayed = image.delayed
     job.charged, job.losses, job.details = image.charged, image.losses, image.details
+    job.conditions = {position: Condition(at, text) for position, (at, text) in image.conditions.items()}
     job.first_started_at, job.ended_at = image.first_started_at, image.ended_at
-    job.first_code, job.run_s, job.samples = image.first_code, image.run_s, image.samples
+    job.first_code = image.first_code
+    whole = image.whole
+    job.outcome, job.done, job.satisfied = whole.outcome, set(whole.done), whole.satisfied
+    job.formations, job.recalls = whole.formations, whole.recalls
+    job.restarts, job.setbacks, job.restarting = whole.restarts, whole.setbacks, whole.restarting
+    job.hold_until = whole.hold_until
     return job
 
 
@@ -208,5 +322,15 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
     for lane_id, grant, keys in image.lanes:
         lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant)
         lane.attempts = dict.fromkeys(keys)
-        state.jobs[keys[0][0]].lanes[node.name, lane_id] = lane
+        lane.is_slow = any(state.jobs[key[0]].live[key[1]].ending == Why.EVICTED for key in keys)
+        job = state.jobs[keys[0][0]]
+        attempt = job.live[keys[0][1]]
+        job.groups[attempt.group].lanes[node.name, lane_id] = lane
         state.table.take(node.row, grant)
+        state.queues.take(job.job.queue, grant)
+        held = tenant(job, attempt, attempt.since)
+        if attempt.ending is not None:
+            held = structs.replace(held, evictable_at=NEVER, is_leaving=True)
+        state.tenants.add(held)
+        if job.gang is not None:
+            state.tenants.needed[job.job.id] = tuple(group.needed for group in job.job.groups)

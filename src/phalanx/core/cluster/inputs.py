@@ -10,8 +10,11 @@ from msgspec import Struct
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Phase, Report
-from phalanx.core.model.plan import Placement
+from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.queue import Quota
+from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity
+from phalanx.core.model.topology import Topology
 
 
 class Submit(Struct, frozen=True):
@@ -22,6 +25,7 @@ class Submit(Struct, frozen=True):
     allow_infeasible: bool = False
     no_queue: bool = False
     placement: Placement | None = None
+    never: Reason | None = None  # why placement says that the job as a whole could never fit
 
 
 class Cancel(Struct, frozen=True):
@@ -42,6 +46,39 @@ class Propose(Struct, frozen=True):
     placement: Placement
 
 
+class ProposeMuster(Struct, frozen=True):
+    """Members of a plan that are placed together, to be checked again as one."""
+
+    muster: Muster
+
+
+class Redeem(Struct, frozen=True):
+    """Those who had to leave for this job are gone: its members may have their places."""
+
+    job: JobId
+
+
+class Evict(Struct, frozen=True):
+    """Somebody takes the places of a job, or of one task of it, as a spot market or a drained node would."""
+
+    job: JobId
+    position: int | None = None
+    cause: str = "user"
+
+
+class SetTopology(Struct, frozen=True):
+    topology: Topology
+    user: str = ""
+
+
+class SetQuota(Struct, frozen=True):
+    """What a queue may hold from now on; None lifts the limits."""
+
+    queue: str
+    quota: Quota | None
+    user: str = ""
+
+
 class Hello(Struct, frozen=True):
     """A runner introduces itself and lists what it still holds."""
 
@@ -50,6 +87,7 @@ class Hello(Struct, frozen=True):
     origin: str
     capacity: Capacity
     held: list[tuple[AttemptKey, Phase]]
+    address: str = ""  # where peers reach it
 
 
 class Heartbeat(Struct, frozen=True):
@@ -85,4 +123,21 @@ class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
-Input = Submit | Cancel | SetPaused | Propose | Hello | Heartbeat | Tell | Disconnect | Drain | Undrain | Tick
+Input = (
+    Submit
+    | Cancel
+    | SetPaused
+    | Propose
+    | ProposeMuster
+    | Redeem
+    | Evict
+    | SetTopology
+    | SetQuota
+    | Hello
+    | Heartbeat
+    | Tell
+    | Disconnect
+    | Drain
+    | Undrain
+    | Tick
+)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 
 
@@ -16,13 +17,20 @@ def check(state: ClusterState) -> list[str]:
 
 
 def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
-    """What is free on a node is what it has less the grants of its lanes."""
+    """What is free on a node is what it has less the grants of its lanes and the promises made of it."""
+    promised: dict[str, list[Grant]] = {}
+    for id in state.promised:
+        promise = state.jobs[id].promise
+        for name, grant in promise.members.values() if promise else ():
+            promised.setdefault(name, []).append(grant)
     for node in state.nodes.values():
         expected = Ledger(node.name, state.table.ledgers[node.row].capacity)
         for lane in node.lanes.values():
             expected.take(lane.grant)
+        for grant in promised.get(node.name, ()):
+            expected.promise(grant)
         found = state.table.ledgers[node.row]
-        for field in ("cores_free", "memory_free", "numa_free", "devices_free"):
+        for field in ("cores_free", "memory_free", "numa_free", "devices_free", "devices_held", "promises"):
             if getattr(found, field) != getattr(expected, field):
                 yield f"{node.name}: {field} is {getattr(found, field)}, lanes say {getattr(expected, field)}"
         if (
@@ -63,8 +71,8 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
             yield f"{job.job.id}: counts {job.counts}, tasks say {counts}"
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
         active = {p for p, s in enumerate(job.status) if s in (Status.ASSIGNED, Status.RUNNING)}
-        if not active <= set(job.live):
-            yield f"{job.job.id}: tasks {sorted(active - set(job.live))[:5]} have no attempt"
+        if not active <= set(job.live) | job.done:
+            yield f"{job.job.id}: tasks {sorted(active - set(job.live) - job.done)[:5]} have no attempt"
         pending = [p for p in job.live if job.status[p] == Status.PENDING]
         if pending:
             yield f"{job.job.id}: pending tasks {pending[:5]} have a live attempt"
@@ -73,10 +81,49 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
 
 
 def ready_jobs_wait(state: ClusterState) -> Iterator[str]:
-    """A job is in the queue exactly when it has a task to place."""
+    """A unit is in the queue exactly when it has a task to place."""
     for id, job in state.jobs.items():
-        if any(True for _ in job.ready(1)) and id not in state.waiting:
-            yield f"{id} has ready tasks but is not in the queue"
+        for unit in job.units:
+            if not job.is_over and unit.has_ready and unit not in state.waiting:
+                yield f"{id} has ready tasks but is not in the queue"
+            # After a damaged record one may stand in the queue in vain: it is passed over.
+            if not state.skipped and unit in state.waiting and (job.is_over or not unit.has_ready):
+                yield f"{id} is in the queue with nothing to place"
+
+
+def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
+    """Every lane and every promise is one tenant, and the queues hold what their tenants hold."""
+    expected = {(node.name, lane) for node in state.nodes.values() for lane in node.lanes}
+    for id in state.promised:
+        promise = state.jobs[id].promise
+        if promise is None:
+            yield f"{id} is listed as promised, but has no promise"
+        else:
+            expected |= {(id, position) for position in promise.members}
+    if expected != set(state.tenants.slots):
+        yield f"tenants and lanes differ: {sorted(expected ^ set(state.tenants.slots))[:5]}"
+    held: Counter[str] = Counter()
+    for slot in state.tenants.slots.values():
+        tenant = state.tenants.tenants[slot]
+        held[tenant.queue if tenant else ""] += 1
+    counted = {name: usage.tasks for name, usage in state.queues.usage.items() if usage.tasks}
+    if counted != dict(held):
+        yield f"queues count {counted}, tenants say {dict(held)}"
+
+
+def gangs_are_whole(state: ClusterState) -> Iterator[str]:
+    """Whoever is ready belongs to the formation, and a strict one never holds only a part of what it needs."""
+    for job in state.jobs.values():
+        if job.gang is None:
+            continue
+        if job.forming is None:
+            continue
+        if not job.forming.ready <= job.forming.positions:
+            yield f"{job.job.id}: members are ready that are not in the formation"
+        held = job.gang.held()
+        whole = all(held[n] >= group.needed for n, group in enumerate(job.job.groups))
+        if job.gang.gang.strict and not job.satisfied and not whole and not state.skipped:
+            yield f"{job.job.id}: a strict formation holds only a part: {dict(held)}"
 
 
 SENTENCES = (
@@ -85,4 +132,6 @@ SENTENCES = (
     lanes_hold_live_attempts,
     status_follows_attempts,
     ready_jobs_wait,
+    tenants_follow_lanes,
+    gangs_are_whole,
 )

@@ -1,60 +1,89 @@
 """What has happened to one job: a few bytes per task, and more only for what is alive.
 
 A million tasks of an array are a handful of byte columns; a task that waits for the first time costs nothing
-beyond its place in them. Attempts that hold a grant are objects in `live`.
+beyond its place in them. Attempts that hold a grant are objects in `live`; who waits is kept by group, or for the
+whole job if it is a gang.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from heapq import heappop, heappush, nsmallest
+from bisect import bisect_right
+from itertools import accumulate
 
 import numpy as np
 
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.gangs import Formation, GangState, Promise
+from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.transitions import check_move
+from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
-from phalanx.core.model.lane import Lane
-from phalanx.core.model.orders import AttemptKey, Exit
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.orders import Exit
 from phalanx.core.model.status import Status, Why
-from phalanx.core.model.waiting import Rank
 
 NO_CODE = -32_768
 DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory
-_SAMPLES_MIN = 4
 
 
-class Attempt:
-    """One try at one task, alive: it holds a grant until its end is confirmed."""
+class Condition:
+    """That an attempt was asked to leave, by whom and for whom: seed 003's DisruptionTarget."""
 
-    __slots__ = ("ending", "grant", "key", "lane", "node", "paused", "placed_at", "started_at", "suspicions")
+    __slots__ = ("at", "message")
 
-    def __init__(self, key: AttemptKey, node: str, lane: int, grant: Grant, placed_at: float) -> None:
-        self.key = key
-        self.node = node
-        self.lane = lane
-        self.grant = grant
-        self.placed_at = placed_at
-        self.started_at: float | None = None
-        self.ending: Why | None = None  # being stopped, and why
-        self.paused: bool | None = None  # None: it never was
-        self.suspicions = 0
+    def __init__(self, at: float, message: str) -> None:
+        self.at = at
+        self.message = message
 
 
 class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "again", "attempts", "charged", "code", "counts", "delayed", "details", "ended_at", "first_code",
-        "first_started_at", "fresh", "job", "lanes", "live", "losses", "nodes", "rank", "run_s", "samples",
-        "status", "times", "totals", "why",
+        "attempts",
+        "charged",
+        "code",
+        "conditions",
+        "counts",
+        "delayed",
+        "details",
+        "done",
+        "ended_at",
+        "first_code",
+        "first_started_at",
+        "firsts",
+        "formations",
+        "forming",
+        "gang",
+        "groups",
+        "hold_until",
+        "job",
+        "live",
+        "losses",
+        "nodes",
+        "outcome",
+        "promise",
+        "recalls",
+        "restarting",
+        "restarts",
+        "satisfied",
+        "setbacks",
+        "status",
+        "times",
+        "totals",
+        "why",
     )  # fmt: skip
 
-    def __init__(self, job: Job, arrival: int, totals: list[int]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        arrival: int,
+        totals: list[int],
+        incomplete: set[JobId] | None = None,
+        aging_s: float = 0.0,
+    ) -> None:
         size = job.tasks
         self.job = job
-        self.rank: Rank = (-job.priority, arrival)
         self.status = bytearray(size)
         self.why = bytearray(size)
         self.attempts = array("H", bytes(2 * size))
@@ -63,19 +92,46 @@ class JobState:
         self.nodes: array[int] | None = None  # row of the node that ran it last, plus 1
         self.counts = [size, 0, 0, 0, 0, 0]
         self.totals = totals  # the same counts over all jobs, which this one keeps up to date
-        self.fresh = 0  # the first position that was never placed
-        self.again: list[int] = []  # positions to be placed again, lowest first
         self.delayed: dict[int, float] = {}  # positions in backoff, and when they are ready
         self.charged: dict[int, int] = {}
         self.losses: dict[int, int] = {}
         self.live: dict[int, Attempt] = {}
-        self.lanes: dict[tuple[str, int], Lane] = {}
         self.details: dict[int, tuple[str, str]] = {}  # message and last words on stderr
+        self.conditions: dict[int, Condition] = {}
         self.first_started_at: float | None = None
         self.ended_at: float | None = None
         self.first_code: int | None = None  # of the first task that failed
-        self.run_s = 0.0
-        self.samples = 0
+        self.outcome: Status | None = None  # of the job, where it is not the sum of its tasks
+        self.done: set[int] = set()  # ended with code 0, and Completed once the whole job is
+        self.satisfied = False  # of a gang: it has started whole
+        self.forming: Formation | None = None
+        self.formations = 0  # tries of a gang to start whole
+        self.recalls = 0  # how many of them failed in a row
+        self.promise: Promise | None = None
+        self.restarts = 0  # of the whole job, those that count against its limit
+        self.setbacks = 0  # of the whole job, those that were nobody's doing
+        self.restarting = False  # attempts of the life before are still ending
+        self.hold_until = 0.0  # nothing is placed before this
+        self.firsts = [0, *accumulate(group.tasks for group in job.groups)][:-1]
+        urgency = -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
+        self.groups = [
+            GroupState(self, number, first, (urgency, arrival, number))
+            for number, first in enumerate(self.firsts)
+        ]
+        self.gang = (
+            None
+            if job.gang is None
+            else GangState(self, job.gang, (urgency, arrival, 0), set() if incomplete is None else incomplete)
+        )
+
+    @property
+    def arrival(self) -> int:
+        return self.groups[0].rank[1]
+
+    @property
+    def units(self) -> list[GroupState] | list[GangState]:
+        """What waits: the gang as a whole, or each group."""
+        return self.groups if self.gang is None else [self.gang]
 
     @property
     def is_over(self) -> bool:
@@ -84,32 +140,29 @@ class JobState:
         return not (counts[0] or counts[1] or counts[2])
 
     @property
-    def typical_run_s(self) -> float | None:
-        return self.run_s if self.samples >= _SAMPLES_MIN else None
+    def is_held(self) -> bool:
+        """True while nothing of it may be placed: it restarts, backs off, or has places promised."""
+        return self.restarting or self.promise is not None or self.hold_until > 0.0
 
     @property
-    def has_ready(self) -> bool:
-        """True if a task could be placed now, as far as the job itself is concerned."""
-        limit = self.job.array.at_once if self.job.array else 0
-        if limit and len(self.live) >= limit:
-            return False
-        return bool(self.again) or self.fresh < len(self.status)
+    def restarts_whole(self) -> bool:
+        """True if a task that ended well may have to run again for the others' sake."""
+        restart = self.job.restart
+        return restart.whole or any(rule.action != "fail" for rule in restart.rules)
 
-    def ready(self, most: int) -> Iterator[int]:
-        """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""
-        limit = self.job.array.at_once if self.job.array else 0
-        if limit:
-            most = min(most, limit - len(self.live))
-        if self.again:
-            for position in nsmallest(most, self.again):
-                yield position
-                most -= 1
-        position, size = self.fresh, len(self.status)
-        while position < size and most > 0:
-            if self.is_ready(position):
-                yield position
-                most -= 1
-            position += 1
+    def group_of(self, position: int) -> GroupState:
+        if len(self.groups) == 1:
+            return self.groups[0]
+        return self.groups[bisect_right(self.firsts, position) - 1]
+
+    def has_come(self, group: str, when: str) -> bool:
+        """Whether every task of a group has started, or has completed."""
+        state = next(each for each in self.groups if each.group.name == group)
+        status = self.status[state.first : state.last]
+        if when == "started":
+            return not (status.count(Status.PENDING) or status.count(Status.ASSIGNED))
+        done = sum(state.first <= position < state.last for position in self.done)
+        return status.count(Status.COMPLETED) + done == len(status)
 
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed
@@ -124,7 +177,7 @@ class JobState:
         self.totals[before] -= 1
         self.totals[after] += 1
 
-    def begin(self, attempt: Attempt, node_row: int) -> None:
+    def begin(self, attempt: Attempt) -> None:
         """A placed attempt: its position is no longer ready, and it has a number."""
         _, position, number = attempt.key
         self.move(position, Status.ASSIGNED)
@@ -132,15 +185,19 @@ class JobState:
         self.live[position] = attempt
         self.delayed.pop(position, None)  # in a replay the backoff may not have been noticed to end
         if self.nodes is None:
-            self.nodes = array("H", bytes(2 * len(self.status)))
-        self.nodes[position] = node_row + 1
-        self._take_ready(position)
+            self.nodes = array("I", bytes(4 * len(self.status)))
+        self.nodes[position] = attempt.row + 1
+        self.groups[attempt.group].begin(position)
+
+    def leave(self, attempt: Attempt) -> None:
+        """The attempt is over."""
+        del self.live[attempt.key[1]]
+        self.groups[attempt.group].leave(attempt.key[1])
 
     def wait_again(self, position: int) -> None:
         """The task may be placed again from now on."""
         self.delayed.pop(position, None)
-        if position < self.fresh:
-            heappush(self.again, position)
+        self.group_of(position).wait_again(position)
 
     def record(self, position: int, exit: Exit) -> None:
         """Keep how the newest attempt ended."""
@@ -150,11 +207,15 @@ class JobState:
             times = self._times()
             times[2 * position] = exit.started_at
             times[2 * position + 1] = exit.ended_at or 0.0
-            self._learn((exit.ended_at or exit.started_at) - exit.started_at)
+            self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
         if (exit.message or exit.stderr_tail) and (
             position in self.details or len(self.details) < DETAILS_MAX
         ):
             self.details[position] = (exit.message, exit.stderr_tail)
+
+    def note_condition(self, position: int, condition: Condition) -> None:
+        if position in self.conditions or len(self.conditions) < DETAILS_MAX:
+            self.conditions[position] = condition
 
     def note_start(self, position: int, at: float) -> None:
         self._times()[2 * position] = at
@@ -175,38 +236,28 @@ class JobState:
             self.times = array("d", bytes(16 * len(self.status)))
         return self.times
 
-    def _learn(self, run_s: float) -> None:
-        weight = 0.25 if self.samples >= _SAMPLES_MIN else 1.0 / (self.samples + 1)
-        self.run_s += weight * (max(run_s, 0.0) - self.run_s)
-        self.samples += 1
-
-    def _take_ready(self, position: int) -> None:
-        """Forget that a position waits. One beyond `fresh` needs no forgetting: its status is passed over."""
-        if self.again and self.again[0] == position:
-            heappop(self.again)
-        elif position < self.fresh and position in self.again:
-            self.again.remove(position)
-        while self.fresh < len(self.status) and self.status[self.fresh] != Status.PENDING:
-            self.fresh += 1
-
-    def cancel_rest(self) -> None:
-        """Cancel every task that has not ended, all at once: an array may have a million of them."""
-        status = np.frombuffer(self.status, dtype=np.uint8)
-        rest = status < Status.COMPLETED
-        np.frombuffer(self.why, dtype=np.uint8)[rest] = Why.CANCELLED
-        status[rest] = Status.CANCELLED
+    def settle_rest(self, status: Status, why: Why) -> None:
+        """Give every task that has not ended one same end, all at once: an array may have a million of them."""
+        for position in self.done:
+            self.move(position, Status.COMPLETED)
+        self.done.clear()
+        column = np.frombuffer(self.status, dtype=np.uint8)
+        rest = column < Status.COMPLETED
+        np.frombuffer(self.why, dtype=np.uint8)[rest] = why
+        column[rest] = status
         for before in (Status.PENDING, Status.ASSIGNED, Status.RUNNING):
             moved, self.counts[before] = self.counts[before], 0
-            self.counts[Status.CANCELLED] += moved
+            self.counts[status] += moved
             self.totals[before] -= moved
-            self.totals[Status.CANCELLED] += moved
+            self.totals[status] += moved
         for attempt in self.live.values():
-            attempt.ending = attempt.ending or Why.CANCELLED
-        self.again.clear()
+            attempt.ending = attempt.ending or why
+        for group in self.groups:
+            group.drop_all()
         self.delayed.clear()
-        self.fresh = len(self.status)
+        self.restarting, self.forming = False, None
 
     def drop_ready(self, position: int) -> None:
         """A waiting task that will not be placed after all; its status has already changed."""
         if self.delayed.pop(position, None) is None:
-            self._take_ready(position)
+            self.group_of(position).take_ready(position)

@@ -7,8 +7,11 @@ which tells us with Tick.
 
 from __future__ import annotations
 
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.barrier import late, ready
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.endings import Endings
 from phalanx.core.cluster.events import (
     AttemptStarted,
     AttemptSuspected,
@@ -23,11 +26,10 @@ from phalanx.core.cluster.events import (
     NodeResumed,
 )
 from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Undrain
-from phalanx.core.cluster.jobs import Attempt
-from phalanx.core.cluster.reports import end
+from phalanx.core.cluster.musters import overdue
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.model.orders import AttemptKey, Exit, Pause, Phase, Resume, Stop
+from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.status import Why
 
@@ -47,14 +49,15 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
         return Decision(heard, again + _stop_strangers(state, node.name, held), Accepted())
     if not node.lost and node.origin != given.origin:
         return _refuse_name(node, state)
-    gone = [
-        end(state, attempt, _lost_exit(node, "its runner started anew without it"), now, "hello")
-        for key, attempt in node.attempts.items()
-        if key not in held
-    ]
+    gone = Endings(state, now, "hello")
+    for key, attempt in node.attempts.items():
+        if key not in held:
+            gone.add(attempt, _lost_exit(node, "its runner started anew without it"))
     # Attempts end before the join, while their grants still stand in the old ledger.
-    again = _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
-    return Decision([*gone, _joined(state, given, held, now)], again, Accepted())
+    again = (
+        _tell_pauses(node, held) + _tell_to_go(state, node, held) + _stop_strangers(state, node.name, held)
+    )
+    return Decision([*gone.events, _joined(state, given, held, now)], again, Accepted())
 
 
 def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
@@ -67,20 +70,27 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
     events: list[Event] = [NodeHeard(at=now, node=node.name)]
     effects: list[Effect] = []
     held = dict(given.held)
+    gone = Endings(state, now, "heartbeat")
+    waiting: list[Attempt] = []  # at the barrier
     for key, attempt in node.attempts.items():
         phase = held.get(key)
         if attempt.ending is not None:
             grace = state.jobs[key[0]].job.grace_s
             effects.append(Send(node.name, Stop(key, attempt.ending, grace)))
         elif phase is None:
-            _unlisted(state, node, attempt, now, events, effects)
+            _unlisted(state, node, attempt, now, gone, effects)
         elif phase == Phase.RUNNING and attempt.started_at is None:
             events.append(AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
+        elif phase == Phase.READY:
+            waiting.append(attempt)
         elif phase == Phase.QUEUED and now - attempt.placed_at > state.rules.stuck_after_s:
             # The runner's answer ends it as stuck. Until then it holds its grant, for it might yet start.
             effects.append(Send(node.name, Stop(key, Why.STUCK, 0.0)))
+    if not gone.events:  # or a gang might be released in the very moment in which it loses a member
+        events += ready(state, waiting, now, "heartbeat")
+    effects += _tell_to_go(state, node, held)
     effects += _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
-    return Decision(events, effects, Accepted())
+    return Decision([*events, *gone.events], effects, Accepted())
 
 
 def disconnect(state: ClusterState, given: Disconnect, now: float) -> Decision:
@@ -97,6 +107,7 @@ def tick(state: ClusterState, now: float) -> Decision:
     for node in state.nodes.values():
         if not node.lost and now - node.heard_at > state.rules.lost_after_s:
             events += _lose(state, node, now)
+    events += late(state, now) + overdue(state, now)
     surplus = len(state.ended) - state.rules.ended_jobs_max
     for job, _ in zip(state.ended, range(min(surplus, 1000)), strict=False):
         if not state.jobs[job].live:
@@ -118,9 +129,10 @@ def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:
 
 def _lose(state: ClusterState, node: NodeState, now: float) -> list[Event]:
     silent = f"Node {node.name} went offline (heartbeat timeout)"
-    exit = Exit(Why.LOST, -1, message=silent)
-    ends: list[Event] = [end(state, attempt, exit, now, "lease over") for attempt in node.attempts.values()]
-    return [*ends, NodeLost(at=now, cause="lease over", node=node.name)]
+    gone = Endings(state, now, "lease over")
+    for attempt in node.attempts.values():
+        gone.add(attempt, Exit(Why.LOST, -1, message=silent))
+    return [*gone.events, NodeLost(at=now, cause="lease over", node=node.name)]
 
 
 def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJoined:
@@ -133,6 +145,7 @@ def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJo
         origin=given.origin,
         capacity=given.capacity,
         leftovers=leftovers,
+        address=given.address,
     )
 
 
@@ -141,7 +154,7 @@ def _unlisted(
     node: NodeState,
     attempt: Attempt,
     now: float,
-    events: list[Event],
+    gone: Endings,
     effects: list[Effect],
 ) -> None:
     """We believe it is there; the runner does not say so."""
@@ -151,13 +164,12 @@ def _unlisted(
             effects.extend(start_order(state, attempt))
         return
     if attempt.suspicions + 1 < rules.suspicions_max:
-        events.append(AttemptSuspected(at=now, cause="heartbeat", key=attempt.key))
+        gone.events.append(AttemptSuspected(at=now, cause="heartbeat", key=attempt.key))
     elif attempt.started_at is None:
         message = f"Task assignment failed. Runner {node.name} did not confirm start after multiple checks."
-        events.append(end(state, attempt, Exit(Why.UNCONFIRMED, -1, message=message), now, "heartbeat"))
+        gone.add(attempt, Exit(Why.UNCONFIRMED, -1, message=message))
     else:
-        exit = _lost_exit(node, "its runner no longer knows it")
-        events.append(end(state, attempt, exit, now, "heartbeat"))
+        gone.add(attempt, _lost_exit(node, "its runner no longer knows it"))
     # Told thrice over an ordered connection never to start it, the runner cannot start it later.
     why = Why.UNCONFIRMED if attempt.started_at is None else Why.LOST
     effects.append(Send(node.name, Stop(attempt.key, why, 0.0)))
@@ -171,7 +183,19 @@ def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect
             again.append(Send(node.name, Stop(key, attempt.ending, state.jobs[key[0]].job.grace_s)))
         elif key not in held and attempt.started_at is None:
             again.extend(start_order(state, attempt))
-    return again
+    return again + _tell_to_go(state, node, held)
+
+
+def _tell_to_go(state: ClusterState, node: NodeState, held: Held) -> list[Effect]:
+    """Members that were released while nobody could tell their runner."""
+    return [
+        Send(node.name, Go(key))
+        for key, attempt in node.attempts.items()
+        if attempt.released
+        and attempt.ending is None
+        and held.get(key) == Phase.READY
+        and state.jobs[key[0]].groups[attempt.group].may_begin
+    ]
 
 
 def _tell_pauses(node: NodeState, held: Held) -> list[Effect]:

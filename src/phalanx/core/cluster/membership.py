@@ -80,7 +80,7 @@ def _joined(state: ClusterState, event: NodeJoined) -> None:
         known = state.nodes[event.node] = NodeState(event.node, state.table.rows[event.node])
     if not known.attempts:
         known.capacity = event.capacity
-    known.incarnation, known.origin = event.incarnation, event.origin
+    known.incarnation, known.origin, known.address = event.incarnation, event.origin, event.address
     known.connected, known.lost, known.heard_at = True, False, event.at
     known.leftovers = set(event.leftovers)
     _reopen(state, known)

@@ -1,27 +1,35 @@
-"""The order that starts an attempt, made from the state, so that it can be told again word for word."""
+"""The orders that start an attempt, made from the state, so that they can be told again word for word."""
 
 from __future__ import annotations
 
+from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.effects import Effect, Send
-from phalanx.core.cluster.jobs import Attempt
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Brief, Start
+from phalanx.core.model.orders import Brief, Go, Roll, Start
 
 
 def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
-    """One order; the shell sends the job's brief before it where the runner has not had it yet."""
+    """One order; the shell sends the group's brief and the gang's roll before it where the runner lacks them."""
     job_id, position, number = attempt.key
     job = state.jobs[job_id].job
     index = None if job.array is None else job.array.index(position)
-    return [Send(attempt.node, Start(attempt.key, attempt.lane, attempt.grant, index, number - 1))]
+    start = Start(
+        attempt.key, attempt.lane, attempt.grant, index, number - 1, attempt.group, attempt.formation
+    )
+    if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
+        return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
+    return [Send(attempt.node, start)]
 
 
-def brief(job: Job) -> Brief:
-    """What all attempts of a job share."""
+def brief(job: Job, number: int) -> Brief:
+    """What all attempts of a group share."""
+    group = job.groups[number]
     return Brief(
         job.id,
-        job.command,
+        number,
+        group.command,
         job.name,
         job.queue,
         job.batch,
@@ -29,4 +37,26 @@ def brief(job: Job) -> Brief:
         None if job.array is None else str(job.array),
         job.grace_s,
         job.time_limit_s,
+        group.name,
+        sum(each.tasks for each in job.groups[:number]),
+        group.tasks,
+        group.replicas,
+        sum(each.replicas for each in job.groups),
     )
+
+
+def roll(state: ClusterState, job: JobState, formation: int) -> Roll:
+    """Who stands where: every live member, in the order of their index in the network."""
+    ranked = sorted((_index(job, attempt), attempt.key[1], attempt.node) for attempt in job.live.values())
+    places: dict[str, int] = {}
+    for _, _, node in ranked:
+        places.setdefault(node, len(places))
+    nodes = tuple((name, state.nodes[name].address) for name in places)
+    members = tuple((position, places[node]) for _, position, node in ranked)
+    return Roll(job.job.id, formation, nodes, members)
+
+
+def _index(job: JobState, attempt: Attempt) -> int:
+    group = job.groups[attempt.group]
+    position = attempt.key[1]
+    return group.group.indexes[position - group.first] if group.group.indexes else position

@@ -11,12 +11,15 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from phalanx.core.cluster.jobs import Attempt, JobState
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
+from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting
 
 
@@ -36,13 +39,17 @@ class Rules(Struct, frozen=True):
     pending_max: int = 2_000_000
     ended_jobs_max: int = 20_000  # how many ended jobs stay in memory
     request_ids_max: int = 50_000
+    promise_s: float = (
+        60.0  # how long after their grace victims may take to leave before a promise is withdrawn
+    )
+    aging_s: float = 0.0  # after waiting so long a job counts as one point of priority more urgent; 0: never
 
 
 class NodeState:
     """One node: the life of its runner that we talk to, and what it holds."""
 
     __slots__ = (
-        "attempts", "capacity", "connected", "drain_reason", "heard_at", "incarnation", "lanes", "leftovers",
+        "address", "attempts", "capacity", "connected", "drain_reason", "heard_at", "incarnation", "lanes", "leftovers",
         "lost", "name", "next_lane", "origin", "row",
     )  # fmt: skip
 
@@ -51,6 +58,7 @@ class NodeState:
         self.row = row
         self.incarnation = ""
         self.origin = ""
+        self.address = ""
         self.capacity = Capacity(0, 0)
         self.connected = False
         self.lost = False
@@ -80,7 +88,12 @@ class ClusterState:
         self.nodes: dict[NodeName, NodeState] = {}
         self.table = NodeTable()
         self.waiting = Waiting()
-        self.retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end
+        self.tenants = Tenants()
+        self.queues = Queues()
+        self.forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
+        self.incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
+        self.promised: dict[JobId, None] = {}  # jobs for which places are set aside
+        self.retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
         self.ended: OrderedDict[JobId, None] = OrderedDict()  # ended jobs, oldest first
         self.requests: OrderedDict[str, list[JobId]] = OrderedDict()
         self.counts = [0, 0, 0, 0, 0, 0]  # tasks by status, over the jobs in memory
@@ -91,6 +104,13 @@ class ClusterState:
         job = self.jobs.get(key[0])
         found = job.live.get(key[1]) if job else None
         return found if found is not None and found.key == key else None
+
+    def live(self, key: AttemptKey) -> Attempt:
+        """The live attempt with this key; KeyError if it is over, as after a damaged record it may be."""
+        attempt = self.attempt(key)
+        if attempt is None:
+            raise KeyError(key)
+        return attempt
 
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job

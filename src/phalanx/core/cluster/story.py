@@ -19,6 +19,8 @@ def sentence(event: e.Event) -> str:
             return f"submitted: {_describe_job(event.job)}"
         case e.TaskPlaced():
             where = "placed on" if event.opens else "queued behind its like on"
+            if event.formation:
+                where = f"placed with its gang (formation {event.formation}) on"
             return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}"
         case e.AttemptStarted():
             return f"attempt {event.key[2]} is running"
@@ -35,7 +37,38 @@ def sentence(event: e.Event) -> str:
         case e.JobForgotten():
             return "moved to the history"
         case _:
-            return _node_sentence(event)
+            return _whole_sentence(event) or _node_sentence(event)
+
+
+def _whole_sentence(event: e.Event) -> str:
+    match event:
+        case e.AttemptReady():
+            return f"attempt {event.key[2]} is ready and waits for its gang"
+        case e.GangReleased():
+            return f"every member of formation {event.formation} is ready: all may run"
+        case e.GangRecalled():
+            return f"formation {event.formation} is recalled, none of it has run: {event.text}"
+        case e.RoomPromised():
+            nodes = ", ".join(dict.fromkeys(node for _, node, _ in event.members))
+            return f"{len(event.victims)} attempts leave for {len(event.members)} tasks of {event.job} on {nodes}"
+        case e.PromiseWithdrawn():
+            return f"the places set aside for it are free again: {event.cause}"
+        case e.TasksEvicted():
+            return f"{len(event.keys)} attempts were asked to leave: {event.text}"
+        case e.JobRestarted():
+            what = (
+                "all tasks start"
+                if event.positions is None
+                else f"{len(event.positions)} tasks of one replica start"
+            )
+            return f"{what} anew{'' if event.counted else ', not counted'}"
+        case e.JobSettled():
+            return f"the job is {event.status.word}: {event.text}"
+        case e.TopologySet():
+            return f"the layers of the network are {' > '.join(event.topology.names())}"
+        case e.QuotaSet():
+            return f"queue {event.queue} has {'no quota' if event.quota is None else 'another quota'}"
+    return ""
 
 
 def _node_sentence(event: e.Event) -> str:
@@ -63,8 +96,11 @@ def _node_sentence(event: e.Event) -> str:
 
 def _describe_job(job: Job) -> str:
     many = f" × {job.tasks}" if job.tasks > 1 else ""
-    target = f" on {job.request.target}" if job.request.target else ""
-    return f"{' '.join(job.command.argv)[:200]}{many}{target}"
+    first = job.groups[0]
+    target = f" on {first.request.target}" if first.request.target else ""
+    gang = " as a gang" if job.gang is not None else ""
+    groups = f" in {len(job.groups)} groups" if len(job.groups) > 1 else ""
+    return f"{' '.join(first.command.argv)[:200]}{many}{groups}{gang}{target}"
 
 
 def _describe_grant(grant: Grant) -> str:
@@ -85,6 +121,8 @@ def _cores(count: int) -> str:
 def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     if event.status == Status.COMPLETED:
         return f"attempt {key[2]} completed"
+    if event.status == Status.RUNNING:
+        return f"attempt {key[2]} ended with code 0; the task is Completed once its whole job is"
     what = exit.message.rstrip(".") or exit.why.word
     if event.status == Status.PENDING:
         wait_s = max(0.0, (event.retry_at or event.at) - event.at)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from heapq import heappop
 
+from phalanx.core.cluster.holdings import queue_up
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.plan import Snapshot
 
 
-def snapshot(state: ClusterState) -> Snapshot:
+def snapshot(state: ClusterState, now: float) -> Snapshot:
     """The live columns, to be read within this turn."""
-    return Snapshot(state.table, state.waiting, state.gain)
+    return Snapshot(state.table, state.waiting, state.gain, state.tenants, state.queues, now)
 
 
 def wake(state: ClusterState, now: float) -> bool:
@@ -19,11 +20,16 @@ def wake(state: ClusterState, now: float) -> bool:
     while state.retries and state.retries[0][0] <= now:
         at, job_id, position = heappop(state.retries)
         job = state.jobs.get(job_id)
-        if job is not None and job.delayed.get(position) == at:
-            woken = True
+        if job is None:
+            continue
+        if position < 0 and job.hold_until == at:
+            job.hold_until = 0.0
+        elif position >= 0 and job.delayed.get(position) == at:
             job.wait_again(position)
-            if job.has_ready:
-                state.waiting.add(job)
+        else:
+            continue
+        woken = True
+        queue_up(state, job)
     return woken
 
 

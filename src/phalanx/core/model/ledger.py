@@ -1,15 +1,20 @@
 """One node's account: what is free, and the exact grant a request would get.
 
-`fit` answers with a Grant or with the first Reason in seed 000's order: NUMA, devices, cores, memory. The
-same function places, validates at submit, and explains. What is taken is held until it is given back.
+`fit` answers with a Grant or with the first Reason: the labels asked for, then seed 000's order of NUMA, devices,
+cores, memory. The same function places, validates at submit, and explains; `slots` says how often it would say yes.
+What is taken is held until it is given back.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from phalanx.core.model import reason
 from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request
+
+SLOTS_MAX = 1_000_000  # tasks that ask for nothing fit anywhere without end; this is where we stop counting
 
 
 class LedgerError(AssertionError):
@@ -19,7 +24,10 @@ class LedgerError(AssertionError):
 class Ledger:
     """What one node has and what of it is free."""
 
-    __slots__ = ("capacity", "cores_free", "devices", "devices_free", "memory_free", "name", "numa_free")
+    __slots__ = (
+        "capacity", "cores_free", "devices", "devices_free", "devices_held", "devices_promised", "memory_free",
+        "name", "numa_free", "promises",
+    )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
         self.name = name
@@ -29,9 +37,14 @@ class Ledger:
         self.numa_free = {numa.id: numa.cores for numa in capacity.numa}
         self.devices = {device.index: device for device in capacity.devices}
         self.devices_free = set(self.devices)
+        self.devices_held: set[int] = set()
+        self.devices_promised: set[int] = set()
+        self.promises = 0  # while there are any, what is free may be less than nothing
 
     def fit(self, request: Request) -> Grant | Reason:
         """The grant this request would get right now, or why it gets none."""
+        if request.labels and (lacking := self._labels_lacking(request)):
+            return reason.no_matching_labels(self.name, lacking)
         numa = request.target.numa if request.target else None
         if numa is not None and numa not in self.numa_free:
             return reason.numa_not_found(self.name, numa, sorted(self.numa_free))
@@ -43,10 +56,30 @@ class Ledger:
             devices = chosen
         if no := self._lacks(request, numa):
             return no
-        near = numa if numa is not None else self._numa_of(devices)
-        return Grant(
-            request.cores, request.memory_bytes, devices, numa, self._choose_cores(request.cores, near)
-        )
+        near = self.devices[devices[0]].numa if devices and numa is None else numa
+        cores = self._choose_cores(request.cores, near)
+        return Grant(request.cores, request.memory_bytes, devices, numa, cores)
+
+    def slots(self, request: Request) -> int:
+        """How many tasks with this request would find room here, one after another."""
+        if request.labels and self._labels_lacking(request):
+            return 0
+        room = SLOTS_MAX
+        if request.gpus:
+            target = request.target
+            if target is not None and target.devices:
+                return int(isinstance(self.fit(request), Grant))
+            room = self.free_of(request) // request.gpus
+        cores, memory = self.cores_free, self.memory_free
+        if request.target is not None and request.target.numa is not None:
+            cores = min(cores, self.numa_free.get(request.target.numa, -1))
+        if cores < 0 or memory < 0:  # more than everything is promised
+            return 0
+        if request.cores:
+            room = min(room, cores // request.cores)
+        if request.memory_bytes:
+            room = min(room, memory // request.memory_bytes)
+        return room
 
     def never(self, request: Request) -> Reason | None:
         """Why even the empty node could not hold this, or None if it could."""
@@ -60,49 +93,88 @@ class Ledger:
             self.cores_free == self.capacity.cores
             and self.memory_free == self.capacity.memory_bytes
             and len(self.devices_free) == len(self.devices)
+            and not self.promises
         )
 
     def has_room(self, grant: Grant) -> bool:
         """True if exactly this grant could be taken now."""
-        return (
-            grant.cores <= self.cores_free
-            and grant.memory_bytes <= self.memory_free
-            and self.devices_free.issuperset(grant.devices)
-            and all(cores <= self.numa_free.get(numa, -1) for numa, cores in grant.numa_cores)
-        )
+        if grant.cores > self.cores_free or grant.memory_bytes > self.memory_free:
+            return False
+        for numa, cores in grant.numa_cores:
+            if cores > self.numa_free.get(numa, -1):
+                return False
+        return not grant.devices or self.devices_free.issuperset(grant.devices)
 
     def take(self, grant: Grant) -> None:
         """Hold a grant. Taking what is not free is a defect and stops everything."""
         if not self.has_room(grant):
             raise LedgerError(f"{self.name}: {grant} is not free")
-        self.cores_free -= grant.cores
-        self.memory_free -= grant.memory_bytes
-        for numa, cores in grant.numa_cores:
-            self.numa_free[numa] -= cores
-        self.devices_free.difference_update(grant.devices)
+        self._count(grant, -1)
+        if grant.devices:
+            self.devices_free.difference_update(grant.devices)
+            self.devices_held.update(grant.devices)
 
     def give_back(self, grant: Grant) -> None:
-        """End a grant."""
-        if not self.devices_free.isdisjoint(grant.devices):
+        """End a grant. Devices that are promised to somebody do not become free for all."""
+        if not self.devices_held.issuperset(grant.devices):
             raise LedgerError(f"{self.name}: {grant} was given back twice")
-        self.cores_free += grant.cores
-        self.memory_free += grant.memory_bytes
-        for numa, cores in grant.numa_cores:
-            self.numa_free[numa] += cores
-        self.devices_free.update(grant.devices)
+        self._count(grant, 1)
+        if grant.devices:
+            self.devices_held.difference_update(grant.devices)
+            self.devices_free.update(grant.devices)
+            self.devices_free -= self.devices_promised
 
-    def matching(self, request: Request) -> list[Device]:
+    def retake(self, grant: Grant) -> None:
+        """Undo a give_back, on a node that may be overdrawn: what had been held is held again, room or none."""
+        self._count(grant, -1)
+        self.devices_held.update(grant.devices)
+        self.devices_free.difference_update(grant.devices)
+
+    def promise(self, grant: Grant) -> None:
+        """Set a grant aside for somebody before its holders have left: nobody else will be given any of it."""
+        if not self.devices_promised.isdisjoint(grant.devices):
+            raise LedgerError(f"{self.name}: {grant} is promised twice")
+        self._count(grant, -1)
+        self.devices_free.difference_update(grant.devices)
+        self.devices_promised.update(grant.devices)
+        self.promises += 1
+
+    def withdraw(self, grant: Grant) -> None:
+        """Take a promise back."""
+        self._count(grant, 1)
+        self.devices_promised.difference_update(grant.devices)
+        self.devices_free.update(device for device in grant.devices if device not in self.devices_held)
+        self.promises -= 1
+
+    def _count(self, grant: Grant, sign: int) -> None:
+        self.cores_free += sign * grant.cores
+        self.memory_free += sign * grant.memory_bytes
+        for numa, cores in grant.numa_cores:
+            self.numa_free[numa] += sign * cores
+
+    def matching(self, request: Request) -> Sequence[Device]:
         """The devices, free or not, that are of the type and size asked for."""
         kind, size = request.gpu_type, request.gpu_memory_bytes
-        return [
-            d for d in self.capacity.devices if (kind is None or d.kind == kind) and d.memory_bytes >= size
-        ]
+        devices = self.capacity.devices
+        if kind is None and not size:
+            return devices
+        return [d for d in devices if (kind is None or d.kind == kind) and d.memory_bytes >= size]
+
+    def free_of(self, request: Request) -> int:
+        """How many free devices are of the type and size asked for."""
+        if request.gpu_type is None and not request.gpu_memory_bytes:
+            return len(self.devices_free)
+        return sum(device.index in self.devices_free for device in self.matching(request))
+
+    def _labels_lacking(self, request: Request) -> list[str]:
+        mine = self.capacity.labels
+        return [f"{name}={value}" for name, value in request.labels if mine.get(name) != value]
 
     def _choose_devices(self, request: Request, numa: int | None) -> tuple[int, ...] | Reason:
         if request.target and request.target.devices:
             return self._named_devices(request, request.target.devices)
-        fitting = self.matching(request)
-        free = [device for device in fitting if device.index in self.devices_free]
+        fitting, mine = self.matching(request), self.devices_free
+        free = [device for device in fitting if device.index in mine]
         if len(free) < request.gpus:
             kind = _describe_kind(request)
             return reason.not_enough_gpus(self.name, request.gpus, len(free), len(fitting), kind)
@@ -128,9 +200,6 @@ class Ledger:
             return reason.not_enough_memory(self.name, request.memory_bytes, self.memory_free, total)
         return None
 
-    def _numa_of(self, devices: tuple[int, ...]) -> int | None:
-        return self.devices[devices[0]].numa if devices else None
-
     def _choose_cores(self, cores: int, near: int | None) -> tuple[tuple[int, int], ...]:
         """Cores by NUMA node: the near one, else the fullest one that holds them all, else several."""
         if not cores or not self.numa_free:
@@ -143,7 +212,7 @@ class Ledger:
         parts: list[tuple[int, int]] = []
         for numa, free in sorted(self.numa_free.items(), key=lambda item: -item[1]):
             part = min(free, cores)
-            if part:
+            if part > 0:  # where more is promised than there is, less than nothing is free
                 parts.append((numa, part))
                 cores -= part
         return tuple(parts)
@@ -151,9 +220,14 @@ class Ledger:
 
 def _close_together(free: list[Device], count: int, numa: int | None) -> tuple[int, ...]:
     """Devices of one NUMA node if one has enough (the asked one, else the tightest fit), else the lowest ones."""
+    if len(free) == count:
+        return tuple([device.index for device in free])
     by_numa: dict[int | None, list[int]] = {}
     for device in free:
-        by_numa.setdefault(device.numa, []).append(device.index)
+        if device.numa in by_numa:
+            by_numa[device.numa].append(device.index)
+        else:
+            by_numa[device.numa] = [device.index]
     enough = [indexes for place, indexes in by_numa.items() if len(indexes) >= count and place is not None]
     if numa is not None and len(by_numa.get(numa, ())) >= count:
         return tuple(by_numa[numa][:count])

@@ -29,27 +29,57 @@ def key_from_text(text: str) -> AttemptKey:
 
 
 class Brief(Struct, frozen=True, array_like=True, tag="brief"):
-    """What all attempts of one job share; sent once per job and connection, before its first start."""
+    """What all attempts of one group share; sent once per group and connection, before its first start."""
 
     job: JobId
+    group: int  # its number in the job
     command: Command
     name: str
     queue: str
     batch: JobId
-    tasks: int
+    tasks: int  # of the whole job
     array: str | None
     grace_s: float
     time_limit_s: float | None
+    group_name: str = ""
+    group_first: int = 0  # the position of its first task
+    group_tasks: int = 1
+    replicas: int = 1  # of this group
+    replicas_of_all: int = 1  # of all groups of the job together
+
+
+class Roll(Struct, frozen=True, array_like=True, tag="roll"):
+    """Who stands where in a formation of a gang; sent once per formation and connection, before its first start.
+
+    `nodes` lists each node once, in the order of the members' network index; `members` says for each position
+    which of them it is on. Positions stand in the order of their rank.
+    """
+
+    job: JobId
+    formation: int
+    nodes: tuple[tuple[str, str], ...]  # name and address
+    members: tuple[tuple[int, int], ...]  # position, place in `nodes`
 
 
 class Start(Struct, frozen=True, array_like=True, tag="start"):
-    """Run this attempt with this grant. Attempts of one lane run one after another, in the order sent."""
+    """Run this attempt with this grant. Attempts of one lane run one after another, in the order sent.
+
+    With a formation it is a member of a gang: get it ready, say so, and run nothing before `Go`.
+    """
 
     key: AttemptKey
     lane: int
     grant: Grant
     index: int | None  # the array index, if the job is an array
     restarts: int  # attempts before this one
+    group: int = 0
+    formation: int = 0  # 0: no gang, start at once
+
+
+class Go(Struct, frozen=True, array_like=True, tag="go"):
+    """Every member of the gang is ready: run this one."""
+
+    key: AttemptKey
 
 
 class Stop(Struct, frozen=True, array_like=True, tag="stop"):
@@ -74,7 +104,7 @@ class Dismiss(Struct, frozen=True, array_like=True, tag="dismiss"):
     job: JobId
 
 
-Order = Brief | Start | Stop | Pause | Resume | Dismiss
+Order = Brief | Roll | Start | Go | Stop | Pause | Resume | Dismiss
 
 
 class Exit(Struct, frozen=True, array_like=True):
@@ -86,6 +116,12 @@ class Exit(Struct, frozen=True, array_like=True):
     ended_at: float | None = None
     message: str = ""
     stderr_tail: str = ""
+
+
+class Ready(Struct, frozen=True, array_like=True, tag="ready"):
+    """A member of a gang is ready to run: its program and folder are there, and its place is kept for it."""
+
+    key: AttemptKey
 
 
 class Started(Struct, frozen=True, array_like=True, tag="started"):
@@ -104,7 +140,7 @@ class Returned(Struct, frozen=True, array_like=True, tag="returned"):
     key: AttemptKey
 
 
-Report = Started | Ended | Returned
+Report = Ready | Started | Ended | Returned
 
 
 class Phase(IntEnum):
@@ -113,6 +149,7 @@ class Phase(IntEnum):
     QUEUED = 0
     RUNNING = 1
     ENDED = 2  # the end is not yet acknowledged by a coordinator
+    READY = 3  # a member of a gang that waits for the others
 
 
 class Disposition(IntEnum):

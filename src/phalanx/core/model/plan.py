@@ -6,23 +6,34 @@ draft it undoes. A `Plan` is a proposal: each placement goes back to the cluster
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from phalanx.core.model.ids import JobId
+from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.table import NodeTable
+from phalanx.core.model.tenants import TenantKey, Tenants
 from phalanx.core.model.waiting import Waiting
+
+Backfill = Literal["easy", "none"]
 
 
 class Snapshot:
-    """Nodes and waiting jobs at one instant. `gain` grows whenever room may have appeared."""
+    """Nodes, who holds places on them, and who waits, at one instant. `gain` grows whenever room may have appeared."""
 
-    __slots__ = ("gain", "nodes", "waiting")
+    __slots__ = ("gain", "nodes", "now", "queues", "tenants", "waiting")
 
-    def __init__(self, nodes: NodeTable, waiting: Waiting, gain: int) -> None:
+    def __init__(
+        self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float
+    ) -> None:
         self.nodes = nodes
         self.waiting = waiting
         self.gain = gain
+        self.tenants = tenants
+        self.queues = queues
+        self.now = now
 
 
 class Policy(Struct, frozen=True):
@@ -31,6 +42,11 @@ class Policy(Struct, frozen=True):
     placements_max: int = 2048  # per plan, so that a turn stays short
     prefetch_s: float = 0.1  # how much work may queue in a lane behind a running attempt
     prefetch_max: int = 32
+    backfill: Backfill = "easy"  # none: nobody passes the first in the queue that finds no room
+    assumed_run_s: float = 86_400.0  # how long a task without a time limit is taken to run
+    evicts: bool = True  # whether urgent jobs may take places from less urgent ones
+    evictions_max: int = 4  # how often one plan works out whom to evict, so that a turn stays short
+    evict_every_s: float = 1.0  # how soon a class that found nobody to evict looks again
 
 
 class Placement(Struct, frozen=True):
@@ -43,8 +59,23 @@ class Placement(Struct, frozen=True):
     lane: int | None = None
 
 
+class Muster(Struct, frozen=True):
+    """Members of one job placed together: all of this happens, or none of it.
+
+    With victims it is a promise: they are asked to leave, and the members start when the last of them has gone.
+    `displaced` names jobs whose own promises give way.
+    """
+
+    job: JobId
+    members: tuple[Placement, ...]
+    victims: tuple[TenantKey, ...] = ()  # the lanes that have to be left
+    displaced: tuple[JobId, ...] = ()
+    trigger: int = 0  # the position of the first member that found no room
+
+
 class Plan(Struct, frozen=True):
     """The proposal. `more` says that the pass was cut short and should go on."""
 
     placements: list[Placement]
     more: bool = False
+    musters: list[Muster] = []

@@ -121,6 +121,16 @@ def behind(ahead: int) -> Reason:
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead})
 
 
+def quota_exhausted(queue: str, what: str, wanted: int, used: int, limit: int) -> Reason:
+    text = f"Queue {queue} may hold {limit} {what} and holds {used}; {wanted} more are asked"
+    return Reason("QuotaExhausted", Tier.POLICY, text, {"wanted": wanted, "used": used, "limit": limit})
+
+
+def exceeds_quota(queue: str, what: str, wanted: int, limit: int) -> Reason:
+    text = f"Queue {queue} may hold at most {limit} {what}, {wanted} are asked at once"
+    return Reason("ExceedsQuotaMax", Tier.NEVER, text, {"wanted": wanted, "limit": limit})
+
+
 def backing_off(seconds: float, used: int, allowed: int) -> Reason:
     text = f"It failed and is tried again in {seconds:.1f} s (retry {used} of {allowed})"
     return Reason("RetryBackoff", Tier.PROGRESS, text, {"seconds": seconds, "used": used, "allowed": allowed})
@@ -146,3 +156,186 @@ def running(host: str, paused: bool) -> Reason:
 
 def ended(status: str, text: str) -> Reason:
     return Reason(f"Ended{status}", Tier.PROGRESS, text, {"status": status})
+
+
+def reserved_for_other(job: str, at: float, seconds: float, may_pass: bool) -> Reason:
+    """Room is kept for a job that stands before it; `may_pass`: those who end in time may go first."""
+    text = (
+        f"There is room, but {job} stands before it and found none, and nobody passes the first in the queue"
+    )
+    if may_pass:
+        text = (
+            f"There is room, but it is kept for {job}, which stands before it and is expected to start in"
+            f" {seconds:.0f} s; with a time limit of at most {seconds:.0f} s it could go first"
+        )
+    return Reason("ReservedForOther", Tier.POLICY, text, {"job": job, "at": at, "seconds": seconds})
+
+
+def no_matching_labels(host: str, lacking: list[str]) -> Reason:
+    text = f"{host} does not carry {', '.join(lacking)}"
+    return Reason("NoMatchingLabels", Tier.NEVER, text, {"lacking": lacking})
+
+
+def gang_incomplete(needed: int, slots: int, evidence: dict[str, Any]) -> Reason:
+    """`evidence` says where the slots are; the groups of a gang may also stand in each other's way."""
+    text = f"It starts with {needed} members together, and there is room for {slots} now"
+    if slots >= needed:
+        text = f"It starts with {needed} members together; each group has room, but not all groups beside each other"
+    if best := evidence.get("best"):
+        text += f" ({_where(evidence['layer'], best)} has the most: {evidence['best_slots']})"
+    return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "slots": slots, **evidence})
+
+
+def topology_fragmented(needed: int, slots: int, usable: int, evidence: dict[str, Any]) -> Reason:
+    """Enough room in the cluster, but not where the rules want it: `usable` of it at the most."""
+    layer, multiple = evidence["layer"], evidence.get("multiple")
+    text = f"It needs room for {needed} members in one {layer}; there is room for {slots} in the cluster"
+    if multiple:
+        text = f"It needs room for {needed} members, a multiple of {multiple} in every {layer}"
+        text += f"; of the {slots} places in the cluster {usable} can be used so"
+    else:
+        text += f", but the best {layer}, {evidence['best']}, has {evidence['best_slots']}"
+    numbers = {"needed": needed, "slots": slots, "usable": usable, **evidence}
+    return Reason("TopologyFragmented", Tier.CAPACITY, text, numbers)
+
+
+def layer_unknown(layer: str, known: list[str]) -> Reason:
+    near = _nearest(layer, known)
+    hint = f"; did you mean {near}?" if near else ""
+    text = f"No layer is called {layer} (layers: {', '.join(known)}){hint}"
+    return Reason(
+        "MustGatherImpossible", Tier.NEVER, text, {"layer": layer, "layers": known, "nearest": near}
+    )
+
+
+def must_gather_impossible(needed: int, layer: str, most: int, evidence: dict[str, Any]) -> Reason:
+    """No domain of the layer could hold it, even if nothing else ran there."""
+    text = f"It needs {needed} members in one {layer}, and no {layer} of this cluster could hold more than {most}"
+    if evidence.get("unlabelled"):
+        text += f"; no node carries a label that says in which {layer} it stands"
+    return Reason(
+        "MustGatherImpossible", Tier.NEVER, text, {"needed": needed, "layer": layer, "most": most, **evidence}
+    )
+
+
+def members_apart(layer: str, domains: list[str]) -> Reason:
+    text = f"All members must stand in one {layer}, and those that run stand in {', '.join(domains)}"
+    return Reason("MustGatherImpossible", Tier.NEVER, text, {"layer": layer, "domains": domains})
+
+
+def not_a_multiple(count: int, layer: str, multiple: int) -> Reason:
+    text = f"Every {layer} must hold a multiple of {multiple} members, and {count} cannot be divided so"
+    return Reason(
+        "MustGatherImpossible", Tier.NEVER, text, {"needed": count, "layer": layer, "multiple": multiple}
+    )
+
+
+def exceeds_cluster_total(what: str, wanted: int, total: int) -> Reason:
+    text = f"It needs {wanted} {what} at once, and all nodes of this cluster together have {total}"
+    return Reason("ExceedsClusterTotal", Tier.NEVER, text, {"what": what, "wanted": wanted, "total": total})
+
+
+def groups_too_large(needed: int, has_rule: bool, evidence: dict[str, Any]) -> Reason:
+    """Each group alone would find room on empty nodes, but not all of them beside each other."""
+    text = f"It starts with {needed} members together, and its groups do not fit beside each other even on empty nodes"
+    code = "MustGatherImpossible" if has_rule else "ExceedsClusterTotal"
+    return Reason(code, Tier.NEVER, text, {**evidence, "needed": needed})
+
+
+def _where(layer: str, name: str) -> str:
+    return f"{layer} {name}" if name else "the cluster"
+
+
+def _nearest(word: str, known: list[str]) -> str | None:
+    """The known word that was most likely meant: the same in other letters, or with few letters changed."""
+    same = [each for each in known if each.lower() == word.lower()]
+    if same:
+        return same[0]
+    far, best = min(((_edits(word.lower(), each.lower()), each) for each in known), default=(99, ""))
+    return best if far <= max(2, len(best) // 3) else None
+
+
+def _edits(one: str, other: str) -> int:
+    """How many letters have to be changed, put in or left out to make one word of the other."""
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, start=1):
+        before, row[0] = row[0], at
+        for to, wanted in enumerate(other, start=1):
+            before, row[to] = row[to], min(row[to] + 1, row[to - 1] + 1, before + (letter != wanted))
+    return row[-1]
+
+
+def barrier_wait(ready: int, placed: int, short: int, missing: list[str], seconds: float) -> Reason:
+    """Members hold their places and wait for each other; `missing` names those that are not ready."""
+    text = f"{ready} of {placed} placed members are ready and wait for each other"
+    if missing:
+        text += f"; not ready: {', '.join(missing)}"
+    if short:
+        text += f"; {short} more still need a place"
+    text += f"; all let go in {seconds:.0f} s if they are not whole by then"
+    numbers = {"ready": ready, "placed": placed, "short": short, "missing": missing, "seconds": seconds}
+    return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
+
+
+def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:
+    """Its places are kept for it until those who were asked to leave have gone."""
+    places = ", ".join(f"{node} × {count}" for node, count in nodes.items())
+    text = f"Its places ({places}) are kept for it; {len(victims)} tasks have to leave first: {', '.join(victims)}"
+    text += f"; the promise ends in {seconds:.0f} s"
+    return Reason(
+        "WaitingVictims", Tier.PROGRESS, text, {"victims": victims, "nominated": nodes, "seconds": seconds}
+    )
+
+
+def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reason:
+    """Too few members of a group can be placed at all just now."""
+    which = f" of {group}" if group else ""
+    text = f"It starts with {needed} members{which} together, and only {able} can be placed: {', '.join(why)}"
+    return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
+
+
+def waiting_dependency(group: str, when: str, done: int, tasks: int) -> Reason:
+    """A group that begins only after another."""
+    text = f"It begins when every task of {group} has {when}; {done} of {tasks} have"
+    return Reason("WaitingDependency", Tier.HELD, text, {"group": group, "done": done, "tasks": tasks})
+
+
+def restarting(left: int) -> Reason:
+    text = f"All tasks of its job start anew; {left} attempts of the life before are still ending"
+    return Reason("Restarting", Tier.PROGRESS, text, {"left": left})
+
+
+def restart_backoff(seconds: float, used: int, limit: int | None) -> Reason:
+    """The whole job waits a little before it starts anew."""
+    of = "" if limit is None else f" (restart {used} of {limit})"
+    text = f"Its job starts anew in {seconds:.1f} s{of}"
+    return Reason("RestartBackoff", Tier.PROGRESS, text, {"seconds": seconds, "used": used, "limit": limit})
+
+
+def recall_backoff(seconds: float, recalls: int) -> Reason:
+    """A gang that could not start whole waits a little before it tries again."""
+    text = (
+        f"Its members were not ready together ({recalls} times in a row); it tries again in {seconds:.1f} s"
+    )
+    return Reason("RestartBackoff", Tier.PROGRESS, text, {"seconds": seconds, "recalls": recalls})
+
+
+def leaving(host: str, why: str, message: str) -> Reason:
+    """An attempt that was told to stop and has not confirmed it."""
+    text = f"It was asked to leave {host} ({why}) and has not ended yet"
+    return Reason(
+        "Leaving", Tier.PROGRESS, f"{text}: {message}" if message else text, {"host": host, "why": why}
+    )
+
+
+def finished() -> Reason:
+    text = (
+        "It finished with code 0, and is Completed once its whole job is: another failure may start it anew"
+    )
+    return Reason("Finished", Tier.PROGRESS, text)
+
+
+def tasks_waiting(count: int, tasks: int, first: str) -> Reason:
+    """Of a job that runs: some of its tasks do not."""
+    text = f"{count} of its {tasks} tasks wait; `phalanx why {first}` says why"
+    return Reason("TasksWaiting", Tier.PROGRESS, text, {"count": count, "tasks": tasks, "first": first})

@@ -20,6 +20,7 @@ class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     gpu_type: str | None = None
     gpu_memory_bytes: int = 0  # what each device must have at the least
     target: Target | None = None  # a node, perhaps a NUMA node of it, perhaps exact devices
+    labels: tuple[tuple[str, str], ...] = ()  # what the node must carry, sorted
 
 
 class Device(Struct, frozen=True, omit_defaults=True):

@@ -46,11 +46,26 @@ class Why(IntEnum):
     STUCK = 11  # it waited longer than a pending task may
     EVICTED = 12  # a plan took its place for something more urgent
     UNKNOWN = 13  # the process is gone and nobody saw its exit code
+    RECALLED = 14  # its gang could not start whole, so it gave its place back before it ran
+    RESTARTED = 15  # another task of its job failed, and all start anew
+    JOB_FAILED = 16  # another task of its job failed, and with it the job
+    JOB_DONE = 17  # its job had done its work without it
 
     @property
     def word(self) -> str:
         return self.name.lower()
 
 
-UNCHARGED = frozenset({Why.LOST, Why.UNCONFIRMED, Why.FENCED, Why.RETURNED, Why.EVICTED, Why.UNKNOWN})
+UNCHARGED = frozenset(
+    {
+        Why.LOST,
+        Why.UNCONFIRMED,
+        Why.FENCED,
+        Why.RETURNED,
+        Why.EVICTED,
+        Why.UNKNOWN,
+        Why.RECALLED,
+        Why.RESTARTED,
+    }
+)
 """Ends that are not the task's doing. They use up no retry; losses have a limit of their own."""

@@ -1,7 +1,8 @@
 """All nodes as columns, so that one calculation asks every node at once.
 
 The columns follow the ledgers: each take and give_back touches one row. A row that says yes is only a
-candidate; the node's own ledger gives the exact grant or the reason.
+candidate; the node's own ledger gives the exact grant or the reason. Slots per class, their sums up the tree and the
+ranking for single tasks are kept here and follow what changed.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
+from msgspec import structs
 
+from phalanx.core.model import topology
+from phalanx.core.model.columns import Columns
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.ranking import Ranking, Rankings
 from phalanx.core.model.resources import Capacity, Grant, Request
-
-Column = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-KINDS_MAX = 256
-_Kind = tuple[str | None, int]  # device type asked for, memory asked for
+from phalanx.core.model.slots import SlotBook, SlotCounts, Tally
+from phalanx.core.model.survey import Survey
+from phalanx.core.model.topology import Topology
+from phalanx.core.model.tree import Column, Mask, Tree
 
 
 class NodeTable:
@@ -25,15 +28,13 @@ class NodeTable:
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.ledgers: list[Ledger] = []
         self.rows: dict[str, int] = {}
-        self.open: Mask = np.zeros(0, dtype=np.bool_)  # may take new work
-        self.cores: Column = np.zeros(0, dtype=np.int64)
-        self.memory: Column = np.zeros(0, dtype=np.int64)
-        self._devices: dict[_Kind, Column] = {}
-        self._cores_all: Column = np.zeros(0, dtype=np.int64)
-        self._memory_all: Column = np.zeros(0, dtype=np.int64)
-        self._devices_all: dict[_Kind, Column] = {}
+        self.columns = Columns()
+        self.ledgers = self.columns.ledgers
+        self.topology = topology.DEFAULT
+        self._survey = Survey(self.topology)
+        self._slots = SlotBook(self.columns)
+        self._rankings = Rankings(self.columns)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -41,64 +42,116 @@ class NodeTable:
     def __iter__(self) -> Iterator[Ledger]:
         return iter(self.ledgers)
 
+    @property
+    def open(self) -> Mask:
+        """Which nodes take new work. Read it; `set_open` changes it."""
+        return self.columns.open
+
+    @property
+    def cores(self) -> Column:
+        """Free cores; less than none where more is promised than there is."""
+        return self.columns.cores
+
+    @property
+    def memory(self) -> Column:
+        """Free bytes of memory; less than none where more is promised than there is."""
+        return self.columns.memory
+
+    @property
+    def tree(self) -> Tree:
+        """Where every node stands. It is drawn anew when labels or layers have changed."""
+        return self._survey.tree(self.names)
+
     def ledger(self, name: str) -> Ledger:
         return self.ledgers[self.rows[name]]
 
     def put(self, name: str, capacity: Capacity) -> None:
         """Add a node, or replace one whose hardware changed while nothing was held on it."""
-        ledger = Ledger(name, capacity)
         row = self.rows.setdefault(name, len(self.names))
         if row == len(self.names):
             self.names.append(name)
-            self.ledgers.append(ledger)
-            self._grow()
-        else:
-            self.ledgers[row] = ledger
-        self._cores_all[row], self._memory_all[row] = capacity.cores, capacity.memory_bytes
-        for kind, column in self._devices_all.items():
-            column[row] = len(ledger.matching(_asking(kind)))
-        self._refresh(row)
-        for kind, column in self._devices.items():
-            column[row] = _free(ledger, kind)
+        self.columns.put(row, Ledger(name, capacity))
+        self._survey.note(row, capacity.labels)
+
+    def set_topology(self, declared: Topology) -> None:
+        """Other layers: where every node stands is read from its labels anew."""
+        self.topology = declared
+        self._survey = Survey(declared)
+        for row, ledger in enumerate(self.ledgers):
+            self._survey.note(row, ledger.capacity.labels)
 
     def set_open(self, name: str, is_open: bool) -> None:
-        self.open[self.rows[name]] = is_open
+        self.columns.set_open(self.rows[name], is_open)
 
     def is_open(self, name: str) -> bool:
         return bool(self.open[self.rows[name]])
 
     def take(self, row: int, grant: Grant) -> None:
         self.ledgers[row].take(grant)
-        self._refresh(row)
-        if grant.devices:
-            self._refresh_devices(row)
+        self.columns.refresh(row)
 
     def give_back(self, row: int, grant: Grant) -> None:
         self.ledgers[row].give_back(grant)
-        self._refresh(row)
-        if grant.devices:
-            self._refresh_devices(row)
+        self.columns.refresh(row)
+
+    def retake(self, row: int, grant: Grant) -> None:
+        self.ledgers[row].retake(grant)
+        self.columns.refresh(row)
+
+    def promise(self, row: int, grant: Grant) -> None:
+        self.ledgers[row].promise(grant)
+        self.columns.refresh(row)
+
+    def withdraw(self, row: int, grant: Grant) -> None:
+        self.ledgers[row].withdraw(grant)
+        self.columns.refresh(row)
 
     def candidates(self, request: Request) -> Mask:
         """Open nodes with enough free cores, memory and fitting devices. Their ledgers have the last word."""
-        mask = self.open & (self.cores >= request.cores)
-        if request.memory_bytes:
-            mask &= self.memory >= request.memory_bytes
-        if request.gpus:
-            mask &= self._device_column(request) >= request.gpus
-        return self._only_target(mask, request)
+        return self._only_target(self.columns.slots(request) > 0, request)
 
     def could_ever(self, request: Request) -> bool:
         """Whether any node, empty, could hold this; nodes that are away count, for they may come back."""
-        mask = self._cores_all >= request.cores
-        if request.memory_bytes:
-            mask &= self._memory_all >= request.memory_bytes
-        if request.gpus:
-            mask &= self._device_column(request, every=True) >= request.gpus
+        mask = self.columns.slots(request, every=True) > 0
         if not request.target:
             return bool(mask.any())
         rows = np.flatnonzero(self._only_target(mask, request))
         return any(self.ledgers[row].never(request) is None for row in rows)
+
+    def slots(self, request: Request) -> SlotCounts:
+        """How many tasks with this request each node could take now, and the sums for every layer of the tree.
+
+        The columns are the table's own: whoever wants to keep or change them makes a copy.
+        """
+        if request.target is None:
+            return self._slots.of(request, self.tree)
+        column = np.zeros(len(self), dtype=np.int64)
+        row = self.rows.get(request.target.host)
+        if row is not None:
+            column[row] = self.columns.slots_of(row, request)
+        return SlotCounts(column, self.tree.sums(column), Tally(column, self.tree))
+
+    def slots_ever(self, request: Request) -> Column:
+        """How many each node could take if it were empty and at work."""
+        return self.ever(request)[0]
+
+    def ever(self, request: Request) -> tuple[Column, tuple[Column, ...]]:
+        """How many each node could take if it were empty and at work, and the sums for every layer of the tree."""
+        if request.target is None:
+            return self._slots.ever(request, self.tree)
+        column = np.zeros(len(self), dtype=np.int64)
+        row = self.rows.get(request.target.host)
+        if row is not None:
+            column[row] = Ledger(request.target.host, self.ledgers[row].capacity).slots(request)
+        return column, self.tree.sums(column)
+
+    def devices(self, request: Request) -> Column:
+        """How many devices of the kind asked for are free on each node."""
+        return self.columns.devices(request)
+
+    def ranking(self, request: Request) -> Ranking:
+        """The nodes that could take one task with this request, whatever its target."""
+        return self._rankings.of(request if request.target is None else structs.replace(request, target=None))
 
     def _only_target(self, mask: Mask, request: Request) -> Mask:
         if request.target is None:
@@ -108,40 +161,3 @@ class NodeTable:
         if row is not None:
             only[row] = mask[row]
         return only
-
-    def _device_column(self, request: Request, every: bool = False) -> Column:
-        kind = (request.gpu_type, request.gpu_memory_bytes)
-        if kind not in self._devices:
-            if len(self._devices) >= KINDS_MAX:  # users choose the kinds, so their number is bounded
-                self._devices.clear()
-                self._devices_all.clear()
-            asking = _asking(kind)
-            self._devices[kind] = np.array([_free(ledger, kind) for ledger in self.ledgers], dtype=np.int64)
-            totals = [len(ledger.matching(asking)) for ledger in self.ledgers]
-            self._devices_all[kind] = np.array(totals, dtype=np.int64)
-        return (self._devices_all if every else self._devices)[kind]
-
-    def _refresh(self, row: int) -> None:
-        ledger = self.ledgers[row]
-        self.cores[row] = ledger.cores_free
-        self.memory[row] = ledger.memory_free
-
-    def _refresh_devices(self, row: int) -> None:
-        for kind, column in self._devices.items():
-            column[row] = _free(self.ledgers[row], kind)
-
-    def _grow(self) -> None:
-        for name in ("cores", "memory", "_cores_all", "_memory_all"):
-            setattr(self, name, np.append(getattr(self, name), 0))
-        self.open = np.append(self.open, False)
-        for columns in (self._devices, self._devices_all):
-            for kind in columns:
-                columns[kind] = np.append(columns[kind], 0)
-
-
-def _asking(kind: _Kind) -> Request:
-    return Request(gpus=1, gpu_type=kind[0], gpu_memory_bytes=kind[1])
-
-
-def _free(ledger: Ledger, kind: _Kind) -> int:
-    return sum(device.index in ledger.devices_free for device in ledger.matching(_asking(kind)))

@@ -1,28 +1,53 @@
-"""Who waits for a place: jobs with ready tasks, by class of request, in order of priority and arrival.
+"""Who waits for a place: groups with ready tasks and gangs, by kind, in order of priority and arrival.
 
-Jobs of one class ask for the same, so when the first does not fit, none does: a pass over the queue costs
-as many steps as there are classes and placements, whatever the number of waiting tasks.
+Units of one kind ask for the same, so when the first does not fit, none does: a pass over the queue costs
+as many steps as there are kinds and placements, whatever the number of waiting tasks.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from enum import IntEnum
 from typing import Protocol
 
-from phalanx.core.model.ids import JobId
+from msgspec import Struct
+
 from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.resources import Request
 
-Rank = tuple[int, int]  # (minus the priority, arrival): the smaller goes first
+Rank = tuple[float, int, int]  # (minus the priority, arrival, number of the group): the smaller goes first
 
 
-class WaitingJob(Protocol):
-    """What placement may know of a job that waits."""
+class Wanted(Struct, frozen=True):
+    """What a gang still wants of one of its groups: `need` tasks now and together, `most` if there is room."""
+
+    request: Request
+    need: int
+    most: int
+
+
+class Unit(Protocol):
+    """One thing that waits: a group whose tasks are placed one by one, or a gang."""
 
     job: Job
     rank: Rank
+
+    @property
+    def kind(self) -> Hashable:
+        """Units of one kind ask for the same."""
+        ...
+
+    @property
+    def is_gang(self) -> bool: ...
+
+
+class WaitingGroup(Unit, Protocol):
+    """A group whose tasks are placed one by one."""
+
+    number: int  # of the group in its job
+    request: Request
     lanes: dict[tuple[str, int], Lane]
 
     def ready(self, most: int) -> Iterator[int]:
@@ -35,46 +60,91 @@ class WaitingJob(Protocol):
         ...
 
 
+class WaitingGang(Unit, Protocol):
+    """A job whose tasks are placed together, or what is left to place of it."""
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        """What is to be placed now, one entry for each group of the job."""
+        ...
+
+    def members(self, group: int) -> list[tuple[int, int]]:
+        """(index in the network, position) of the tasks of a group that may be placed now, in that order."""
+        ...
+
+    def bound(self) -> list[tuple[int, int]]:
+        """(node row, count) where members of this job already hold places."""
+        ...
+
+
+class Block(IntEnum):
+    """Why a class was passed over."""
+
+    ROOM = 0  # no node has room for the first of it
+    QUOTA = 1  # its queue may hold no more
+    HELD = 2  # there is room, but it would delay the first that found none
+
+
 class WaitingClass:
-    """The jobs that wait with one same request, in order."""
+    """The units of one kind, in order."""
 
-    __slots__ = ("blocked_at", "jobs", "ranks", "request")
+    __slots__ = (
+        "blocked_at", "blocked_by", "evict_at", "held_behind", "hopeless_at", "kind", "ranks", "units",
+    )  # fmt: skip
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, kind: Hashable) -> None:
+        self.kind = kind
         self.ranks: list[Rank] = []
-        self.jobs: dict[Rank, WaitingJob] = {}
-        self.blocked_at = -1  # the table's gain when the class last found no room
+        self.units: dict[Rank, Unit] = {}
+        self.blocked_at = -1  # the table's gain when the class was last passed over
+        self.blocked_by = Block.ROOM
+        self.held_behind: Rank | None = None  # if it is held back: whom it would have delayed
+        self.hopeless_at = -1  # the table's gain when it would not have fitted with every tenant gone
+        self.evict_at = 0.0  # before this it need not look again whom to evict
 
 
 class Waiting:
-    """Every waiting class, and which job waits in it."""
+    """Every waiting class, and which unit waits in it."""
 
     def __init__(self) -> None:
-        self.classes: dict[Request, WaitingClass] = {}
-        self._members: set[JobId] = set()
+        self.classes: dict[Hashable, WaitingClass] = {}
+        self._kinds: dict[Rank, Hashable] = {}  # under which kind a unit stands; it may have changed since
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._kinds)
 
-    def __contains__(self, job: JobId) -> bool:
-        return job in self._members
+    def __contains__(self, unit: Unit) -> bool:
+        return unit.rank in self._kinds
 
-    def add(self, waiting: WaitingJob) -> None:
-        if waiting.job.id in self._members:
+    def add(self, unit: Unit) -> None:
+        """Put a unit in its place; one that already waits moves if its kind has changed."""
+        kind = unit.kind
+        if (former := self._kinds.get(unit.rank)) is not None:
+            if former == kind:
+                return
+            self.discard(unit)
+        self._kinds[unit.rank] = kind
+        found = self.classes.setdefault(kind, WaitingClass(kind))
+        insort(found.ranks, unit.rank)
+        found.units[unit.rank] = unit
+        found.blocked_at, found.evict_at = -1, 0.0
+
+    def copied(self) -> Waiting:
+        """The same queue for somebody who only tries something: what is noted or added there stays there."""
+        other = Waiting()
+        other._kinds = dict(self._kinds)
+        for kind, found in self.classes.items():
+            own = other.classes[kind] = WaitingClass(kind)
+            for name in WaitingClass.__slots__:
+                setattr(own, name, getattr(found, name))
+            own.ranks, own.units = list(found.ranks), dict(found.units)
+        return other
+
+    def discard(self, unit: Unit) -> None:
+        kind = self._kinds.pop(unit.rank, None)
+        if kind is None:
             return
-        self._members.add(waiting.job.id)
-        kind = self.classes.setdefault(waiting.job.request, WaitingClass(waiting.job.request))
-        insort(kind.ranks, waiting.rank)
-        kind.jobs[waiting.rank] = waiting
-        kind.blocked_at = -1
-
-    def discard(self, waiting: WaitingJob) -> None:
-        if waiting.job.id not in self._members:
-            return
-        self._members.remove(waiting.job.id)
-        kind = self.classes[waiting.job.request]
-        del kind.ranks[bisect_left(kind.ranks, waiting.rank)]
-        del kind.jobs[waiting.rank]
-        if not kind.ranks:
-            del self.classes[waiting.job.request]
+        found = self.classes[kind]
+        del found.ranks[bisect_left(found.ranks, unit.rank)]
+        del found.units[unit.rank]
+        if not found.ranks:
+            del self.classes[kind]

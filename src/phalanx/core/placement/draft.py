@@ -1,39 +1,101 @@
-"""A plan being tried: what it takes is taken from the columns and put back when the plan is made."""
+"""A plan being tried: whatever it takes, evicts or promises in the columns is put back when the plan is made.
+
+A part of it can be given up alone: `mark` remembers where one stands, `rollback` returns there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.plan import Placement, Plan, Snapshot
+from phalanx.core.model.plan import Muster, Placement, Plan, Snapshot
 from phalanx.core.model.resources import Grant
+from phalanx.core.model.tenants import Tenant, TenantKey
+
+Mark = tuple[int, int, int]
 
 
 class Draft:
-    """Speculative placements over a snapshot."""
+    """Speculative changes over a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.nodes = snapshot.nodes
+        self.tenants = snapshot.tenants
+        self.queues = snapshot.queues
+        self.now = snapshot.now
+        self.size = 0  # members placed, alone or in musters
+        self.gone: set[TenantKey] = set()  # tenants that have left in this draft, though they are still listed
         self._placements: list[Placement] = []
-        self._taken: list[tuple[int, Grant]] = []
+        self._musters: list[Muster] = []
+        self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
 
-    @property
-    def size(self) -> int:
-        return len(self._placements)
-
-    def take(self, row: int, grant: Grant, placement: Placement) -> None:
-        self.nodes.take(row, grant)
-        self._taken.append((row, grant))
+    def place(self, row: int, placement: Placement, queue: str) -> None:
+        """One task onto a node."""
+        self.take(row, placement.grant, queue)
         self._placements.append(placement)
+        self.size += 1
+
+    def enlist(self, muster: Muster) -> None:
+        """Members that are placed together; their grants have been taken one by one."""
+        self._musters.append(muster)
+        self.size += len(muster.members)
 
     def queue(self, placement: Placement) -> None:
         """A placement into a lane takes nothing more."""
         self._placements.append(placement)
+        self.size += 1
+
+    def take(self, row: int, grant: Grant, queue: str) -> None:
+        """Hold a grant on a node, and count it for its queue."""
+        self.nodes.take(row, grant)
+        self.queues.take(queue, grant)
+        self._undo.append((self._give_back, (row, grant, queue)))
+
+    def evict(self, tenant: Tenant) -> None:
+        """As if the tenant had left. A promise is withdrawn, a lane's grant given back."""
+        leave = self.nodes.withdraw if tenant.is_promise else self.nodes.give_back
+        come_back = self.nodes.promise if tenant.is_promise else self.nodes.retake
+        leave(tenant.node_row, tenant.grant)
+        self.queues.give_back(tenant.queue, tenant.grant)
+        self._undo.append((come_back, (tenant.node_row, tenant.grant)))
+        self._undo.append((self.queues.take, (tenant.queue, tenant.grant)))
+        self.gone.add(tenant.key)
+        self._undo.append((self.gone.discard, (tenant.key,)))
+
+    @property
+    def placements(self) -> Sequence[Placement]:
+        """Tasks placed one by one so far."""
+        return self._placements
+
+    @property
+    def musters(self) -> Sequence[Muster]:
+        """Members placed together so far."""
+        return self._musters
+
+    def mark(self) -> Mark:
+        return len(self._undo), len(self._placements), len(self._musters)
+
+    def rollback(self, mark: Mark) -> None:
+        """Give up everything since the mark, the newest first."""
+        undo, placements, musters = mark
+        while len(self._undo) > undo:
+            act, arguments = self._undo.pop()
+            act(*arguments)
+        self.size -= len(self._placements) - placements
+        self.size -= sum(len(muster.members) for muster in self._musters[musters:])
+        del self._placements[placements:]
+        del self._musters[musters:]
+
+    def _give_back(self, row: int, grant: Grant, queue: str) -> None:
+        self.nodes.give_back(row, grant)
+        self.queues.give_back(queue, grant)
 
     def positions_of(self, job: JobId) -> set[int]:
         return {each.position for each in self._placements if each.job == job}
 
     def plan(self, more: bool = False) -> Plan:
         """The proposal; the columns are as they were before the draft began."""
-        for row, grant in reversed(self._taken):
-            self.nodes.give_back(row, grant)
-        self._taken.clear()
-        return Plan(self._placements, more)
+        placements, musters = self._placements, self._musters
+        self._placements, self._musters = [], []
+        self.rollback((0, 0, 0))
+        return Plan(placements, more, musters)

@@ -1,109 +1,301 @@
 """The decision: who goes where. Snapshot in, plan out; nothing is changed.
 
-Jobs are taken in order of priority, then arrival. Jobs that ask for the same stand in one class: when the
-first of them finds no room, the class is passed over until room appears, so a pass costs as much as it
-places. Short tasks may queue in a lane of their own job, so that a node does not idle between them.
+Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
+first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. Who
+stands behind the first that found no room goes on only if that one is not delayed (`reserve.py`). Which nodes a
+gang takes is decided in `gang.py`, whom to evict in `preempt.py`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from heapq import heapify, heappop, heappush, heapreplace
+from collections.abc import Hashable
+from heapq import heapify, heappop, heappush
+from typing import cast
 
-from phalanx.core.model.plan import Placement, Plan, Policy, Snapshot
-from phalanx.core.model.waiting import Rank, WaitingClass, WaitingJob
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.plan import Muster, Placement, Plan, Policy, Snapshot
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang import place_gang
 from phalanx.core.placement.nodes import Spots
+from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.prefetch import prefetch
+from phalanx.core.placement.reserve import Front, Reservation, run_s
+
+HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
+_SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
+_QUOTA_CODES = ("QuotaExhausted", "ExceedsQuotaMax")
+
+_Line = list[tuple[Rank, int, WaitingClass]]
 
 
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
-    """Propose placements for those who wait, first come first served within a priority."""
-    draft = Draft(snapshot)
-    kinds = snapshot.waiting.classes.values()
-    full = [kind.ranks[0] for kind in kinds if kind.blocked_at == snapshot.gain]
-    heads = [(kind.ranks[0], n, kind) for n, kind in enumerate(kinds) if kind.blocked_at != snapshot.gain]
-    heapify(heads)
-    while heads and draft.size < policy.placements_max:
-        rank, number, kind = heappop(heads)
-        stuck = _place_class(kind, rank, heads[0][0] if heads else None, draft, policy)
-        if stuck is None:
-            continue
-        rank, may_go_on = stuck
-        if may_go_on:
-            heappush(heads, (rank, number, kind))
-        else:
-            kind.blocked_at = snapshot.gain
-            full.append(rank)
-    if full:
-        _prefetch(snapshot, min(full), draft, policy)
-    return draft.plan(more=draft.size >= policy.placements_max)
+    """Propose placements for those who wait, in order, and for others behind them who delay nobody."""
+    turn = _Pass(snapshot, policy)
+    line = turn.line(snapshot.waiting.classes)
+    while line and not turn.is_over:
+        rank, number, kind = heappop(line)
+        going_on = turn.serve(kind, rank, line[0][0] if line else None)
+        if going_on is not None:
+            heappush(line, (going_on, number, kind))
+    turn.prefetch()
+    return turn.draft.plan(more=turn.is_over or turn.has_more)
 
 
-def place_one(snapshot: Snapshot, job: WaitingJob) -> Placement | None:
+def place_one(snapshot: Snapshot, unit: WaitingGroup) -> Placement | None:
     """Where this one task would go right now, whoever else waits."""
-    draft = Draft(snapshot)
-    placed = _place_job(job, Spots(snapshot.nodes, job.job.request), draft, 1)
-    return draft.plan().placements[0] if placed else None
+    if snapshot.queues.room(unit.job.queue, unit.request) == 0:
+        return None
+    position = next(unit.ready(1), None)
+    spot = Spots(snapshot.nodes, unit.request).best()
+    if position is None or spot is None:
+        return None
+    row, grant = spot
+    return Placement(unit.job.id, position, snapshot.nodes.names[row], grant)
 
 
-def _place_class(
-    kind: WaitingClass, rank: Rank, until: Rank | None, draft: Draft, policy: Policy
-) -> tuple[Rank, bool] | None:
-    """Place jobs of one class until another class's turn comes (rank, True) or room runs out (rank, False)."""
-    spots = Spots(draft.nodes, kind.request)
-    for at in range(bisect_left(kind.ranks, rank), len(kind.ranks)):
-        rank = kind.ranks[at]
-        if until is not None and rank > until:
-            return rank, True
-        if not _place_job(kind.jobs[rank], spots, draft, policy.placements_max - draft.size):
-            return rank, False
-        if draft.size >= policy.placements_max:
+class _Pass:
+    """One plan in the making."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.draft = Draft(snapshot)
+        self.front = Front(self.draft, policy, snapshot.gain)
+        self._policy = policy
+        self._gain = snapshot.gain
+        self._now = snapshot.now
+        self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
+        self._held_count = 0
+        self._evictions = 0  # how often it was worked out whom to evict
+        self._spots: dict[WaitingClass, Spots] = {}
+        self._promised: set[JobId] = set()  # jobs whose victims have to leave first
+        self._lowest: int | None = None  # priority of the least urgent tenant
+        self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue may hold no more
+        self._is_cut = False
+        self.has_more = False  # somebody's turn to evict comes with the next pass
+
+    @property
+    def is_over(self) -> bool:
+        """The pass is long enough; the next one goes on."""
+        return self._is_cut or self.draft.size >= self._policy.placements_max
+
+    def line(self, classes: dict[Hashable, WaitingClass]) -> _Line:
+        """The first of every class that may have a chance, as a heap; the others have found no room already."""
+        line: _Line = []
+        full: list[tuple[Rank, WaitingClass]] = []
+        for number, kind in enumerate(classes.values()):
+            rank = kind.ranks[0]
+            is_full = kind.blocked_at == self._gain and kind.blocked_by is not Block.HELD
+            if not is_full or self._may_evict(kind, kind.units[rank]):
+                line.append((rank, number, kind))
+            elif kind.blocked_by is Block.QUOTA:
+                self._capped.append((rank, kind))
+            else:
+                full.append((rank, kind))
+        self.front.begin(full)
+        heapify(line)
+        return line
+
+    def serve(self, kind: WaitingClass, rank: Rank, until: Rank | None) -> Rank | None:
+        """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
+        if self._is_still_held(kind):
             return None
-    return None
+        for at in range(bisect_left(kind.ranks, rank), len(kind.ranks)):
+            rank = kind.ranks[at]
+            if until is not None and rank > until:
+                return rank
+            block = self._place(kind, kind.units[rank])
+            if block is Block.HELD:
+                self._held.add(kind)
+                self._held_count += 1
+                if self._held_count >= HELD_MAX or self._policy.backfill == "none":
+                    break
+            elif block is not None:
+                self._pass_over(kind, rank, block)
+                return None
+            if self.is_over:
+                return None
+        if kind in self._held:
+            self._pass_over(kind, rank, Block.HELD)
+        return None
 
+    def prefetch(self) -> None:
+        """Short tasks of the first without room queue in their lanes; or of the first whose quota is used up."""
+        first = self.front.first or min(self._capped, default=None)
+        if first is not None and not (unit := first[1].units[first[0]]).is_gang:
+            prefetch(cast(WaitingGroup, unit), self.draft, self._policy)
 
-def _place_job(job: WaitingJob, spots: Spots, draft: Draft, most: int) -> bool:
-    """Place as many ready tasks as there is room for; False if one was left without a spot."""
-    for position in job.ready(most):
-        spot = spots.best()
-        if spot is None:
+    def _pass_over(self, kind: WaitingClass, rank: Rank, block: Block) -> None:
+        """The class gets nothing more until there may be more room."""
+        kind.blocked_at, kind.blocked_by = self._gain, block
+        if block is Block.HELD:
+            kind.held_behind = None if self.front.first is None else self.front.first[0]
+        elif block is Block.QUOTA:
+            self._capped.append((rank, kind))
+        else:
+            self.front.join(rank, kind)
+
+    def _is_still_held(self, kind: WaitingClass) -> bool:
+        """Held back before, nothing has ended since, and the same one would be delayed."""
+        if kind.blocked_at != self._gain or kind.blocked_by is not Block.HELD:
             return False
+        return self.front.first is not None and self.front.first[0] == kind.held_behind
+
+    def _place(self, kind: WaitingClass, unit: Unit) -> Block | None:
+        """Place what there is room for; otherwise say why something is left."""
+        if self._policy.backfill == "none" and self.front.reservation(unit.rank) is not None:
+            return Block.HELD
+        if unit.job.id in self._promised:
+            return None
+        if unit.is_gang:
+            return self._place_gang(kind, cast(WaitingGang, unit))
+        return self._place_group(kind, cast(WaitingGroup, unit))
+
+    def _place_group(self, kind: WaitingClass, unit: WaitingGroup) -> Block | None:
+        quota = self.draft.queues.room(unit.job.queue, unit.request)
+        if quota == 0:
+            return self._without(Block.QUOTA, kind, unit)
+        spots = self._spots_of(kind, unit)
+        most = self._policy.placements_max - self.draft.size
+        self.front.note_start(unit.job)
+        if self.front.is_before(unit.rank) and spots.best() is not None:
+            guard = self.front.reservation(unit.rank)
+            if guard is not None and not self._ends_in_time(guard, unit):
+                return self._fill_spare(kind, unit, guard, most if quota is None else min(most, quota))
+        for placed, position in enumerate(unit.ready(most)):
+            if placed == quota:
+                return Block.QUOTA
+            spot = spots.best()
+            if spot is None:
+                return self._without(Block.ROOM, kind, unit)
+            self._take(unit, position, spot)
+            spots.taken(spot[0])
+        return None
+
+    def _fill_spare(
+        self, kind: WaitingClass, unit: WaitingGroup, guard: Reservation, most: int
+    ) -> Block | None:
+        """Place tasks that will still run when the head is to start: only where it leaves room for them."""
+        if kind in self._held:
+            return Block.HELD
+        for position in unit.ready(most):
+            spot = guard.spot(unit.request)
+            if spot is None:
+                spot = Spots(self.draft.nodes, unit.request).best()
+                if spot is None or not guard.make_way([spot]):
+                    return Block.HELD
+            self._take(unit, position, spot)
+        return None
+
+    def _take(self, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
         row, grant = spot
-        draft.take(row, grant, Placement(job.job.id, position, draft.nodes.names[row], grant))
-        spots.taken(row)
-    return True
+        placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
+        self.draft.place(row, placement, unit.job.queue)
 
+    def _place_gang(self, kind: WaitingClass, unit: WaitingGang) -> Block | None:
+        mark = self.draft.mark()
+        found = place_gang(self.draft, unit)
+        if isinstance(found, Muster) and not self.front.is_reserved(unit.rank):
+            self.draft.rollback(mark)  # what the head needs is worked out as if this one were not there
+            self.front.reservation(unit.rank)
+            found = place_gang(self.draft, unit)
+        if isinstance(found, Reason):
+            return self._without(Block.QUOTA if found.code in _QUOTA_CODES else Block.ROOM, kind, unit)
+        self.front.note_start(unit.job)
+        guard = self.front.reservation(unit.rank)
+        if guard is None or self._may_pass(guard, unit, found):
+            return None
+        self.draft.rollback(mark)
+        return None if kind not in self._held and self._squeeze_in(guard, unit) else Block.HELD
 
-def _depth(job: WaitingJob, policy: Policy) -> int:
-    """How many attempts may queue in one lane: as many as end within the policy's time, if they are short."""
-    run_s = job.typical_run_s
-    if run_s is None or run_s >= policy.prefetch_s or (job.job.array and job.job.array.at_once):
-        return 0
-    return min(policy.prefetch_max, int(policy.prefetch_s / max(run_s, 1e-4)))
+    def _squeeze_in(self, guard: Reservation, unit: WaitingGang) -> bool:
+        """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""
+        mark = self.draft.mark()
+        found = guard.keeping(lambda: place_gang(self.draft, unit))
+        if isinstance(found, Muster) and guard.stay(self._places(found)):
+            return True
+        self.draft.rollback(mark)
+        found = place_gang(self.draft, unit)
+        if isinstance(found, Muster) and guard.make_way(self._places(found)):
+            return True
+        self.draft.rollback(mark)
+        return False
 
+    def _may_pass(self, guard: Reservation, unit: Unit, muster: Muster) -> bool:
+        """Whether these members may go before the head; if they outstay its start, their places are counted."""
+        if self._ends_in_time(guard, unit):
+            return True
+        victims = [self.draft.tenants.get(key) for key in muster.victims]
+        return guard.stay(self._places(muster), [tenant for tenant in victims if tenant is not None])
 
-def _prefetch(snapshot: Snapshot, first: Rank, draft: Draft, policy: Policy) -> None:
-    """Queue short tasks of the first in order that found no room behind running ones of its own job.
+    def _ends_in_time(self, guard: Reservation, unit: Unit) -> bool:
+        return self._now + run_s(unit.job, self._policy) <= guard.at
 
-    Only the first may: if others did, their lanes would never end and the first would never find room.
-    """
-    job = next(kind.jobs[first] for kind in snapshot.waiting.classes.values() if first in kind.jobs)
-    depth = _depth(job, policy)
-    lanes = [
-        (len(lane), lane.node, lane.id)
-        for lane in job.lanes.values()
-        if len(lane) <= depth // 2 and not lane.is_slow and draft.nodes.is_open(lane.node)
-    ]
-    if not depth or not lanes:
-        return
-    heapify(lanes)
-    taken = draft.positions_of(job.job.id)
-    room = min(depth * len(lanes), policy.placements_max - draft.size)
-    for position in job.ready(room + len(taken)):
-        if position in taken:
-            continue
-        size, node, lane_id = lanes[0]
-        if size >= depth:
-            return
-        draft.queue(Placement(job.job.id, position, node, job.lanes[node, lane_id].grant, lane_id))
-        heapreplace(lanes, (size + 1, node, lane_id))
+    def _places(self, muster: Muster) -> list[tuple[int, Grant]]:
+        rows = self.draft.nodes.rows
+        return [(rows[member.node], member.grant) for member in muster.members]
+
+    def _without(self, block: Block, kind: WaitingClass, unit: Unit) -> Block | None:
+        """There is no room, or no quota: others may have to make way, or a part of a gang may go where it can."""
+        if self._may_evict(kind, unit) and self._evict(kind, unit):
+            return None
+        if block is Block.ROOM and unit.is_gang and self._place_part(cast(WaitingGang, unit)):
+            return None
+        return block
+
+    def _may_evict(self, kind: WaitingClass, unit: Unit) -> bool:
+        """Whether it is worth looking for somebody to evict: a cheap answer, and then not again for a while."""
+        if not self._policy.evicts or not unit.job.may_evict or kind.evict_at > self._now:
+            return False
+        if self._lowest is None:
+            tenants = self.draft.tenants
+            self._lowest = int(tenants.priority[tenants.used].min(initial=unit.job.priority))
+        if self._lowest < unit.job.priority:
+            return True
+        kind.evict_at = self._now + self._policy.evict_every_s
+        return False
+
+    def _evict(self, kind: WaitingClass, unit: Unit) -> bool:
+        """Ask others to leave for it, unless its own turn has brought it places: a promise would hold those up."""
+        if self.draft.positions_of(unit.job.id):
+            return False
+        if self._evictions >= self._policy.evictions_max:
+            self.has_more = self.has_more or bool(self._promised)
+            return False
+        self._evictions += 1
+        guard = self.front.reservation(unit.rank)
+        mark = self.draft.mark()
+        found = make_room(self.draft, unit, self._policy)
+        if isinstance(found, Muster) and (guard is None or self._may_pass(guard, unit, found)):
+            self._promised.add(unit.job.id)
+            self._spots.clear()  # victims may leave more room than was needed
+            self.front.note_start(unit.job)
+            return True
+        self.draft.rollback(mark)
+        kind.evict_at = self._now + self._policy.evict_every_s
+        return False
+
+    def _place_part(self, unit: WaitingGang) -> bool:
+        """Let members of a gang that need not start whole keep what there is, while the others look on.
+
+        A deadlock needs two gangs that hold halves, so only the first may, and only if nobody else holds one.
+        """
+        gang = unit.job.gang
+        if gang is None or gang.strict or not getattr(unit, "may_hold_part", False):
+            return False
+        if self.front.reservation(unit.rank) is not None:
+            return False
+        if isinstance(place_gang(self.draft, unit, partial=True), Reason):
+            return False
+        self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
+        return True
+
+    def _spots_of(self, kind: WaitingClass, unit: WaitingGroup) -> Spots:
+        spots = self._spots.get(kind)
+        if spots is None:
+            if len(self._spots) >= _SPOTS_MAX:
+                self._spots.clear()
+            spots = self._spots[kind] = Spots(self.draft.nodes, unit.request)
+        return spots

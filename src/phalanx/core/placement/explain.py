@@ -92,7 +92,7 @@ def nearest_end(
         try:
             enough = isinstance(ledger.fit(request), Grant)
         finally:
-            ledger.take(holder.grant)
+            ledger.retake(holder.grant)
         if enough:
             return Change(
                 f"it starts when {holder.task} on {holder.node} ends", {}, f"phalanx cancel {holder.task}"

@@ -12,8 +12,10 @@ typing, asyncio) stay out: they would double its memory.
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
     brief        id {argv env cwd}           what many attempts share, until forget_brief id
-    start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane?}
+    start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane? limit_s? held?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
+                     held: → ready key | refused key code message; takes its lane, and starts with go
+    go           key                         start one that is ready; no effect on any other
     retract      key                         take back what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
     stop         key grace_s                 SIGTERM, after the grace SIGKILL; a later start is refused
@@ -26,4 +28,4 @@ and, whenever an attempt has ended and nothing of its tree is alive: `ended key 
 answered with `misunderstood text`.
 """
 
-VERSION = 1
+VERSION = 2  # 2: held starts

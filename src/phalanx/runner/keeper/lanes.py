@@ -1,7 +1,9 @@
 """Lanes: attempts that run one after another, because they were given the same place.
 
 The runner sends what comes next ahead of time; the keeper starts it the moment its predecessor and the whole
-tree of it are gone. So a node does not idle while the runner is told, and goes on when the runner is dead.
+tree of it are gone. So a node does not idle while the runner is told, and goes on when the runner is dead. A
+member of a gang takes its lane without running, and stands ready until it is told to go. Neither those that wait
+nor those that are ready are written down: a runner whose keeper died sends them again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ class Lanes:
 
     def __init__(self) -> None:
         self.waiting: dict[str, Waiting] = {}  # by key, in the order they came
+        self.ready: dict[str, Waiting] = {}  # who holds a lane, or needs none, and has not been told to go
         self._holders: dict[int, str] = {}
         self._queues: dict[int, deque[str]] = {}
 
@@ -29,6 +32,10 @@ class Lanes:
     def take(self, lane: int | None, key: str) -> None:
         if lane is not None:
             self._holders[lane] = key
+
+    def make_ready(self, request: Waiting) -> None:
+        self.take(request[2].get("lane"), request[0])
+        self.ready[request[0]] = request
 
     def wait(self, lane: int, request: Waiting) -> None:
         self.waiting[request[0]] = request

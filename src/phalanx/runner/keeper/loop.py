@@ -78,8 +78,10 @@ class Loop:
             self._serve()
         if self._roster.ending:
             self._endings.settle()
-        if self._roster.leaders:
+        if self._is_on_watch():
             self._deadlines.keep()
+            if self._deadlines.lease_is_over():
+                self._requests.fence()
         self._write_down()
         self._speak()
 
@@ -91,7 +93,11 @@ class Loop:
             return self._voice.wait_s()
         if self._roster.ending:
             return SETTLE_S
-        return self._deadlines.wait_s() if self._roster.leaders else None
+        return self._deadlines.wait_s() if self._is_on_watch() else None
+
+    def _is_on_watch(self) -> bool:
+        """Whether there is anybody whom a deadline could concern."""
+        return bool(self._roster.leaders or self._requests.lanes.ready)
 
     def _hear_signals(self) -> None:
         if signal.SIGTERM in os.read(self._signals, 512):

@@ -18,15 +18,19 @@ from .cgroup import Homes, oom_kills
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from .attempt import Options
 
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
+DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
 PROGRAMS_MAX = 1000
 _LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+_SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
+_NO_INTERPRETER = "{}: its interpreter does not exist"
 _NOT_EXECUTABLE = (errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD)
 
 
@@ -63,27 +67,46 @@ class Spawner:
 
     def start(self, key: str, brief_id: str, options: Options) -> Attempt:
         """Spawn the attempt, or raise Refused."""
-        brief = self.briefs.get(brief_id)
-        if brief is None:
-            raise Refused("no_brief", f"the keeper was not given the brief {brief_id!r}")
-        attempt = Attempt(key, options)  # all that can be wrong with it is found before there is a process
-        argv = options.get("argv") or brief.argv
-        env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
+        attempt, argv, env, cwd = self._read(key, brief_id, options)
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
         attempt.started_at = clock.wall()
+        if limit_s := options.get("limit_s"):
+            env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = clock.tick()
         cpus = options.get("cpus")
-        if brief.cwd or cpus or attempt.cgroups:
-            attempt.pid = self._spawn_there(attempt, argv, env, brief.cwd, cpus)
+        if cwd or cpus or attempt.cgroups:
+            attempt.pid = self._there(attempt, cwd, cpus, lambda: self._spawn_here(attempt, argv, env))
         else:
             attempt.pid = self._spawn_here(attempt, argv, env)
         attempt.born = (tick, clock.tick())
         return attempt
 
-    def _spawn_there(
-        self, attempt: Attempt, argv: list[str], env: dict[str, str], cwd: str | None, cpus: list[int] | None
+    def check(self, key: str, brief_id: str, options: Options) -> None:
+        """Raise Refused if the attempt could not be spawned as things are: look at all it needs, in its place."""
+        attempt, argv, env, cwd = self._read(key, brief_id, options)
+
+        def look() -> int:
+            _check_logs(attempt.out, attempt.err)
+            _check_program(self._program(argv[0], env))
+            return 0
+
+        self._there(attempt, cwd, options.get("cpus"), look)
+
+    def _read(
+        self, key: str, brief_id: str, options: Options
+    ) -> tuple[Attempt, list[str], dict[str, str], str | None]:
+        """The attempt, its words, its environment and its folder: what is wrong is found before there is a process."""
+        brief = self.briefs.get(brief_id)
+        if brief is None:
+            raise Refused("no_brief", f"the keeper was not given the brief {brief_id!r}")
+        argv = options.get("argv") or brief.argv
+        env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
+        return Attempt(key, options), argv, env, brief.cwd
+
+    def _there(
+        self, attempt: Attempt, cwd: str | None, cpus: list[int] | None, deed: Callable[[], int]
     ) -> int:
-        """Spawn from the task's own place: its folder, its CPUs, its cgroups. Then come back."""
+        """Do it from the task's own place: its folder, its CPUs, its cgroups. Then come back."""
         entered: list[str] = []
         try:
             if cwd:
@@ -93,7 +116,7 @@ class Spawner:
             for cgroup in attempt.cgroups:
                 self._enter(cgroup)
                 entered.append(cgroup)
-            return self._spawn_here(attempt, argv, env)
+            return deed()
         finally:
             for cgroup in entered:
                 self._homes.leave(cgroup)
@@ -103,7 +126,7 @@ class Spawner:
                 os.fchdir(self._folder)
 
     def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
-        program = argv[0] if "/" in argv[0] else self._program(argv[0], env.get("PATH") or os.defpath)
+        program = self._program(argv[0], env)
         files = (
             _STDIN,
             (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
@@ -114,7 +137,8 @@ class Spawner:
                 program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=self._ignored
             )
         except OSError as error:
-            raise _refusal(error, program, attempt.out, attempt.err) from None
+            _check_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
+            raise _refusal(error, program) from None
 
     def _enter(self, cgroup: str) -> None:
         try:
@@ -122,8 +146,11 @@ class Spawner:
         except OSError as error:
             raise Refused("spawn_failed", f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
 
-    def _program(self, name: str, path: str) -> str:
+    def _program(self, name: str, env: dict[str, str]) -> str:
         """The file to run, looked up in the task's own PATH as a shell would."""
+        if "/" in name:
+            return name
+        path = env.get("PATH") or os.defpath
         found = self._programs.get((name, path))
         if found is None or not os.access(found, os.X_OK):
             found = _search(name, path)
@@ -163,16 +190,44 @@ def _use_cpus(cpus: list[int]) -> None:
         raise Refused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
 
 
-def _refusal(error: OSError, program: str, out: str, err: str) -> Refused:
-    """What went wrong: posix_spawn gives one number, whether a log or the program was at fault."""
+def _check_logs(out: str, err: str) -> None:
     for path in (out, err):
         try:
             os.close(os.open(path, _LOG_FLAGS, 0o600))
-        except OSError as log_error:
-            return Refused("no_log", f"cannot write the log {path}: {log_error.strerror}")
+        except OSError as error:
+            raise Refused("no_log", f"cannot write the log {path}: {error.strerror}") from None
+
+
+def _check_program(program: str) -> None:
+    """What posix_spawn would object to, as far as one can see from outside."""
+    if not os.access(program, os.F_OK):
+        raise Refused("not_found", f"no program {program}")
+    if os.access(f"{program}/.", os.F_OK) or not os.access(program, os.X_OK):
+        raise Refused("not_executable", f"{program}: {os.strerror(errno.EACCES)}")
+    if (interpreter := _interpreter(program)) and not os.access(interpreter, os.X_OK):
+        raise Refused("not_executable", _NO_INTERPRETER.format(program))
+
+
+def _interpreter(program: str) -> str:
+    """The program that a script names in its first line; empty if it is not a script, or cannot be read."""
+    try:
+        fd = os.open(program, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        line = os.read(fd, _SCRIPT_LINE_MAX).partition(b"\n")[0]
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    words = line[2:].split() if line.startswith(b"#!") else []
+    return os.fsdecode(words[0]) if words else ""
+
+
+def _refusal(error: OSError, program: str) -> Refused:
     if error.errno == errno.ENOENT:
         if os.access(program, os.F_OK):
-            return Refused("not_executable", f"{program}: its interpreter does not exist")
+            return Refused("not_executable", _NO_INTERPRETER.format(program))
         return Refused("not_found", f"no program {program}")
     if error.errno in _NOT_EXECUTABLE:
         return Refused("not_executable", f"{program}: {error.strerror}")

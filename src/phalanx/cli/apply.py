@@ -1,0 +1,129 @@
+"""`phalanx apply`: job files and Kubernetes manifests, handed in whole.
+
+What the files hold is read by `phalanx.manifests`, whether it can run is said by the coordinator. Cautions go to
+standard error; with --strict the first of them is an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.layers import to_spec
+from phalanx.api.quotas import QuotaSpec
+from phalanx.cli.output import OutputOption, emit, note, tell_error
+from phalanx.cli.session import session
+from phalanx.cli.table import Table
+from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
+from phalanx.config import Output
+from phalanx.errors import BadRequest, PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.manifests.read import Manifests
+
+STDIN = Path("-")
+BAD_FILE = 1  # nothing is wrong with how the command was written, which would be 2
+
+
+def apply(
+    ctx: typer.Context,
+    file: Annotated[
+        list[Path],
+        typer.Option("-f", "--file", help="A job file or manifests; - is standard input; repeatable."),
+    ],
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse what could not be honoured.")] = False,
+    allow_infeasible: Annotated[
+        bool, typer.Option("--allow-infeasible", help="Wait even for nodes that are not there yet.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until all ends, and exit with its code.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = None,
+) -> int:
+    """Submit what files describe: all of it, or nothing.
+
+    Read are job files of our own, and Kubernetes manifests as they are: Pod, PodGroup, Job, JobSet,
+    ClusterNetworkTopology, PriorityClass, and AIchor's manifests. What a process cannot honour is told on standard
+    error.
+    """
+    here = session(ctx)
+    chosen, until = here.output(output), deadline(timeout)
+    request = _request(file, strict, allow_infeasible)
+    client = here.client()
+    reply = client.apply(request)
+    for warning in reply.warnings:
+        note(f"warning: {warning}")
+    ids = [job.id for job in reply.jobs]
+    if wait and chosen not in {"table", "wide"}:
+        views = await_all(client, ids, until)
+        tell_end(views, chosen)
+        return exit_code(views)
+    _show(reply, chosen)
+    if not wait:
+        return 0
+    sys.stdout.flush()
+    views = await_all(client, ids, until)
+    tell_end(views, chosen)
+    return exit_code(views)
+
+
+def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:
+    """Each file's name and what it holds; `-` is standard input, once."""
+    if list(files).count(STDIN) > 1:
+        raise typer.BadParameter("- stands twice, and standard input can be read once", param_hint="-f")
+    return [("standard input" if file == STDIN else str(file), _text(file)) for file in files]
+
+
+def _text(file: Path) -> str:
+    raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{file}: it is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _request(files: Sequence[Path], strict: bool, allow_infeasible: bool) -> ApplyRequest:
+    from phalanx.manifests.read import read
+
+    try:
+        made = read(texts_of(files), strict=strict)
+    except PhalanxError as error:
+        tell_error(error.detail, error.hint)
+        raise typer.Exit(BAD_FILE) from None
+    for caution in made.warnings:
+        note(f"warning: {caution}")
+    return ApplyRequest(
+        specs=made.jobs,
+        topology=None if made.topology is None else to_spec(made.topology),
+        quotas=_quotas(made),
+        allow_infeasible=allow_infeasible,
+        strict=strict,
+    )
+
+
+def _quotas(made: Manifests) -> dict[str, QuotaSpec]:
+    return {
+        queue: QuotaSpec(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus)
+        for queue, quota in made.queues.items()
+    }
+
+
+def _show(reply: ApplyReply, output: Output) -> None:
+    if reply.topology_changed:
+        note("the layers of the network are others from now on")
+    for queue in reply.quotas:
+        note(f"queue {queue} has another quota")
+    emit(reply, output, [job.id for job in reply.jobs], lambda _wide: _table(reply) if reply.jobs else [])
+
+
+def _table(reply: ApplyReply) -> Table:
+    table = Table("ID", "NAME", "TASKS")
+    for job in reply.jobs:
+        table.add(job.id, job.name, job.tasks)
+    return table

@@ -1,0 +1,53 @@
+"""`phalanx gang`: jobs whose tasks start together, and how far each has come."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from phalanx.cli.job import IdArgument, job_lines
+from phalanx.cli.members import member_table, placed
+from phalanx.cli.output import OutputOption, emit
+from phalanx.cli.pages import collected
+from phalanx.cli.ps import LIVE, Listing
+from phalanx.cli.session import session
+from phalanx.cli.table import Table, plain_lines
+
+MEMBERS_SHOWN = 1000
+
+
+def gangs(
+    ctx: typer.Context,
+    every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Look at so many jobs at most.")] = 1000,
+    output: OutputOption = None,
+) -> None:
+    """List gangs, the newest first, with the phase of each."""
+    here = session(ctx)
+    listing = Listing(None, [] if every else list(LIVE), None, None)
+    found, _ = listing.read_jobs(here.client(), limit)
+    items = [job for job in found if job.gang is not None]
+    table = Table("ID", "NAME", "PHASE", "PLACED", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
+    for job in items:
+        assert job.gang is not None
+        used = None if job.restart_limit is None else f"{job.restarts}/{job.restart_limit}"
+        table.add(
+            job.id, job.name, job.gang.phase, placed(job), job.gang.needed, job.queue, job.priority, used
+        )
+    emit(items, here.output(output), [job.id for job in items], lambda _wide: table)
+
+
+def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
+    """Show a gang with all its members: rank, node or nominated node, and what each says."""
+    here = session(ctx)
+    client = here.client()
+    job = client.job(id)
+    tasks, _ = collected(lambda **page: client.tasks(job.id, **page), MEMBERS_SHOWN)
+    table = member_table(tasks)
+    lines = [
+        *job_lines(job, None),
+        "",
+        *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
+    ]
+    emit({"job": job, "tasks": tasks}, here.output(output), [job.id], lambda _wide: lines)

@@ -1,0 +1,126 @@
+"""How the command line shows what belongs together: groups, gangs and their members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.api.schema import Counts, GroupView, JobView, RequestView, TaskView
+from phalanx.api.schema_gang import GangView
+from phalanx.cli.table import Table, plain_lines
+from phalanx.cli.text import clean, moment, plural, size
+from phalanx.core.model.quantity import describe_seconds
+
+ENDED = ("Completed", "Failed", "Cancelled")
+
+
+def placed(job: JobView) -> str:
+    """`16/16` members hold their places or, once the job has ended, have completed."""
+    assert job.gang is not None
+    done = job.counts.completed if job.status in ENDED else job.gang.placed
+    failed = f" ({job.counts.failed} failed)" if job.counts.failed else ""
+    return f"{done}/{job.tasks}{failed}"
+
+
+def restarts(job: JobView) -> str | None:
+    """How often the whole job has started anew, and how often it may."""
+    if job.restart_limit is None:
+        return None
+    beside = f", and {job.setbacks} that do not count" if job.setbacks else ""
+    return f"{job.restarts} of {job.restart_limit} used{beside}"
+
+
+def gang_fields(job: JobView) -> list[tuple[str, object]]:
+    """What holds the job together and how far it has come, as fields of `show`."""
+    gang = job.gang
+    if gang is None:
+        return []
+    return [
+        ("Gang", f"{gang.phase}, {gang.placed} of {job.tasks} placed, {gang.needed} needed"),
+        ("Called", gang.id),
+        ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
+        ("Formation", _formation(gang)),
+        ("Nominated", _nominated(gang)),
+        ("Waits for", ", ".join(gang.promise.victims) if gang.promise else None),
+    ]
+
+
+def group_lines(job: JobView) -> Iterable[str]:
+    """The groups as a table."""
+    table = Table("GROUP", "TASKS", "NEEDED", "STATUS", "REQUEST", "AFTER", "COMMAND")
+    for group in job.groups:
+        table.add(
+            group.name or "-",
+            group.tasks,
+            group.needed or None,
+            counted(group.counts),
+            asked(group.request),
+            ", ".join(group.after),
+            _command(group),
+        )
+    return ["", *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows]))]
+
+
+def member_table(tasks: list[TaskView]) -> Table:
+    """The members of a gang, by rank."""
+    table = Table("ID", "GROUP", "RANK", "STATUS", "NODE", "GPUS", "ATTEMPT", "EXIT", "SAYS")
+    ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
+    for task in ordered:
+        node = task.node if task.nominated_node is None else f"({task.nominated_node})"
+        status = "Ready" if task.ready else "Paused" if task.paused else task.status
+        told = [each.message for each in task.conditions] if task.status not in ENDED else []
+        says = "; ".join(filter(None, [task.message, *told]))
+        table.add(
+            task.id, task.group, task.rank, status, node, ",".join(map(str, task.devices)), task.attempt,
+            task.exit_code, says,
+        )  # fmt: skip
+    return table
+
+
+def condition_lines(task: TaskView) -> Iterable[str]:
+    """The conditions of a task, one a line."""
+    for each in task.conditions:
+        at = moment(each.last_transition_at)
+        yield f"Condition:  {each.type}={each.status} ({each.reason}) at {at}: {each.message}"
+
+
+def counted(counts: Counts) -> str:
+    """`3 running, 1 failed`."""
+    names = counts.__struct_fields__
+    return ", ".join(f"{getattr(counts, name)} {name}" for name in names if getattr(counts, name))
+
+
+def asked(request: RequestView) -> str:
+    """A request in a few words."""
+    words = [plural(request.cores, "core")]
+    if request.memory_bytes:
+        words.append(size(request.memory_bytes))
+    if request.gpus:
+        words.append(f"{request.gpus} {request.gpu_type or ('GPU' if request.gpus == 1 else 'GPUs')}")
+    if request.target:
+        words.append(f"on {request.target}")
+    words += [f"{name}={value}" for name, value in request.labels.items()]
+    return ", ".join(words)
+
+
+def _command(group: GroupView) -> str:
+    return clean(" ".join(group.command))
+
+
+def _rule(layer: str, must: bool, multiple: int) -> str:
+    text = f"{layer} ({'must' if must else 'prefer'})"
+    return f"{text} in multiples of {multiple}" if multiple > 1 else text
+
+
+def _formation(gang: GangView) -> str | None:
+    now = gang.formation
+    if now is None:
+        return f"{gang.formations} so far" if gang.formations else None
+    wait = describe_seconds(gang.wait_s)
+    return f"number {now.number}: {now.ready} of {now.placed} placed members ready, all within {wait}"
+
+
+def _nominated(gang: GangView) -> str | None:
+    if gang.promise is None:
+        return None
+    nodes = ", ".join(f"{node} × {count}" for node, count in gang.promise.nominated.items())
+    return f"{nodes}, kept until {moment(gang.promise.until)}"

@@ -1,0 +1,91 @@
+"""`phalanx plan`: what would happen to work, asked of a running cluster or of files. Nothing is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec import structs
+
+from phalanx.api.schema_plan import Called, PlanReply, PlanRequest
+from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files
+from phalanx.cli.output import OutputOption, emit, note
+from phalanx.cli.planned import jobs_of, lines
+from phalanx.cli.session import session
+from phalanx.cli.wish import Wish, takes_a_wish
+from phalanx.clock import SystemClock
+
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+    from phalanx.manifests.read import Manifests
+
+
+@takes_a_wish
+def plan(
+    ctx: typer.Context,
+    wish: Wish,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("-f", "--file", help="Job files or manifests to plan; - is standard input; repeatable."),
+    ] = None,
+    cluster: ClusterOption = None,
+    strict: StrictOption = False,
+    output: OutputOption = None,
+) -> int:
+    """Show where work would go, whom it would evict, or why it must wait.
+
+    `phalanx plan -f job.yaml` or `phalanx plan --gpus 8 -- python train.py` asks the running cluster; with --cluster it
+    asks files and needs no server. The exit code is 0 if it would start now, evicting others if need be; 3 if it
+    must wait; 4 if it can never run there; 1 if a file cannot be read.
+    """
+    here = session(ctx)
+    chosen = here.output(output)
+    _check(wish, file, cluster)
+    if cluster:
+        reply = _offline(read_files(file or [], cluster, strict), wish)
+    elif file:
+        reply = _online(here.client(), read_files(file, [], strict))
+    else:
+        reply = here.client().plan(PlanRequest(submit=wish.request()))
+    _tell(reply.warnings, strict)
+    if not (reply.placements or reply.reasons):
+        note("nobody waits there, so there is nothing to plan")
+    emit(structs.replace(reply, warnings=[]), chosen, jobs_of(reply), lambda wide: lines(reply, wide))
+    return reply.exit
+
+
+def _check(wish: Wish, file: list[Path] | None, cluster: list[Path] | None) -> None:
+    if wish.command and file:
+        raise typer.BadParameter("give files with -f or a command, not both", param_hint="CMD")
+    if not (wish.command or file or cluster):
+        raise typer.BadParameter(
+            "nothing to plan: give files with -f, or a command after `--`", param_hint="-f"
+        )
+
+
+def _tell(warnings: list[str], strict: bool) -> None:
+    """What was read otherwise than written, or does not fit; whoever is strict wants no plan of it."""
+    for warning in warnings:
+        note(f"warning: {warning}")
+    if warnings and strict:
+        raise typer.Exit(BAD_FILE)
+
+
+def _offline(made: Manifests, wish: Wish) -> PlanReply:
+    from phalanx.preview.offline import Offline
+
+    found = Offline(made, SystemClock().now(), wish.request() if wish.command else None)
+    return structs.replace(found.plan(), warnings=found.warnings)
+
+
+def _online(client: Client, made: Manifests) -> PlanReply:
+    from phalanx.preview.incomplete import with_incomplete
+
+    if made.topology is not None or made.queues:
+        note(
+            "warning: a plan asks the cluster as it is; layers and quotas of these files are not applied to it"
+        )
+    names = [Called(each.id, list(each.names)) for each in made.found]
+    reply = client.plan(PlanRequest(made.jobs, names=names)) if made.found else PlanReply([], [], [], 0)
+    return with_incomplete(reply, made.incomplete)

@@ -1,0 +1,126 @@
+"""A plan as a person reads it: job by job, where its tasks go, whom it evicts, or why it must wait.
+
+Tasks are told by node, nodes by domain; a reason stands with its evidence and with the nearest fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from phalanx.cli.table import plain_lines
+from phalanx.cli.text import clean, moment, plural
+
+if TYPE_CHECKING:
+    from phalanx.api.schema_plan import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
+
+TASKS_SHOWN = 8
+
+
+def lines(reply: PlanReply, wide: bool) -> Iterable[str]:
+    """The whole plan, one paragraph for each job."""
+    return [clean(line) for job in jobs_of(reply) for line in _paragraph(reply, job, wide)]
+
+
+def jobs_of(reply: PlanReply) -> Iterable[str]:
+    """Whom it is about, each once."""
+    jobs = [placed.job for placed in reply.placements] + [no.job for no in reply.reasons]
+    return dict.fromkeys(jobs)
+
+
+def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
+    placed = [each for each in reply.placements if each.job == job]
+    evicted = [each for each in reply.evictions if each.preemptor == job]
+    reasons = [each for each in reply.reasons if each.job == job]
+    yield from _verdict(job, placed, evicted, reasons)
+    if placed:
+        yield from _places(placed, wide)
+    for each in evicted:
+        devices = f" GPUs {_numbers(each.devices)}" if each.devices else ""
+        yield f"  evicts {each.task} on {each.node}{devices} (job {each.job}, priority {each.priority})"
+    for why in dict.fromkeys(each.why for each in evicted):
+        yield f"    {why}"
+    for no in reasons:
+        yield from _reason(no)
+
+
+def _verdict(
+    job: str, placed: list[PlannedPlacement], evicted: list[PlannedEviction], reasons: list[PlanReason]
+) -> Iterator[str]:
+    where = f"{plural(len(placed), 'task')} on {plural(len({each.node for each in placed}), 'node')}"
+    together = _common([each.domain for each in placed])
+    if together:
+        where += f" in {'/'.join(together)}"
+    first = next((each for each in reasons if each.waits), None)
+    if first is not None and first.tier == "never":
+        yield f"{job} can never run here: {first.text} ({first.code})"
+    elif first is not None and not placed:
+        yield f"{job} must wait: {first.text} ({first.code})"
+    elif first is not None and any(each.nominated for each in placed):
+        yield f"{job} waits for its places, {where}: {first.text} ({first.code})"
+    elif first is not None:
+        waits = f"{plural(first.tasks, 'task')} must wait: {first.text} ({first.code})"
+        yield f"{job} would start in part, {where}; {waits}"
+    elif evicted:
+        leave = "has" if len(evicted) == 1 else "have"
+        yield f"{job} would start, {where}, when {plural(len(evicted), 'task')} that it evicts {leave} left"
+    else:
+        yield f"{job} would start now: {where}"
+
+
+def _places(placed: list[PlannedPlacement], wide: bool) -> Iterator[str]:
+    """A row for each node, in the order of the members."""
+    rows: dict[tuple[str, str], list[PlannedPlacement]] = {}
+    for each in placed:
+        rows.setdefault((each.node, each.group), []).append(each)
+    has_domains = any(each.domain for each in placed)
+    table = [["  NODE", *(["DOMAIN"] if has_domains else []), "GPUS", "TASKS"]]
+    for (node, _), members in rows.items():
+        tasks = [each.task for each in members]
+        shown = tasks if wide or len(tasks) <= TASKS_SHOWN else [*tasks[: TASKS_SHOWN - 1], f"… {tasks[-1]}"]
+        domain = ["/".join(members[0].domain)] if has_domains else []
+        devices = _numbers(sorted(device for each in members for device in each.devices))
+        count = f"{len(tasks)}: " if len(tasks) > 1 else ""
+        table.append([f"  {node}", *domain, devices or "-", count + " ".join(shown)])
+    return (line.rstrip("\n") for line in plain_lines(table))
+
+
+def _reason(reason: PlanReason) -> Iterator[str]:
+    if not reason.waits:
+        yield f"  later: {reason.text} ({reason.code})"
+    elif not reason.dominant:
+        yield f"  also: {reason.text} ({reason.code})"
+    needed = reason.numbers.get("wanted", reason.numbers.get("needed"))
+    for each in reason.domains:
+        of = f" of {needed} needed" if needed is not None else ""
+        yield f"  {each.layer} {'/'.join(each.domain)}: room for {each.slots}{of}"
+    for group in reason.nodes:
+        names = ", ".join(group.nodes) + (", …" if group.count > len(group.nodes) else "")
+        yield f"  {plural(group.count, 'node')}: {group.reason.text} ({group.reason.code}) [{names}]"
+    if reason.expected_at is not None:
+        yield f"  expected to start by {moment(reason.expected_at)}, if time limits are used up and nobody passes it"
+    if reason.fix is not None:
+        yield f"  fix: {reason.fix.text}"
+        if reason.fix.command:
+            yield f"    {reason.fix.command}"
+
+
+def _common(paths: list[list[str]]) -> list[str]:
+    """The innermost domain that holds all of them."""
+    found: list[str] = []
+    for names in zip(*paths, strict=False):
+        if len(set(names)) > 1:
+            break
+        found.append(names[0])
+    return found
+
+
+def _numbers(numbers: list[int]) -> str:
+    """0-3,7"""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,0 +1,81 @@
+"""`phalanx queue`: what the jobs of each queue may hold together, and what they hold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from phalanx.api.quotas import QueueView, QuotaSpec
+from phalanx.cli.output import OutputOption, emit, fields
+from phalanx.cli.session import session
+from phalanx.cli.table import Table
+from phalanx.cli.text import size
+from phalanx.config import Output
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+def queues(ctx: typer.Context, output: OutputOption = None) -> None:
+    """List queues: what each holds of what it may, and how many jobs wait."""
+    here = session(ctx)
+    found = here.client().queues()
+    table = Table("NAME", "TASKS", "CORES", "MEMORY", "GPUS", "WAITING")
+    for view in found:
+        table.add(view.name, *_held(view), view.waiting)
+    emit(found, here.output(output), [view.name for view in found], lambda _wide: table)
+
+
+def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
+    """Show one queue."""
+    here = session(ctx)
+    _tell(here.client().queue(name), here.output(output))
+
+
+def set_quota(
+    ctx: typer.Context,
+    name: NameArgument,
+    tasks: Annotated[int | None, typer.Option(min=0, help="Tasks at most.")] = None,
+    cores: Annotated[int | None, typer.Option(min=0, help="Cores at most.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory at most, such as 2TiB.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs at most.")] = None,
+    output: OutputOption = None,
+) -> None:
+    """Limit what tasks of a queue may hold together; what is left out has no limit.
+
+    What they hold beyond it they keep, and get nothing more until some have ended.
+    """
+    here = session(ctx)
+    _tell(here.client().set_quota(name, QuotaSpec(tasks, cores, memory, gpus)), here.output(output))
+
+
+def unset_quota(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
+    """Lift the limits of a queue."""
+    here = session(ctx)
+    _tell(here.client().set_quota(name, None), here.output(output))
+
+
+def _tell(view: QueueView, output: Output) -> None:
+    names = ("Tasks", "Cores", "Memory", "GPUs")
+    pairs = list(zip(names, _held(view), strict=True))
+    emit(
+        view,
+        output,
+        [view.name],
+        lambda _wide: fields([("Queue", view.name), *pairs, ("Waiting", view.waiting)]),
+    )
+
+
+def _held(view: QueueView) -> list[str]:
+    """`12/64` where there is a limit, `12` where there is none."""
+    used, quota = view.used, view.quota
+    terms = [
+        (str(used.tasks), quota and quota.tasks),
+        (str(used.cores), quota and quota.cores),
+        (str(used.gpus), quota and quota.gpus),
+    ]
+    told = [held if limit is None else f"{held}/{limit}" for held, limit in terms]
+    memory = size(used.memory_bytes) if used.memory_bytes else "0"
+    if quota is not None and quota.memory_bytes is not None:
+        memory = f"{memory}/{size(quota.memory_bytes)}"
+    return [told[0], told[1], memory, told[2]]

@@ -1,0 +1,191 @@
+"""What is declared, carried out: job files applied whole, quotas of queues, the layers of the network.
+
+Several jobs are accepted together or not at all. Each is tried before any is submitted, and they travel in one letter;
+if the cluster changed in between and one is refused after all, the others are taken back before anybody is told.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import structs
+
+from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest, check_extent
+from phalanx.api.jobspec import JobSpec, to_job
+from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
+from phalanx.api.quotas import QueueView, QuotaSpec, to_quota
+from phalanx.api.submission import check_request_id
+from phalanx.clock import Clock
+from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.questions import Questions
+from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused
+from phalanx.coordinator.views import queue_view
+from phalanx.coordinator.why_gang import never
+from phalanx.core.cluster.decide import decide
+from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
+from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import ulid
+from phalanx.core.model.job import Job
+from phalanx.core.model.queue import Quota
+from phalanx.core.model.topology import Topology
+from phalanx.errors import BadRequest, PhalanxError
+from phalanx.manifests.layers import fit_layers
+from phalanx.store.protocol import Store
+
+
+class Declarations(Questions):
+    """Wishes that are written down whole before they are handed in."""
+
+    def __init__(self, loop: Loop, store: Store, clock: Clock, retries: int) -> None:
+        super().__init__(loop, store, clock)
+        self._default_retries = retries
+
+    async def apply(self, request: ApplyRequest, user: str) -> ApplyReply:
+        check_extent(request)
+        if request.request_id is not None:
+            check_request_id(request.request_id)
+        declared = Declared(request)
+        topology = declared.topology or self._loop.state.table.topology
+        specs, warnings = _with_layers(request.specs, topology)
+        jobs = self._jobs_of(specs, user)
+        if warnings and request.strict:
+            raise BadRequest("; ".join(warnings), reason="StrictWarning")
+        submits: list[Input] = [
+            Submit(job, request.request_id or "", request.allow_infeasible) for job in jobs
+        ]
+        if request.request_id and jobs and request.request_id in self._loop.state.requests:
+            answers = await self._loop.ask(submits)
+            return _replayed(self._loop.state, request.request_id, jobs, answers)
+        self._refuse_infeasible(jobs, declared, request.allow_infeasible)
+        wishes = declared.inputs(user)
+        answers = await self._loop.ask([*wishes, *submits])
+        await self._all_or_none(jobs, answers[len(wishes) :])
+        return ApplyReply(
+            [AppliedJob(job.id, job.name, job.tasks) for job in jobs],
+            topology_changed=declared.topology is not None and accepted(answers, "topology").count > 0,
+            quotas=list(declared.quotas),
+            warnings=warnings,
+        )
+
+    async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
+        wish = SetQuota(name, None if quota is None else to_quota(quota), user)
+        accepted(await self._loop.ask([wish]), name)
+        return queue_view(self._loop.state, name)
+
+    async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply:
+        wish = SetTopology(to_topology(topology), user)
+        done = accepted(await self._loop.ask([wish]), "topology")
+        return TopologyReply(wish.topology.names(), done.count > 0)
+
+    def _new_ids(self, count: int) -> list[str]:
+        """Ids that sort in the order in which they are given."""
+        at_ms, chance = int(self._clock.now() * 1000), secrets.randbits(79)
+        return [ulid(at_ms, chance + number) for number in range(count)]
+
+    def _jobs_of(self, specs: list[JobSpec], user: str) -> list[Job]:
+        """The jobs, as one batch; a refusal names the spec."""
+        now, ids = self._clock.now(), self._new_ids(len(specs))
+        jobs: list[Job] = []
+        for number, (spec, id) in enumerate(zip(specs, ids, strict=True)):
+            try:
+                job = to_job(spec, id=id, now=now, user=user, default_retries=self._default_retries)
+            except PhalanxError as error:
+                named = f" ({spec.name})" if spec.name else ""
+                raise type(error)(
+                    f"specs[{number}]{named}: {error.detail}", reason=error.reason, hint=error.hint
+                ) from None
+            jobs.append(structs.replace(job, batch=ids[0]))
+        return jobs
+
+    def _refuse_infeasible(self, jobs: list[Job], declared: Declared, allowed: bool) -> None:
+        """Try every job as if all that is declared with it held already."""
+        state, now = self._loop.state, self._clock.now()
+        if (full := queue_full(state, sum(job.tasks for job in jobs))) is not None:
+            raise full
+        for wish in declared.inputs(""):
+            if isinstance(answer := decide(state, wish, now).answer, Refused):
+                raise refusal(answer, "quotas")
+        with declared.tried(state):
+            for number, job in enumerate(jobs):
+                no = None if allowed else never(state.table, job)
+                answer = decide(state, Submit(job, "", allowed, never=no), now).answer
+                if isinstance(answer, Refused):
+                    raise job_refusal(state, number, job, answer)
+
+    async def _all_or_none(self, jobs: list[Job], answers: list[Answer | None]) -> None:
+        refused = [(n, each) for n, each in enumerate(answers) if isinstance(each, Refused)]
+        if not refused:
+            return
+        kept = [job for job, each in zip(jobs, answers, strict=True) if isinstance(each, Accepted)]
+        await self._loop.ask(
+            [Cancel(job.id, cause="another job of its application was refused") for job in kept]
+        )
+        number, answer = refused[0]
+        raise job_refusal(self._loop.state, number, jobs[number], answer)
+
+
+class Declared:
+    """The layers and quotas of one application, read and checked."""
+
+    def __init__(self, request: ApplyRequest) -> None:
+        self.topology = None if request.topology is None else to_topology(request.topology, "topology.")
+        self.quotas: dict[str, Quota] = {
+            queue: to_quota(spec, f"quotas[{queue!r}].") for queue, spec in request.quotas.items()
+        }
+
+    def inputs(self, user: str) -> list[Input]:
+        """As wishes, the topology first."""
+        layers: list[Input] = [] if self.topology is None else [SetTopology(self.topology, user)]
+        return [*layers, *(SetQuota(queue, quota, user) for queue, quota in self.quotas.items())]
+
+    @contextmanager
+    def tried(self, state: ClusterState) -> Iterator[None]:
+        """Within this block, which must not wait, the state is as it would be; then it is as it was."""
+        topology, quotas = state.table.topology, dict(state.queues.quotas)
+        try:
+            _look_like(state, self.topology or topology, quotas | self.quotas)
+            yield
+        finally:
+            _look_like(state, topology, quotas)
+
+
+def _with_layers(specs: list[JobSpec], topology: Topology) -> tuple[list[JobSpec], list[str]]:
+    """The specs with the layers that the network has, and what was read otherwise than written."""
+    fitted: list[JobSpec] = []
+    warnings: list[str] = []
+    for number, spec in enumerate(specs):
+        fixed, cautions, _ = fit_layers(spec, topology, f"specs[{number}]")
+        fitted.append(fixed)
+        warnings += map(str, cautions)
+    return fitted, warnings
+
+
+def _look_like(state: ClusterState, topology: Topology, quotas: dict[str, Quota]) -> None:
+    state.queues.quotas = quotas
+    if state.table.topology != topology:
+        state.table.set_topology(topology)
+
+
+def _replayed(
+    state: ClusterState, request_id: str, jobs: list[Job], answers: list[Answer | None]
+) -> ApplyReply:
+    """The answer of the first time, if this is the same request."""
+    first = answers[0]
+    if not isinstance(first, Replayed):  # it was forgotten at this very moment: the jobs are new ones
+        return ApplyReply([AppliedJob(job.id, job.name, job.tasks) for job in jobs])
+    if len(first.jobs) != len(jobs):
+        raise reused(request_id, first.jobs[0])
+    for id, job in zip(first.jobs, jobs, strict=True):
+        known = state.jobs.get(id)
+        if known is not None and not is_same(known.job, job):
+            raise reused(request_id, id)
+    told = [AppliedJob(id, job.name, job.tasks) for id, job in zip(first.jobs, jobs, strict=True)]
+    return ApplyReply(told, replayed=True)
+
+
+def is_same(first: Job, again: Job) -> bool:
+    """Whether two jobs ask for the same; when and under which ids they came does not matter."""
+    return structs.replace(again, id=first.id, batch=first.batch, submitted_at=first.submitted_at) == first

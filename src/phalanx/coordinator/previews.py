@@ -1,0 +1,22 @@
+"""What would happen, asked of the state as it stands: plans that are never carried out, and the map.
+
+The pass is made within one step of the loop, on the live columns, and leaves them as they were.
+"""
+
+from __future__ import annotations
+
+from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
+from phalanx.coordinator.declarations import Declarations
+from phalanx.preview.online import plan_online
+from phalanx.preview.topology import topology_view
+
+
+class Previews(Declarations):
+    """Questions about what would be."""
+
+    async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+        heart, now = self._loop.heart, self._clock.now()
+        return plan_online(heart.state, request, heart.policy, now, user=user, retries=self._default_retries)
+
+    async def topology(self) -> TopologyView:
+        return topology_view(self._loop.state)

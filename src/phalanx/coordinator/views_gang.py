@@ -1,0 +1,117 @@
+"""What users see of tasks that act as one: the gang's phase, its barrier, its promise, conditions and ranks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.api.jobspec import GatherSpec
+from phalanx.api.schema_gang import ConditionView, FormationView, GangView, PhaseWord, PromiseView
+from phalanx.core.cluster.gangs import Formation, GangState, Promise
+from phalanx.core.cluster.groups import GroupState
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.status import Status
+
+PREEMPTED = "PreemptionByScheduler"
+EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls it when somebody asks for it by hand
+
+
+def gang_view(state: ClusterState, job: JobState) -> GangView | None:
+    """How far a gang has come; None for a job that is none."""
+    if job.gang is None:
+        return None
+    gang = job.gang.gang
+    return GangView(
+        phase=phase(job, job.gang),
+        placed=sum(job.gang.held().values()),
+        needed=sum(group.needed for group in job.job.groups),
+        strict=gang.strict,
+        match=gang.match,
+        wait_s=gang.wait_s,
+        gather=[GatherSpec(each.layer, each.must, each.multiple) for each in gang.gather],
+        id=gang.id,
+        formations=job.formations,
+        formation=None if job.forming is None else _formation_view(job.forming, gang.wait_s),
+        promise=None if job.promise is None else _promise_view(state, job.promise),
+    )
+
+
+def phase(job: JobState, gang: GangState) -> PhaseWord:
+    """Where a gang stands, in the words of a PodGroup; asked of every group, and all have to be as far."""
+    tally = [_Tally(job, group) for group in job.groups]
+    if job.outcome == Status.COMPLETED or all(each.well >= each.needed for each in tally):
+        return "Finished"
+    if job.is_over or (
+        any(each.failed for each in tally)
+        and all(each.well + each.running + each.failed >= each.needed for each in tally)
+    ):
+        return "Failed"
+    if all(each.well + each.running >= each.needed for each in tally):
+        return "Running"
+    held = gang.held()
+    if all(each.well + held[number] >= each.needed for number, each in enumerate(tally)):
+        return "Scheduled"
+    if held or job.promise is not None:
+        return "Scheduling"
+    return "PreScheduling" if gang.has_ready else "Pending"
+
+
+def conditions(job: JobState, position: int) -> list[ConditionView]:
+    """That a task was asked to leave its place: by whom and for whom."""
+    found = job.conditions.get(position)
+    if found is None:
+        return []
+    reason = PREEMPTED if ", preemptor: " in found.message else EVICTED
+    return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
+
+
+def ranks(job: JobState) -> dict[int, int]:
+    """The place of each member among those that stand together, by their index in the network.
+
+    Before a gang is placed only the ranks of one that cannot start with fewer are known.
+    """
+    if job.gang is None:
+        return {}
+    if not job.live and any(group.needed < group.tasks for group in job.job.groups):
+        return {}
+    members = job.live or range(job.job.tasks)
+    ordered = sorted((_index(job.group_of(position), position), position) for position in members)
+    return {position: rank for rank, (_, position) in enumerate(ordered)}
+
+
+def task_ids(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
+    """The public ids of attempts' tasks, in order."""
+    return [state.jobs[id].job.task_id(position) for id, position, _ in sorted(keys) if id in state.jobs]
+
+
+def nominated(promise: Promise) -> dict[str, int]:
+    """The nodes that are kept for a job, and how many members will stand on each."""
+    return dict(sorted(Counter(node for node, _ in promise.members.values()).items()))
+
+
+def _formation_view(forming: Formation, wait_s: float) -> FormationView:
+    until = forming.formed_at + wait_s
+    return FormationView(forming.number, forming.formed_at, until, len(forming.positions), len(forming.ready))
+
+
+def _promise_view(state: ClusterState, promise: Promise) -> PromiseView:
+    victims = task_ids(state, promise.victims)
+    return PromiseView(promise.made_at, promise.until, victims, nominated(promise))
+
+
+def _index(group: GroupState, position: int) -> int:
+    indexes = group.group.indexes
+    return indexes[position - group.first] if indexes else position
+
+
+class _Tally:
+    """The tasks of one group by how they fare."""
+
+    def __init__(self, job: JobState, group: GroupState) -> None:
+        status = job.status[group.first : group.last]
+        done = sum(group.first <= position < group.last for position in job.done)
+        self.needed = group.group.needed
+        self.well = status.count(Status.COMPLETED) + done
+        self.running = status.count(Status.RUNNING) - done
+        self.failed = status.count(Status.FAILED)

@@ -1,0 +1,262 @@
+"""What the end of attempts leads to: for the task, for its gang, for its whole job.
+
+Retries are charged only for what a task did itself; what befell its node has a limit of its own. A member that
+ends at the barrier recalls its formation. A job may have its tasks restart and end as one (`Restart`, `Success`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.gang import Rule
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import Exit
+from phalanx.core.model.status import UNCHARGED, Status, Why
+
+NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK})
+"""Trying again would only repeat these: the limit, the missing program and the folder stay as they are."""
+NO_LOSS = frozenset({Why.RETURNED, Why.EVICTED, Why.RECALLED, Why.RESTARTED})
+"""Ends that we asked for ourselves: they say nothing about the node."""
+TEXT_MAX = 500  # how much of a message a rule's pattern is tried on
+
+
+class Endings:
+    """Events that follow from attempts ending in one decision. What concerns a whole job is said once."""
+
+    def __init__(self, state: ClusterState, now: float, cause: str) -> None:
+        self.events: list[Event] = []
+        self._state = state
+        self._now = now
+        self._cause = cause
+        self._spoken: set[JobId] = set()  # jobs that this decision recalls, restarts or settles
+        self._settled: dict[JobId, Status] = {}  # of those, the settled ones: what their other tasks become
+
+    def add(self, attempt: Attempt, exit: Exit) -> None:
+        """One attempt has ended."""
+        job = self._state.jobs[attempt.key[0]]
+        status = self._settled.get(job.job.id, Status(job.status[attempt.key[1]]))
+        if status.is_final:  # cancelled or settled meanwhile: the end only frees what it held
+            self._end(attempt, exit, status)
+        elif attempt.ending in (Why.RECALLED, Why.RESTARTED):  # its life is over: how it ended says nothing
+            self._again(attempt, exit, self._now)
+        elif exit.why == Why.NONE and exit.code == 0:
+            self._succeeded(job, attempt, exit)
+        elif exit.why in UNCHARGED:
+            self._befallen(job, attempt, exit)
+        else:
+            self._failed(job, attempt, exit)
+
+    def _succeeded(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
+        # A task that may have to run again for the others' sake is Completed only when the whole job is.
+        self._end(attempt, exit, Status.RUNNING if job.restarts_whole else Status.COMPLETED)
+        if _has_done_its_work(job, attempt):
+            self._settle(job, Status.COMPLETED, "it has done its work")
+
+    def _befallen(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
+        """Not the task's doing: its node, its gang or somebody more urgent."""
+        loss = exit.why not in NO_LOSS
+        position = attempt.key[1]
+        if attempt.ending in (Why.RECALLED, Why.RESTARTED) or exit.why in (
+            Why.RETURNED,
+            Why.RECALLED,
+            Why.RESTARTED,
+        ):
+            self._again(attempt, exit, self._now)
+        elif not attempt.released:
+            self._again(attempt, exit, self._now, loss=loss)
+            self._recall(job, f"{job.job.task_id(position)} ended before all were ready: {_said(exit)}")
+        elif job.restarts_whole and not _can_be_spared(job, attempt):
+            self._again(attempt, exit, self._now, loss=loss)
+            self._restart(job, attempt, exit, job.job.restart.counts_evictions, loss)
+        elif job.job.restart.counts_evictions:
+            self._retry_or_fail(job, attempt, exit)
+        elif loss and job.losses.get(position, 0) + 1 > self._state.rules.loss_limit:
+            self._for_good(job, attempt, exit, loss=True)
+        else:
+            self._again(attempt, exit, self._now, loss=loss)
+
+    def _failed(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
+        if exit.why in NOT_RETRIED:
+            self._for_good(job, attempt, exit)
+        else:
+            self._retry_or_fail(job, attempt, exit)
+
+    def _retry_or_fail(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
+        position = attempt.key[1]
+        own = job.charged.get(position, 0) + 1
+        used = sum(job.charged.values()) + 1 if job.job.restart.shared else own
+        if used > job.job.max_retries:
+            self._for_good(job, attempt, exit)
+            return
+        self._again(attempt, exit, self._now + backoff_s(self._state, own), charged=True)
+
+    def _for_good(self, job: JobState, attempt: Attempt, exit: Exit, loss: bool = False) -> None:
+        """The task's own retries are used up: its job says what that means."""
+        rule = _matching(job, attempt, exit)
+        restart = job.job.restart
+        if rule is not None and rule.action != "fail":
+            self._again(attempt, exit, self._now)
+            counted = not rule.action.endswith("-uncounted")
+            self._restart(job, attempt, exit, counted, False, replica="replica" in rule.action)
+        elif rule is None and restart.whole and exit.why not in NOT_RETRIED:
+            self._again(attempt, exit, self._now)
+            self._restart(job, attempt, exit, True, False)
+        else:
+            self._end(attempt, exit, Status.FAILED, charged=not loss, loss=loss)
+            if rule is not None or restart.whole or restart.fails_job or _breaks_the_gang(job, attempt):
+                self._settle(job, Status.FAILED, f"{job.job.task_id(attempt.key[1])} failed: {_said(exit)}")
+
+    def _restart(
+        self, job: JobState, attempt: Attempt, exit: Exit, counted: bool, loss: bool, replica: bool = False
+    ) -> None:
+        if job.restarting or job.job.id in self._spoken:
+            return
+        restart, rules = job.job.restart, self._state.rules
+        if counted and job.restarts >= restart.limit:
+            task = job.job.task_id(attempt.key[1])
+            text = f"restarted {job.restarts} times of {restart.limit}; {task}: {_said(exit)}"
+            self._settle(job, Status.FAILED, text)
+            return
+        if loss and not counted and job.setbacks >= rules.loss_limit:
+            self._settle(job, Status.FAILED, f"lost its nodes {job.setbacks} times; {_said(exit)}")
+            return
+        self._spoken.add(job.job.id)
+        again = job.restarts + job.setbacks + 1
+        self.events.append(
+            JobRestarted(
+                at=self._now,
+                cause=self._cause,
+                job=job.job.id,
+                counted=counted,
+                retry_at=self._now + backoff_s(self._state, again),
+                positions=_replica(job, attempt) if replica else None,
+            )
+        )
+
+    def _recall(self, job: JobState, text: str) -> None:
+        strict = job.job.gang is None or job.job.gang.strict or job.satisfied
+        if job.forming is not None and strict and job.job.id not in self._spoken:
+            self._spoken.add(job.job.id)
+            self.events.append(recalled(self._state, job, self._now, self._cause, text))
+
+    def _settle(self, job: JobState, status: Status, text: str) -> None:
+        if job.job.id not in self._spoken:
+            self._spoken.add(job.job.id)
+            self._settled[job.job.id] = Status.CANCELLED if status == Status.COMPLETED else Status.FAILED
+            self.events.append(
+                JobSettled(at=self._now, cause=self._cause, job=job.job.id, status=status, text=text)
+            )
+
+    def _again(
+        self, attempt: Attempt, exit: Exit, at: float, charged: bool = False, loss: bool = False
+    ) -> None:
+        self._end(attempt, exit, Status.PENDING, at, charged, loss)
+
+    def _end(
+        self,
+        attempt: Attempt,
+        exit: Exit,
+        status: Status,
+        retry_at: float | None = None,
+        charged: bool = False,
+        loss: bool = False,
+    ) -> None:
+        self.events.append(
+            AttemptEnded(
+                at=self._now,
+                cause=self._cause,
+                key=attempt.key,
+                exit=exit,
+                status=status,
+                retry_at=retry_at,
+                charged=charged,
+                loss=loss,
+            )
+        )
+
+
+def recalled(state: ClusterState, job: JobState, now: float, cause: str, text: str) -> GangRecalled:
+    """The event by which a formation gives up; after the first time it waits a little before it tries again."""
+    assert job.forming is not None
+    retry_at = now + backoff_s(state, job.recalls + 1)
+    number = job.forming.number
+    return GangRecalled(at=now, cause=cause, job=job.job.id, formation=number, retry_at=retry_at, text=text)
+
+
+def backoff_s(state: ClusterState, failures: int) -> float:
+    """The first retry is at once; then 1, 2, 4, … seconds up to the limit."""
+    if failures <= 1:
+        return 0.0
+    return min(state.rules.backoff_max_s, state.rules.backoff_s * 2.0 ** min(failures - 2, 30))
+
+
+def _matching(job: JobState, attempt: Attempt, exit: Exit) -> Rule | None:
+    """The first rule that speaks about this failure."""
+    group = job.groups[attempt.group].group.name
+    for rule in job.job.restart.rules:
+        if rule.groups and group not in rule.groups:
+            continue
+        if rule.reasons and exit.why.word not in rule.reasons:
+            continue
+        if rule.patterns and not any(re.search(each, exit.message[:TEXT_MAX]) for each in rule.patterns):
+            continue
+        return rule
+    return None
+
+
+def _can_be_spared(job: JobState, attempt: Attempt) -> bool:
+    """Whether the gang keeps the members it needs without this one, so that only a surplus is gone."""
+    if job.gang is None or not job.satisfied or attempt.ending != Why.EVICTED:
+        return False
+    group = job.groups[attempt.group]
+    staying = job.gang.held()[attempt.group]  # those being stopped are not counted, this one among them
+    done = sum(group.first <= position < group.last for position in job.done)
+    return staying + done >= group.group.needed
+
+
+def _breaks_the_gang(job: JobState, attempt: Attempt) -> bool:
+    """Whether too few tasks of its group are left for the gang ever to be whole again."""
+    if job.gang is None:
+        return False
+    group = job.groups[attempt.group]
+    lost = sum(job.status[group.first : group.last].count(each) for each in (Status.FAILED, Status.CANCELLED))
+    return group.group.tasks - lost - 1 < group.group.needed
+
+
+def _has_done_its_work(job: JobState, attempt: Attempt) -> bool:
+    """Whether, with this task, the job as a whole is Completed though some of its tasks are not."""
+    success = job.job.success
+    if success.any:
+        return not success.groups or job.groups[attempt.group].group.name in success.groups
+    if job.gang is not None and job.satisfied:
+        return len(job.live) == 1 and all(
+            _well(job, n, attempt) >= g.needed for n, g in enumerate(job.job.groups)
+        )
+    if not success.groups and not job.restarts_whole:
+        return False  # the tasks end one by one, and the job with the last of them
+    return all(
+        _well(job, number, attempt) == group.tasks
+        for number, group in enumerate(job.job.groups)
+        if not success.groups or group.name in success.groups
+    )
+
+
+def _well(job: JobState, number: int, attempt: Attempt) -> int:
+    """How many tasks of a group have ended well, counting the one that just did."""
+    group = job.groups[number]
+    done = sum(group.first <= position < group.last for position in job.done)
+    return job.status[group.first : group.last].count(Status.COMPLETED) + done + (attempt.group == number)
+
+
+def _replica(job: JobState, attempt: Attempt) -> tuple[int, ...]:
+    group = job.groups[attempt.group]
+    first = group.first + group.replica(attempt.key[1]) * group.group.completions
+    return tuple(range(first, first + group.group.completions))
+
+
+def _said(exit: Exit) -> str:
+    return exit.message.rstrip(".") or exit.why.word

@@ -1,0 +1,134 @@
+"""A gang that waits: what it still wants, where its members already are, and its tries to start whole.
+
+A *formation* is one such try: members placed together, held at the barrier by their runners, and released when
+every one of them is ready. What the match policy asks for follows Koordinator's three words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from typing import Protocol
+
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.groups import GroupState
+from phalanx.core.model.gang import Gang
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Job
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.status import Status
+from phalanx.core.model.waiting import Rank, Wanted
+
+
+class Formation:
+    """Members that wait at the barrier for each other."""
+
+    __slots__ = ("formed_at", "number", "positions", "ready")
+
+    def __init__(self, number: int, formed_at: float) -> None:
+        self.number = number
+        self.formed_at = formed_at
+        self.positions: set[int] = set()
+        self.ready: set[int] = set()
+
+
+class Promise:
+    """Places kept for a job until the last of those who were asked to leave has gone."""
+
+    __slots__ = ("made_at", "members", "trigger", "until", "victims")
+
+    def __init__(
+        self, members: dict[int, tuple[str, Grant]], trigger: int, until: float, made_at: float
+    ) -> None:
+        self.members = members
+        self.made_at = made_at
+        self.victims: set[tuple[str, int, int]] = set()
+        self.trigger = trigger
+        self.until = until
+
+
+class Crew(Protocol):
+    """What a gang needs to know of its job."""
+
+    job: Job
+    groups: list[GroupState]
+    live: dict[int, Attempt]
+    satisfied: bool
+    forming: Formation | None
+
+    @property
+    def is_held(self) -> bool: ...
+
+
+class GangState:
+    """The whole job as one thing that waits."""
+
+    __slots__ = ("gang", "incomplete", "job", "owner", "rank")
+    is_gang = True
+
+    def __init__(self, owner: Crew, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
+        self.owner = owner
+        self.job = owner.job
+        self.gang = gang
+        self.rank = rank
+        self.incomplete = incomplete  # jobs that hold a part of their places, over the whole cluster
+
+    @property
+    def kind(self) -> Hashable:
+        """Gangs that ask for the same are of one kind; one that is bound somewhere is like no other."""
+        alone = self.job.id if self.owner.live else ""
+        gang = self.gang
+        return self.job.queue, gang.gather, gang.affinity, gang.strict, self.wanted(), alone
+
+    @property
+    def has_ready(self) -> bool:
+        """True if enough members may be placed now, as far as the job itself is concerned."""
+        if self.owner.is_held or (self.owner.forming is not None and self.gang.strict):
+            return False
+        wanted = self.wanted()
+        return any(each.most for each in wanted) and all(each.need <= each.most for each in wanted)
+
+    @property
+    def may_hold_part(self) -> bool:
+        """A deadlock needs two gangs that hold halves against each other, so only one may hold a part."""
+        return not self.gang.strict and not self.incomplete - {self.job.id}
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        """What is to be placed now, one entry for each group of the job; at least one task in all."""
+        held = self.held()
+        asks = []
+        for state in self.owner.groups:
+            most = len(state.pending())
+            asks.append(Wanted(state.request, self._need(state, held[state.number], most), most))
+        if not any(each.need for each in asks):
+            first = next((n for n, each in enumerate(asks) if each.most), None)
+            if first is not None:
+                asks[first] = Wanted(asks[first].request, 1, asks[first].most)
+        return tuple(asks)
+
+    def _need(self, state: GroupState, held: int, pending: int) -> int:
+        needed = state.group.needed
+        if not self.owner.satisfied:
+            return max(0, needed - held)
+        if not pending or self.gang.match == "once-satisfied":
+            return 0  # once satisfied, members come one by one
+        # When others have ended well there may be fewer left than the gang began with: they come together.
+        left = state.owner.status[state.first : state.last].count(Status.PENDING)
+        return min(left, needed if self.gang.match == "only-waiting" else max(0, needed - held))
+
+    def held(self) -> Counter[int]:
+        """How many members of each group hold a place and will keep it."""
+        return Counter(attempt.group for attempt in self.owner.live.values() if attempt.ending is None)
+
+    def members(self, group: int) -> list[tuple[int, int]]:
+        """(index in the network, position) of the tasks of a group that may be placed now, in that order."""
+        state = self.owner.groups[group]
+        indexes = state.group.indexes
+        return sorted(
+            (indexes[position - state.first] if indexes else position, position)
+            for position in state.pending()
+        )
+
+    def bound(self) -> list[tuple[int, int]]:
+        """(node row, count) where members of this job already hold places."""
+        return sorted(Counter(attempt.row for attempt in self.owner.live.values()).items())

@@ -1,0 +1,186 @@
+"""Places: what an attempt holds on its node, who is told to leave, and who may wait for a place again.
+
+Lanes, the node table, the tenants' columns and the queues' usage change together here, so that no two of them can
+disagree about who holds what.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+
+from msgspec import structs
+
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.lane import Lane
+from phalanx.core.model.orders import Stop
+from phalanx.core.model.status import Why
+from phalanx.core.model.tenants import NEVER, Tenant
+
+
+def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> Lane:
+    """A lane with the attempt's grant, held from now on."""
+    node = state.nodes[attempt.node]
+    state.table.take(node.row, attempt.grant)
+    state.queues.take(job.job.queue, attempt.grant)
+    lane = Lane(attempt.lane, attempt.node, attempt.grant)
+    node.lanes[attempt.lane] = job.groups[attempt.group].lanes[attempt.node, attempt.lane] = lane
+    node.next_lane = attempt.lane + 1
+    state.tenants.add(tenant(job, attempt, at))
+    if job.gang is not None:
+        state.tenants.needed[job.job.id] = tuple(group.needed for group in job.job.groups)
+    return lane
+
+
+def tenant(job: JobState, attempt: Attempt, at: float) -> Tenant:
+    """What placement may know of the holder of a lane."""
+    spec = job.job
+    limit = spec.time_limit_s
+    return Tenant(
+        (attempt.node, attempt.lane),
+        spec.id,
+        spec.queue,
+        attempt.group,
+        attempt.row,
+        attempt.grant,
+        spec.priority,
+        at + spec.min_run_s if spec.evictable else NEVER,
+        at + limit if limit is not None else NEVER,
+        at,
+        affinity=spec.gang.affinity if spec.gang else "",
+    )
+
+
+def note_start(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> None:
+    """Its time limit and its protection count from its real start."""
+    counts = job.job.time_limit_s is not None or job.job.min_run_s
+    if counts and attempt.ending is None and state.tenants.get((attempt.node, attempt.lane)) is not None:
+        state.tenants.replace(tenant(job, attempt, at))
+
+
+def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why, at: float) -> Send:
+    """Mark an attempt as being stopped, for its first reason, and give the order. Nobody need evict it again."""
+    attempt.ending = attempt.ending or why
+    if why == Why.EVICTED:
+        state.nodes[attempt.node].lanes[attempt.lane].is_slow = True  # nobody queues where all have to leave
+    held = state.tenants.get((attempt.node, attempt.lane))
+    grace_s = 0.0 if why == Why.RECALLED else job.job.grace_s
+    if held is not None:
+        leaving = structs.replace(held, evictable_at=NEVER, ends_at=at + grace_s, is_leaving=True)
+        state.tenants.replace(leaving)
+    return Send(attempt.node, Stop(attempt.key, attempt.ending, grace_s))
+
+
+def release(state: ClusterState, job: JobState, attempt: Attempt) -> None:
+    """The attempt is over; its lane's grant too, if it was the last in it."""
+    node = state.nodes[attempt.node]
+    lane = node.lanes[attempt.lane]
+    del node.attempts[attempt.key]
+    job.leave(attempt)
+    del lane.attempts[attempt.key]
+    if not lane.attempts:
+        del node.lanes[attempt.lane]
+        del job.groups[attempt.group].lanes[attempt.node, attempt.lane]
+        state.table.give_back(node.row, attempt.grant)
+        state.queues.give_back(job.job.queue, attempt.grant)
+        state.tenants.remove((attempt.node, attempt.lane))
+        if job.gang is not None and job.job.id not in state.tenants.of_job:
+            state.tenants.needed.pop(job.job.id, None)
+        state.gain += 1
+    if job.forming is not None:
+        job.forming.positions.discard(attempt.key[1])
+        job.forming.ready.discard(attempt.key[1])
+        if not job.forming.positions:
+            end_forming(state, job)
+    if job.restarting and not job.live:
+        job.restarting = False
+    _nobody_left(state, attempt)
+
+
+def end_forming(state: ClusterState, job: JobState) -> None:
+    """No member waits at the barrier any more."""
+    job.forming = None
+    state.forming.pop(job.job.id, None)
+    state.incomplete.discard(job.job.id)
+
+
+def note_completeness(state: ClusterState, job: JobState) -> None:
+    """Whether a formation that may hold a part holds all that it needs by now."""
+    if job.gang is None or job.gang.gang.strict:
+        return
+    held = job.gang.held()
+    whole = job.satisfied or all(held[n] >= group.needed for n, group in enumerate(job.job.groups))
+    (state.incomplete.discard if whole else state.incomplete.add)(job.job.id)
+
+
+def queue_up(state: ClusterState, job: JobState) -> None:
+    """Let what is ready of a job wait for a place, and only that."""
+    if job.is_over:
+        leave_queue(state, job)
+        return
+    for unit in job.units:
+        if unit.has_ready:
+            state.waiting.add(unit)
+        else:
+            state.waiting.discard(unit)
+
+
+def leave_queue(state: ClusterState, job: JobState) -> None:
+    for unit in job.units:
+        state.waiting.discard(unit)
+
+
+def hold(state: ClusterState, job: JobState, until: float, now: float) -> None:
+    """Nothing of the job is placed before `until`."""
+    if until > now:
+        job.hold_until = until
+        heappush(state.retries, (until, job.job.id, -1))
+
+
+def keep_for(state: ClusterState, job: JobState, at: float) -> None:
+    """Set the places of the job's promise aside."""
+    assert job.promise is not None
+    for position, (node, grant) in job.promise.members.items():
+        row = state.nodes[node].row
+        state.table.promise(row, grant)
+        state.queues.take(job.job.queue, grant)
+        state.tenants.add(
+            Tenant(
+                (job.job.id, position),
+                job.job.id,
+                job.job.queue,
+                job.group_of(position).number,
+                row,
+                grant,
+                job.job.priority,
+                at if job.job.evictable else NEVER,
+                NEVER if job.job.time_limit_s is None else at + job.job.time_limit_s,
+                at,
+                is_promise=True,
+            )
+        )
+    state.promised[job.job.id] = None
+
+
+def drop_promise(state: ClusterState, job: JobState) -> None:
+    """The places set aside for the job are free for all again."""
+    if job.promise is None:
+        return
+    for position, (node, grant) in job.promise.members.items():
+        state.table.withdraw(state.nodes[node].row, grant)
+        state.queues.give_back(job.job.queue, grant)
+        state.tenants.remove((job.job.id, position))
+    job.promise = None
+    del state.promised[job.job.id]
+    state.gain += 1
+
+
+def _nobody_left(state: ClusterState, attempt: Attempt) -> None:
+    """Whoever waited for this attempt to leave need not any more."""
+    if attempt.ending == Why.EVICTED or state.promised:
+        for id in state.promised:
+            promise = state.jobs[id].promise
+            if promise is not None:
+                promise.victims.discard(attempt.key)

@@ -1,0 +1,205 @@
+"""Choices about members that are placed together: may a muster stand, may a promise be redeemed, who is evicted.
+
+A plan may be stale by the time it arrives, so everything is checked again here, for all members at once: either
+every one of them gets its place, or none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.core.cluster.decision import Accepted, Decision, Refused
+from phalanx.core.cluster.endings import recalled
+from phalanx.core.cluster.events import Event, PromiseWithdrawn, RoomPromised, TaskPlaced, TasksEvicted
+from phalanx.core.cluster.inputs import Evict, ProposeMuster, Redeem
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model import reason
+from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Grant
+
+STALE = Decision([], [], Refused(reason.evaluating(), "stale"))
+
+
+def propose_muster(state: ClusterState, given: ProposeMuster, now: float) -> Decision:
+    """All members, or none; with victims, places are promised and the victims asked to leave in one step."""
+    muster = given.muster
+    job = state.jobs.get(muster.job)
+    if job is None or not muster.members or not _may_be_placed(state, job, muster):
+        return STALE
+    if muster.victims or muster.displaced:
+        return _promise(state, job, muster, now)
+    if not _has_room(state, muster.members):
+        return STALE
+    return Decision(_placed(state, job, muster.members, now, "plan", promised=False), [], Accepted())
+
+
+def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
+    """The last victim has left: the members get the places that were kept for them."""
+    job = state.jobs.get(given.job)
+    if job is None or job.promise is None or job.promise.victims:
+        return STALE
+    members = tuple(
+        Placement(given.job, position, node, grant) for position, (node, grant) in job.promise.members.items()
+    )
+    ready = all(state.nodes[each.node].takes_work and job.is_ready(each.position) for each in members)
+    if not ready or not _fits_after(state, Muster(given.job, members, displaced=(given.job,))):
+        gone = PromiseWithdrawn(at=now, cause="a promised place is no longer there", job=given.job)
+        return Decision([gone], [], Accepted())
+    return Decision(_placed(state, job, members, now, "promise", promised=True), [], Accepted())
+
+
+def overdue(state: ClusterState, now: float) -> list[Event]:
+    """Promises whose victims did not leave in time."""
+    return [
+        PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id)
+        for id in state.promised
+        if (promise := state.jobs[id].promise) is not None and now > promise.until
+    ]
+
+
+def evict(state: ClusterState, given: Evict, now: float) -> Decision:
+    """Take the places of a job's live attempts; the tasks wait again as the job's restart policy says."""
+    job = state.jobs.get(given.job)
+    if job is None:
+        return Decision([], [], Refused(Reason("NotFound", Tier.NEVER, f"no job {given.job}"), "not_found"))
+    chosen = job.live.values() if given.position is None else [job.live.get(given.position)]
+    keys = tuple(attempt.key for attempt in chosen if attempt is not None and attempt.ending is None)
+    if not keys:
+        text = "only a task that holds a place can be evicted"
+        return Decision([], [], Refused(Reason("NotRunning", Tier.NEVER, text), "conflict"))
+    event = TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
+    return Decision([event, *_recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
+
+
+def _may_be_placed(state: ClusterState, job: JobState, muster: Muster) -> bool:
+    if job.is_held or (job.forming is not None and job.gang is not None and job.gang.gang.strict):
+        return False
+    return all(
+        each.node in state.nodes and state.nodes[each.node].takes_work and job.is_ready(each.position)
+        for each in muster.members
+    )
+
+
+def _has_room(state: ClusterState, members: tuple[Placement, ...]) -> bool:
+    """Several members may share a node, so they are tried on it together."""
+    taken: list[tuple[Ledger, Placement]] = []
+    try:
+        for each in members:
+            ledger = state.table.ledgers[state.nodes[each.node].row]
+            if not ledger.has_room(each.grant):
+                return False
+            ledger.take(each.grant)
+            taken.append((ledger, each))
+        return True
+    finally:
+        for ledger, each in reversed(taken):
+            ledger.give_back(each.grant)
+
+
+def _promise(state: ClusterState, job: JobState, muster: Muster, now: float) -> Decision:
+    keys = _victims(state, job, muster)
+    if keys is None or not _fits_after(state, muster):
+        return STALE
+    grace_s = max((state.jobs[key[0]].job.grace_s for key in keys), default=0.0)
+    event = RoomPromised(
+        at=now,
+        cause="plan",
+        job=muster.job,
+        members=tuple((each.position, each.node, each.grant) for each in muster.members),
+        victims=keys,
+        displaced=muster.displaced,
+        trigger=muster.trigger,
+        until=now + grace_s + state.rules.promise_s,
+    )
+    return Decision([event, *_recalls(state, keys, now, "plan")], [], Accepted())
+
+
+def _recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause: str) -> list[Event]:
+    """Formations that lose a member at the barrier cannot start whole; the others need not wait for it."""
+    events: list[Event] = []
+    for id in dict.fromkeys(key[0] for key in keys):
+        job = state.jobs[id]
+        if job.forming is None or job.gang is None or not (job.gang.gang.strict or job.satisfied):
+            continue
+        if any(key[0] == id and key[1] in job.forming.positions for key in keys):
+            events.append(recalled(state, job, now, cause, "one of its members was evicted"))
+    return events
+
+
+def _victims(state: ClusterState, job: JobState, muster: Muster) -> tuple[AttemptKey, ...] | None:
+    """Whom the lanes belong to; None if one of them may not be evicted, or is gone."""
+    keys: list[AttemptKey] = []
+    for node, lane_id in muster.victims:
+        lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
+        if lane is None:
+            return None
+        keys += lane.attempts
+    for key in keys:
+        attempt = state.attempt(key)
+        if (
+            attempt is None
+            or attempt.ending is not None
+            or state.jobs[key[0]].job.priority >= job.job.priority
+        ):
+            return None
+    if any(id not in state.promised for id in muster.displaced):
+        return None
+    return tuple(keys)
+
+
+def _fits_after(state: ClusterState, muster: Muster) -> bool:
+    """Whether all members fit once the victims have left, tried on the ledgers and undone."""
+    undo: list[tuple[Callable[[Grant], None], Grant]] = []
+    try:
+        for node, lane_id in muster.victims:
+            ledger = state.table.ledgers[state.nodes[node].row]
+            grant = state.nodes[node].lanes[lane_id].grant
+            ledger.give_back(grant)
+            undo.append((ledger.retake, grant))
+        for id in muster.displaced:
+            promise = state.jobs[id].promise
+            for node, grant in promise.members.values() if promise else ():
+                ledger = state.table.ledgers[state.nodes[node].row]
+                ledger.withdraw(grant)
+                undo.append((ledger.promise, grant))
+        for each in muster.members:
+            ledger = state.table.ledgers[state.nodes[each.node].row]
+            if not ledger.has_room(each.grant):
+                return False
+            ledger.take(each.grant)
+            undo.append((ledger.give_back, each.grant))
+        return True
+    finally:
+        for put_back, grant in reversed(undo):
+            put_back(grant)
+
+
+def _placed(
+    state: ClusterState, job: JobState, members: tuple[Placement, ...], now: float, cause: str, promised: bool
+) -> list[Event]:
+    lanes: dict[str, int] = {}
+    formation = 0
+    if job.gang is not None:
+        formation = job.forming.number if job.forming is not None else job.formations + 1
+    events: list[Event] = []
+    for each in members:
+        lane = lanes.get(each.node, state.nodes[each.node].next_lane)
+        lanes[each.node] = lane + 1
+        key = (each.job, each.position, job.attempts[each.position] + 1)
+        events.append(
+            TaskPlaced(
+                at=now,
+                cause=cause,
+                key=key,
+                node=each.node,
+                lane=lane,
+                grant=each.grant,
+                formation=formation,
+                promised=promised,
+            )
+        )
+    return events

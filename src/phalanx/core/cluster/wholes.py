@@ -1,0 +1,205 @@
+"""What events do to jobs whose tasks act as one: formations, promises, evictions, restarts and the job's own end."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.barrier import go_orders
+from phalanx.core.cluster.effects import Effect, Settle
+from phalanx.core.cluster.events import (
+    AttemptReady,
+    Event,
+    GangRecalled,
+    GangReleased,
+    JobRestarted,
+    JobSettled,
+    PromiseWithdrawn,
+    QuotaSet,
+    RoomPromised,
+    TasksEvicted,
+    TopologySet,
+)
+from phalanx.core.cluster.gangs import Formation, Promise
+from phalanx.core.cluster.holdings import (
+    drop_promise,
+    end_forming,
+    hold,
+    keep_for,
+    leave_queue,
+    note_completeness,
+    queue_up,
+    tell_to_leave,
+)
+from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.status import Status, Why
+
+SCHEDULER = "phalanx"
+
+
+def apply(state: ClusterState, event: Event) -> list[Effect] | None:
+    """Change what the event is about; None if it is none of these."""
+    match event:
+        case AttemptReady():
+            _ready(state, event)
+        case GangReleased():
+            release(state, state.jobs[event.job], event.formation)
+            return go_orders(state.jobs[event.job])
+        case GangRecalled():
+            return _recalled(state, event)
+        case RoomPromised():
+            return _promised(state, event)
+        case PromiseWithdrawn():
+            job = state.jobs[event.job]
+            drop_promise(state, job)
+            queue_up(state, job)
+        case TasksEvicted():
+            return [*_asked_to_leave(state, event.keys, event.text, event.at)]
+        case JobRestarted():
+            return _restarted(state, event)
+        case JobSettled():
+            return _settled(state, event)
+        case TopologySet():
+            state.table.set_topology(event.topology)
+            state.gain += 1
+        case QuotaSet():
+            if event.quota is None:
+                state.queues.quotas.pop(event.queue, None)
+            else:
+                state.queues.quotas[event.queue] = event.quota
+            state.gain += 1
+        case _:
+            return None
+    return []
+
+
+def join_formation(state: ClusterState, job: JobState, position: int, number: int, at: float) -> None:
+    """A member was placed: it waits at the barrier, and its gang for nobody else unless it may hold a part."""
+    assert job.gang is not None
+    if job.forming is None:
+        job.forming = Formation(number, at)
+        job.formations = max(job.formations, number)
+        state.forming[job.job.id] = None
+    job.forming.positions.add(position)
+    if job.gang.gang.strict:
+        state.waiting.discard(job.gang)
+        return
+    note_completeness(state, job)
+    queue_up(state, job)
+
+
+def _ready(state: ClusterState, event: AttemptReady) -> None:
+    job = state.jobs[event.key[0]]
+    attempt = state.live(event.key)
+    attempt.ready = True
+    attempt.suspicions = 0
+    if job.forming is not None:
+        job.forming.ready.add(event.key[1])
+
+
+def release(state: ClusterState, job: JobState, formation: int) -> None:
+    """Members of a formation may run, and its job counts as having started whole."""
+    for attempt in job.live.values():
+        if attempt.formation == formation:
+            attempt.released = True
+    job.satisfied = True
+    job.recalls = 0
+    end_forming(state, job)
+    queue_up(state, job)
+
+
+def _recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
+    job = state.jobs[event.job]
+    orders: list[Effect] = [
+        tell_to_leave(state, job, attempt, Why.RECALLED, event.at)
+        for attempt in job.live.values()
+        if attempt.formation == event.formation and not attempt.released
+    ]
+    job.recalls += 1
+    end_forming(state, job)
+    hold(state, job, event.retry_at, event.at)
+    queue_up(state, job)
+    return orders
+
+
+def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
+    job = state.jobs[event.job]
+    rows = [(state.nodes[node].row, grant) for _, node, grant in event.members]
+    for each in [*(state.jobs[id] for id in event.displaced), job]:
+        drop_promise(state, each)
+        queue_up(state, each)
+    if any(not state.table.ledgers[row].devices_promised.isdisjoint(grant.devices) for row, grant in rows):
+        raise KeyError(event.job)  # after a damaged record an older promise may still seem to stand
+    members = {position: (node, grant) for position, node, grant in event.members}
+    job.promise = Promise(members, event.trigger, event.until, event.at)
+    job.promise.victims = {key for key in event.victims if state.attempt(key) is not None}
+    keep_for(state, job, event.at)
+    leave_queue(state, job)
+    return [*_asked_to_leave(state, event.victims, eviction_text(job, event.trigger), event.at)]
+
+
+def eviction_text(job: JobState, trigger: int) -> str:
+    """What a victim is told: for whom it leaves, in the words of seed 003."""
+    gang = job.job.gang
+    name = (gang.id if gang is not None and gang.id else "") or job.job.name or job.job.id
+    return (
+        f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {name}, "
+        f"triggerpod: {job.job.task_id(trigger)}"
+    )
+
+
+def _asked_to_leave(state: ClusterState, keys: tuple[AttemptKey, ...], text: str, at: float) -> list[Effect]:
+    orders: list[Effect] = []
+    for key in keys:
+        attempt = state.attempt(key)
+        if attempt is not None:
+            job = state.jobs[key[0]]
+            orders.append(tell_to_leave(state, job, attempt, Why.EVICTED, at))
+            job.note_condition(key[1], Condition(at, text))
+    for id in dict.fromkeys(key[0] for key in keys):
+        if (left := state.jobs.get(id)) is not None and left.gang is not None:
+            queue_up(state, left)  # without those that leave it wants more, or cannot be whole
+    return orders
+
+
+def _restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
+    job = state.jobs[event.job]
+    scope = range(len(job.status)) if event.positions is None else event.positions
+    orders: list[Effect] = [
+        tell_to_leave(state, job, attempt, Why.RESTARTED, event.at)
+        for position, attempt in job.live.items()
+        if position in scope
+    ]
+    for position in [each for each in job.done if each in scope]:
+        job.done.discard(position)
+        job.move(position, Status.PENDING)
+        job.wait_again(position)
+    if event.counted:
+        job.restarts += 1
+    else:
+        job.setbacks += 1
+    if event.positions is None:
+        job.satisfied = False
+        job.restarting = bool(job.live)
+    drop_promise(state, job)
+    end_forming(state, job)
+    hold(state, job, event.retry_at, event.at)
+    queue_up(state, job)
+    return orders
+
+
+def _settled(state: ClusterState, event: JobSettled) -> list[Effect]:
+    job = state.jobs[event.job]
+    if job.is_over:
+        job.outcome = event.status
+        return []
+    why = Why.JOB_DONE if event.status == Status.COMPLETED else Why.JOB_FAILED
+    rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+    orders: list[Effect] = [tell_to_leave(state, job, each, why, event.at) for each in job.live.values()]
+    drop_promise(state, job)
+    end_forming(state, job)
+    job.settle_rest(rest, why)
+    job.outcome = event.status
+    job.ended_at = event.at
+    state.ended[job.job.id] = None
+    leave_queue(state, job)
+    return [*orders, Settle(job.job.id, None)]

@@ -1,0 +1,195 @@
+"""What is free on every node, as columns that follow the ledgers, and a note of every row that changed.
+
+Whoever keeps something that follows from the columns (`slots.py`, `ranking.py`) asks which rows have changed since it
+last looked, so that a change costs the same however many nodes there are and whoever is interested in them.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phalanx.core.model.ledger import SLOTS_MAX, Ledger
+from phalanx.core.model.resources import Request
+from phalanx.core.model.tree import Column, Mask
+
+KINDS_MAX = 256
+SELECTORS_MAX = 256
+CHANGES_KEPT = 1 << 16
+FEW = 24  # so many rows are sooner read one by one than all at once
+Kind = tuple[str | None, int]  # device type asked for, memory asked for
+Selector = tuple[tuple[str, str], ...]  # labels asked for
+_Cell = TypeVar("_Cell", bound=np.generic)
+
+
+class Changes:
+    """Rows in the order in which they changed; old ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._forgotten = 0
+
+    @property
+    def mark(self) -> int:
+        """Where one stands who has seen everything."""
+        return self._forgotten + len(self._rows)
+
+    def note(self, row: int) -> None:
+        rows = self._rows
+        rows.append(row)
+        if len(rows) > 2 * CHANGES_KEPT:
+            del rows[:CHANGES_KEPT]
+            self._forgotten += CHANGES_KEPT
+
+    def since(self, mark: int) -> set[int] | None:
+        """The rows that changed after a mark, or None if that is too long ago to know."""
+        return None if mark < self._forgotten else set(self._rows[mark - self._forgotten :])
+
+
+class Columns:
+    """One row per node. `changes` has every row that changed in any way, `joined` those of new hardware or labels."""
+
+    def __init__(self) -> None:
+        self.ledgers: list[Ledger] = []
+        self.changes = Changes()
+        self.joined = Changes()
+        self.open: Mask = np.zeros(0, dtype=np.bool_)  # may take new work
+        self.cores: Column = np.zeros(0, dtype=np.int64)
+        self.memory: Column = np.zeros(0, dtype=np.int64)
+        self.cores_all: Column = np.zeros(0, dtype=np.int64)
+        self.memory_all: Column = np.zeros(0, dtype=np.int64)
+        self._spare: dict[str, NDArray[np.generic]] = {}  # the columns above are the first part of these
+        self._devices: dict[Kind, _Devices] = {}
+        self._labelled: dict[Selector, _Labelled] = {}
+
+    def __len__(self) -> int:
+        return len(self.ledgers)
+
+    def put(self, row: int, ledger: Ledger) -> None:
+        """A node's ledger, in a new row or instead of the one that was there."""
+        if row == len(self.ledgers):
+            self.ledgers.append(ledger)
+            self._grow()
+        else:
+            self.ledgers[row] = ledger
+        self.cores_all[row], self.memory_all[row] = ledger.capacity.cores, ledger.capacity.memory_bytes
+        self.joined.note(row)
+        self.refresh(row)
+
+    def refresh(self, row: int) -> None:
+        """What is free on a node has changed."""
+        ledger = self.ledgers[row]
+        self.cores[row] = ledger.cores_free
+        self.memory[row] = ledger.memory_free
+        self.changes.note(row)
+
+    def set_open(self, row: int, is_open: bool) -> None:
+        self.open[row] = is_open
+        self.changes.note(row)
+
+    def devices(self, request: Request, *, every: bool = False) -> Column:
+        """How many devices of the kind asked for are free on each node; with `every`, how many there are."""
+        kind = (request.gpu_type, request.gpu_memory_bytes)
+        found = self._devices.get(kind)
+        if found is None:
+            if len(self._devices) >= KINDS_MAX:  # users choose the kinds, so their number is bounded
+                self._devices.clear()
+            found = self._devices[kind] = _Devices(kind)
+        found.catch_up(self)
+        return found.every if every else found.free
+
+    def labelled(self, request: Request) -> Mask:
+        """The nodes that carry the labels asked for."""
+        found = self._labelled.get(request.labels)
+        if found is None:
+            if len(self._labelled) >= SELECTORS_MAX:
+                self._labelled.clear()
+            found = self._labelled[request.labels] = _Labelled(request.labels)
+        found.catch_up(self)
+        return found.mask
+
+    def slots(self, request: Request, *, every: bool = False) -> Column:
+        """How many tasks with this request (its target is ignored) each node could take; with `every`, were it empty.
+
+        Nodes that take no work have none, unless every node is asked.
+        """
+        found = np.full(len(self), SLOTS_MAX, dtype=np.int64)
+        cores, memory = (self.cores_all, self.memory_all) if every else (self.cores, self.memory)
+        _bound(found, cores, request.cores)
+        _bound(found, memory, request.memory_bytes)
+        if request.gpus:
+            _bound(found, self.devices(request, every=every), request.gpus)
+        if request.labels:
+            found[~self.labelled(request)] = 0
+        if not every:
+            found[~self.open] = 0
+        return found
+
+    def slots_of(self, row: int, request: Request) -> int:
+        """The same for one node."""
+        return self.ledgers[row].slots(request) if self.open[row] else 0
+
+    def _grow(self) -> None:
+        """Twice as much room whenever it is used up, so that a node that joins costs the same at any size."""
+        size = len(self.ledgers)
+        for name in ("open", "cores", "memory", "cores_all", "memory_all"):
+            column = self._spare.get(name)
+            if column is None or len(column) < size:
+                column = np.zeros(max(64, 2 * size), dtype=getattr(self, name).dtype)
+                column[: size - 1] = getattr(self, name)
+                self._spare[name] = column
+            setattr(self, name, column[:size])
+
+
+class _Devices:
+    """Devices of one kind, on every node."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._asking = Request(gpus=1, gpu_type=kind[0], gpu_memory_bytes=kind[1])
+        self._marks = 0, 0
+        self.every: Column = np.zeros(0, dtype=np.int64)
+        self.free: Column = np.zeros(0, dtype=np.int64)
+
+    def catch_up(self, columns: Columns) -> None:
+        ledgers, asking = columns.ledgers, self._asking
+        self.every, self.free = lengthened(self.every, len(columns)), lengthened(self.free, len(columns))
+        joined, changed = columns.joined.since(self._marks[0]), columns.changes.since(self._marks[1])
+        for row in range(len(columns)) if joined is None else joined:
+            self.every[row] = len(ledgers[row].matching(asking))
+        for row in range(len(columns)) if changed is None else changed:
+            self.free[row] = ledgers[row].free_of(asking)
+        self._marks = columns.joined.mark, columns.changes.mark
+
+
+class _Labelled:
+    """Which nodes carry some labels."""
+
+    def __init__(self, wanted: Selector) -> None:
+        self._wanted = wanted
+        self._mark = 0
+        self.mask: Mask = np.zeros(0, dtype=np.bool_)
+
+    def catch_up(self, columns: Columns) -> None:
+        self.mask = lengthened(self.mask, len(columns))
+        joined = columns.joined.since(self._mark)
+        for row in range(len(columns)) if joined is None else joined:
+            has = columns.ledgers[row].capacity.labels
+            self.mask[row] = all(has.get(name) == value for name, value in self._wanted)
+        self._mark = columns.joined.mark
+
+
+def lengthened(column: NDArray[_Cell], size: int) -> NDArray[_Cell]:
+    """The same column with zeros for those who came later."""
+    if len(column) == size:
+        return column
+    return np.concatenate([column, np.zeros(size - len(column), dtype=column.dtype)])
+
+
+def _bound(slots: Column, free: Column, asked: int) -> None:
+    """No more than what is free allows; more than everything may be promised, and then there is no room at all."""
+    if asked:
+        np.minimum(slots, np.maximum(free, 0) // asked, out=slots)
+    else:
+        slots[free < 0] = 0

@@ -1,0 +1,145 @@
+"""Who holds places on nodes, as columns: one row per lane or promise, so that one calculation asks all of them.
+
+Preemption asks whose priority is low enough, a reservation asks who will have ended by when; neither may loop over
+forty thousand objects. A slot is reused when its tenant has left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.resources import Grant
+
+NEVER = float("inf")
+TenantKey = tuple[str, int]  # (node, lane) of a lane; (job, position) of a promise
+
+
+_COLUMNS = (
+    "used", "node", "cores", "memory", "gpus", "priority", "evictable_at", "ends_at", "since", "promise", "job",
+    "group",
+)  # fmt: skip
+
+
+class Tenant(Struct, frozen=True):
+    """One holder of a grant. `group` is the number of its group in its job."""
+
+    key: TenantKey
+    job: JobId
+    queue: str
+    group: int
+    node_row: int
+    grant: Grant
+    priority: int
+    evictable_at: float  # before this it may not be evicted; NEVER: not at all
+    ends_at: float  # when its time limit ends it; NEVER if it has none
+    since: float  # when it began to hold the place: what would be lost by evicting it
+    is_leaving: bool = False  # it was told to leave, and holds the place only until it has gone
+    is_promise: bool = False  # nothing runs there yet: the place is kept for a job whose victims are leaving
+    affinity: str = ""  # others of the same key stand near it
+
+
+class Tenants:
+    """Columns over every tenant. `used` marks the rows that are taken."""
+
+    def __init__(self) -> None:
+        self.used: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.node: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.cores: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.memory: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.gpus: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.priority: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.evictable_at: NDArray[np.float64] = np.zeros(0)
+        self.ends_at: NDArray[np.float64] = np.zeros(0)
+        self.since: NDArray[np.float64] = np.zeros(0)
+        self.promise: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.job: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # a number for each job, as in `numbers`
+        self.group: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.tenants: list[Tenant | None] = []
+        self.slots: dict[TenantKey, int] = {}
+        self.of_job: dict[JobId, dict[TenantKey, Tenant]] = {}
+        self.needed: dict[JobId, tuple[int, ...]] = {}  # of gangs: how many of each group must stay together
+        self.numbers: dict[JobId, int] = {}
+        self.near: dict[str, Counter[int]] = {}  # by affinity: how many tenants stand on which node row
+        self._free: list[int] = []
+        self._numbers_free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def add(self, tenant: Tenant) -> None:
+        if not self._free:
+            self._grow()
+        slot = self._free.pop()
+        self.slots[tenant.key] = slot
+        self.used[slot] = True
+        self._write(slot, tenant)
+        if tenant.affinity:
+            self.near.setdefault(tenant.affinity, Counter())[tenant.node_row] += 1
+
+    def held(self, job: JobId) -> dict[int, int]:
+        """How many places each group of a job holds and will keep."""
+        return Counter(tenant.group for tenant in self.of_job.get(job, {}).values() if not tenant.is_leaving)
+
+    def replace(self, tenant: Tenant) -> None:
+        """The same holder with other facts, such as a start that gives it a deadline."""
+        self._write(self.slots[tenant.key], tenant)
+
+    def get(self, key: TenantKey) -> Tenant | None:
+        slot = self.slots.get(key)
+        return None if slot is None else self.tenants[slot]
+
+    def remove(self, key: TenantKey) -> None:
+        slot = self.slots.pop(key)
+        self.used[slot] = False
+        if (tenant := self.tenants[slot]) is not None:
+            siblings = self.of_job[tenant.job]
+            del siblings[key]
+            if not siblings:
+                del self.of_job[tenant.job]
+                self._numbers_free.append(self.numbers.pop(tenant.job))
+            if tenant.affinity:
+                self._leave(tenant)
+        self.tenants[slot] = None
+        self._free.append(slot)
+
+    def _leave(self, tenant: Tenant) -> None:
+        rows = self.near[tenant.affinity]
+        rows[tenant.node_row] -= 1
+        if not rows[tenant.node_row]:
+            del rows[tenant.node_row]
+            if not rows:
+                del self.near[tenant.affinity]
+
+    def _write(self, slot: int, tenant: Tenant) -> None:
+        grant = tenant.grant
+        self.tenants[slot] = tenant
+        self.of_job.setdefault(tenant.job, {})[tenant.key] = tenant
+        self.node[slot] = tenant.node_row
+        self.cores[slot], self.memory[slot] = grant.cores, grant.memory_bytes
+        self.gpus[slot] = len(grant.devices)
+        self.priority[slot] = tenant.priority
+        self.evictable_at[slot], self.ends_at[slot] = tenant.evictable_at, tenant.ends_at
+        self.since[slot], self.promise[slot] = tenant.since, tenant.is_promise
+        self.job[slot], self.group[slot] = self._number(tenant.job), tenant.group
+
+    def _number(self, job: JobId) -> int:
+        number = self.numbers.get(job)
+        if number is None:
+            number = self._numbers_free.pop() if self._numbers_free else len(self.numbers)
+            self.numbers[job] = number
+        return number
+
+    def _grow(self) -> None:
+        """Twice as many rows, so that adding one costs the same however many there are."""
+        size = len(self.tenants)
+        more = max(64, size)
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(more, dtype=column.dtype)]))
+        self.tenants += [None] * more
+        self._free += range(size + more - 1, size - 1, -1)

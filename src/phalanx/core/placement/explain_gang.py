@@ -1,0 +1,57 @@
+"""Whether a gang could ever be placed here: asked at submit, and by whoever explains why one waits.
+
+The same search that places it is asked about empty nodes, those that are away counted, for they may come back. Why
+there is no room now is said by `place_gang` itself, with the slots of every domain; what to change instead is tried
+in `preview/fixes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.core.model import reason
+from phalanx.core.model.plan import Snapshot
+from phalanx.core.model.queue import Queues
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.tenants import Tenants
+from phalanx.core.model.waiting import Waiting, WaitingGang
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.gather import Ask, Search
+from phalanx.core.placement.shapes import Shape, shapes_of
+from phalanx.core.placement.shortage import Shortage
+
+NODES_TRIED_MAX = 256  # on more nodes groups that share them are not tried out, only counted
+
+
+def gang_never(nodes: NodeTable, unit: WaitingGang) -> Reason | None:
+    """Why this gang could not start here even if nothing else ran, or None if it could, as far as we can tell."""
+    shapes = shapes_of(unit.wanted())
+    if not shapes:
+        return None
+    bound = [row for row, count in unit.bound() for _ in range(count)]
+    no = Shortage(nodes, shapes, _search(nodes, shapes, unit, bound)).never()
+    if no is not None or len(shapes) == 1 or bound or len(nodes) > NODES_TRIED_MAX:
+        return no
+    return _tried_on_empty_nodes(nodes, unit, sum(shape.need for shape in shapes))
+
+
+def _search(nodes: NodeTable, shapes: Sequence[Shape], unit: WaitingGang, bound: Sequence[int]) -> Search:
+    asks = [Ask(shape.need, shape.most, nodes.slots_ever(shape.request)) for shape in shapes]
+    return Search(nodes.tree, asks, unit.job.gang.gather if unit.job.gang else (), bound=bound)
+
+
+def _tried_on_empty_nodes(nodes: NodeTable, unit: WaitingGang, needed: int) -> Reason | None:
+    """Each group finds room on its own; whether they do beside each other has to be tried."""
+    empty = NodeTable()
+    empty.set_topology(nodes.topology)
+    for ledger in nodes:
+        empty.put(ledger.name, ledger.capacity)
+        empty.set_open(ledger.name, True)
+    draft = Draft(Snapshot(empty, Waiting(), 0, Tenants(), Queues(), 0.0))
+    found = place_gang(draft, unit)
+    if not isinstance(found, Reason) or found.numbers.get("gave_up"):
+        return None
+    has_rule = any(rule.must for rule in unit.job.gang.gather) if unit.job.gang else False
+    return reason.groups_too_large(needed, has_rule, found.numbers)

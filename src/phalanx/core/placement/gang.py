@@ -1,0 +1,193 @@
+"""All of a gang or none of it: members laid over nodes, with the exact grant of each.
+
+`gather.py` says which nodes, as counts; here the ledgers of those nodes alone are asked for the grants. Members are
+laid over the nodes in the order of their index in the network, so that neighbours in rank are neighbours in the
+network. Groups that ask for different things share nodes: the layouts of a domain are tried one after another, then
+the domain is searched (`packing.py`), then the next domain has its turn. Why there is no room says `shortage.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product
+
+import numpy as np
+from msgspec import structs
+
+from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.waiting import WaitingGang
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gather import Ask, Candidate, Search
+from phalanx.core.placement.packing import STEPS_MAX, Packing
+from phalanx.core.placement.shapes import Member, Shape, admitted, shapes_of
+from phalanx.core.placement.shortage import Shortage
+from phalanx.core.placement.stand import Stand, in_turn
+
+SIZES_MAX = 256  # how many sizes of a gang with multiples are tried in one domain
+Seats = Sequence[Sequence[tuple[int, int]]]  # for each shape: (node row, members)
+
+
+def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Muster | Reason:
+    """Take grants for all members that are needed and as many more as find room, or say why there is no room.
+
+    With `partial` as many members as find room now, even if they are not enough.
+    """
+    shapes = shapes_of(unit.wanted())
+    if not shapes:
+        return Muster(unit.job.id, ())
+    if partial:
+        shapes = [structs.replace(shape, need=0) for shape in shapes]
+    most = admitted(draft.queues, unit.job.queue, shapes)
+    if isinstance(most, Reason):
+        return most
+    tries = Tries(draft, unit, shapes, most)
+    for seats in tries.as_many_as_fit() if partial else tries.whole():
+        members = seat(draft, unit, shapes, seats)
+        if members:
+            muster = Muster(unit.job.id, tuple(members))
+            draft.enlist(muster)
+            return muster
+    return Shortage(draft.nodes, shapes, tries.search, tries.gave_up).reason()
+
+
+def seat(draft: Draft, unit: WaitingGang, shapes: Sequence[Shape], seats: Seats) -> list[Placement] | None:
+    """Take the grants for one layout; the members in the order of their index, or None with the draft as before."""
+    mark = draft.mark()
+    alone = len(shapes) == 1
+    found = (
+        _seat_alone(draft, unit, shapes[0], seats[0]) if alone else _seat_beside(draft, unit, shapes, seats)
+    )
+    if found is None:
+        draft.rollback(mark)
+    return found
+
+
+def _seat_alone(
+    draft: Draft, unit: WaitingGang, shape: Shape, counts: Sequence[tuple[int, int]]
+) -> list[Placement] | None:
+    """Members who all ask for the same, node after node."""
+    job, queue, request = unit.job.id, unit.job.queue, shape.request
+    members = iter(shape.members(unit, sum(count for _, count in counts)))
+    found: list[Placement] = []
+    for row, count in counts:
+        ledger, node = draft.nodes.ledgers[row], draft.nodes.names[row]
+        for _, position in islice(members, count):
+            grant = ledger.fit(request)
+            if not isinstance(grant, Grant):
+                return None
+            draft.take(row, grant, queue)
+            found.append(Placement(job, position, node, grant))
+    return found
+
+
+def _seat_beside(
+    draft: Draft, unit: WaitingGang, shapes: Sequence[Shape], seats: Seats
+) -> list[Placement] | None:
+    """Members of different shapes, who share nodes: in an order in which each ledger can grant one after another."""
+    asked: dict[int, list[tuple[Request, list[Member]]]] = {}
+    for shape, counts in zip(shapes, seats, strict=True):
+        members = iter(shape.members(unit, sum(count for _, count in counts)))
+        for row, count in counts:
+            asked.setdefault(row, []).append((shape.request, list(islice(members, count))))
+    found: list[tuple[Member, Placement]] = []
+    for row, wanted in asked.items():
+        ledger, left = draft.nodes.ledgers[row], [iter(members) for _, members in wanted]
+        sizes = [(request, len(members)) for request, members in wanted]
+        if not Stand(ledger, sizes, ()).holds():
+            return None
+        for at, request in in_turn(ledger, sizes):
+            grant, member = ledger.fit(request), next(left[at])
+            if not isinstance(grant, Grant):
+                return None
+            draft.take(row, grant, unit.job.queue)
+            found.append((member, Placement(unit.job.id, member[1], ledger.name, grant)))
+    return [placement for _, placement in sorted(found, key=lambda each: each[0])]
+
+
+class Tries:
+    """The layouts to try for one gang, the best first."""
+
+    def __init__(self, draft: Draft, unit: WaitingGang, shapes: Sequence[Shape], most: Sequence[int]) -> None:
+        self._nodes = draft.nodes
+        self._shapes = shapes
+        gang = unit.job.gang
+        asks = [
+            Ask(shape.need, count, *self._nodes.slots(shape.request))
+            for shape, count in zip(shapes, most, strict=True)
+        ]
+        bound = [row for row, count in unit.bound() for _ in range(count)]
+        existing = None
+        if gang and gang.affinity and (near := draft.tenants.near.get(gang.affinity)):
+            existing = np.zeros(len(self._nodes), dtype=np.int64)  # those of this very gang are among them
+            existing[list(near)] = list(near.values())
+        self.search = Search(self._nodes.tree, asks, gang.gather if gang else (), existing, bound)
+        self._steps = STEPS_MAX
+        self.gave_up = False  # somewhere a layout may have been missed
+
+    def whole(self) -> Iterator[Seats]:
+        """Layouts with all that is needed."""
+        search = self.search
+        # Slots are exact for one shape, and a multiple is, unless some of it stands there already.
+        is_exact = len(self._shapes) == 1 and (search.held is None or not search.rules.multiples)
+        for candidate in search.candidates():
+            for layout in search.fill(candidate):
+                yield layout.counts
+            if not is_exact and (found := self._pack(candidate)) is not None:
+                yield found
+
+    def as_many_as_fit(self) -> Iterator[Seats]:
+        """The layout with the most members in one domain of the layer that must hold them all."""
+        search = self.search
+        if search.rules.top is None:
+            return
+        best = search.roomiest()
+        if len(self._shapes) > 1:
+            packing = self._packing(best)
+            yield packing.extend([ask.most for ask in search.asks])
+            return
+        (ask,) = search.asks
+        ask.most = ask.need = min(ask.most, int(search.fields[0].at(best.level)[best.number]))
+        if ask.most:
+            yield from self.whole()
+
+    def _pack(self, candidate: Candidate) -> Seats | None:
+        """Look for a layout in one domain by trying, if steps are left."""
+        for size in self._sizes(candidate):
+            if self._steps <= 0:
+                self.gave_up = True
+                return None
+            packing = self._packing(candidate)
+            found = packing.find(size)
+            self._steps = packing.steps
+            self.gave_up = self.gave_up or packing.gave_up
+            if found is not None:
+                more = [ask.most for ask in self.search.asks]
+                return found if self.search.rules.multiples else packing.extend(more)
+        return None
+
+    def _sizes(self, candidate: Candidate) -> Iterable[tuple[int, ...]]:
+        """With multiples more than what is needed may fit where just that does not."""
+        if not self.search.rules.multiples:
+            return [candidate.size]
+        most = [ask.most for ask in self.search.asks]
+        sizes = product(*(range(least, most + 1) for least, most in zip(candidate.size, most, strict=True)))
+        fitting = (size for size in sizes if self.search.completes(candidate, sum(size)))
+        return sorted(islice(fitting, SIZES_MAX), key=sum, reverse=True)
+
+    def _packing(self, candidate: Candidate) -> Packing:
+        search = self.search
+        slots = [ask.slots for ask in search.asks]
+        rows = search.tree.rows(candidate.level, candidate.number)
+        rows = rows[np.any([column[rows] > 0 for column in slots], axis=0)]
+        if search.existing is not None:
+            rows = rows[np.argsort(-search.existing.slots[rows], kind="stable")]
+        return Packing(
+            self._nodes.ledgers,
+            rows.tolist(),
+            [shape.request for shape in self._shapes],
+            [column[rows].tolist() for column in slots],
+            search.keeps_multiples if search.rules.multiples else None,
+            self._steps,
+        )

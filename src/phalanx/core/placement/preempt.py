@@ -1,0 +1,108 @@
+"""Whom to ask to leave, so that a more urgent unit can start whole; or why that would not help.
+
+    victims    everybody less urgent who is not protected, as columns               victims.py
+    sites      the domains that would hold the unit if all of them left             sites.py
+    jobs       for the most promising sites, as few jobs as possible that give way  clearance.py
+    places     where the members stand then, on the slots that cost the least       offers.py, gather.py
+    trimming   whoever can come back does                                           trim.py
+
+Nobody is evicted unless every needed member fits, and nobody for members beyond those. Layers of must rules are kept;
+for all others a domain that costs fewer jobs wins over a tighter one (`Clearing.key` has the whole order). Evictions
+and grants are one muster in the draft: all of it happens, or none.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.model import reason
+from phalanx.core.model.plan import Muster, Policy
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.waiting import Unit
+from phalanx.core.placement.aim import Aim
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang import seat
+from phalanx.core.placement.shapes import admitted
+from phalanx.core.placement.site import Clearing
+from phalanx.core.placement.sites import Sites
+from phalanx.core.placement.victims import Victims
+
+
+def make_room(draft: Draft, unit: Unit, policy: Policy) -> Muster | Reason:
+    """Evict in the draft whoever has to leave for the unit and take its members' grants, or say why not.
+
+    Of a group whose tasks are placed one by one, room is made for the first that is ready. On a no the draft is as
+    it was before.
+    """
+    if not policy.evicts:
+        return _forbidden("This cluster evicts nobody for the sake of others (policy)")
+    if not unit.job.may_evict:
+        return _forbidden("The job says that it never takes a place from anybody")
+    aim = Aim(draft, unit)
+    if not aim.needed:
+        return _forbidden("It has every member that it needs, and nobody is evicted for more")
+    victims = Victims(draft, unit.job)
+    if (no := _hopeless(aim, victims)) is not None:
+        return no
+    sites = Sites(aim, victims)
+    for clearing in sorted(sites.clearings(), key=lambda each: each.key):
+        if (muster := _enlisted(draft, aim, clearing, sites.trigger(clearing))) is not None:
+            return muster
+    return _not_enough(aim, victims, sites)
+
+
+def _enlisted(draft: Draft, aim: Aim, clearing: Clearing, trigger: int) -> Muster | None:
+    """Carry it out in the draft."""
+    mark = draft.mark()
+    for tenant in sorted(clearing.leaving, key=lambda each: not each.is_promise):
+        draft.evict(tenant)
+    members = seat(draft, aim.gang, aim.shapes, clearing.seats)
+    if members is None:
+        draft.rollback(mark)
+        return None
+    victims = sorted(tenant.key for tenant in clearing.leaving if not tenant.is_promise)
+    displaced = sorted({tenant.job for tenant in clearing.leaving if tenant.is_promise})
+    muster = Muster(aim.gang.job.id, tuple(members), tuple(victims), tuple(displaced), trigger)
+    draft.enlist(muster)
+    return muster
+
+
+def _hopeless(aim: Aim, victims: Victims) -> Reason | None:
+    """Why it need not be tried."""
+    if aim.rules.top is None:
+        unknown = next(rule.layer for rule in aim.rules.unknown if rule.must)
+        return reason.layer_unknown(unknown, aim.draft.nodes.tree.topology.names())
+    if not len(victims):
+        text = "Nobody of lower priority holds a place"
+        if victims.protected:
+            text = f"All {victims.protected} places of lower priority are protected from eviction for now"
+        return Reason("NoVictims", Tier.CAPACITY, text, {"victims": 0, "protected": victims.protected})
+    queue = aim.gang.job.queue
+    if not aim.quota(map(victims.tenant, victims.of_queue(queue))).holds():
+        no = admitted(aim.draft.queues, queue, aim.needed)
+        assert isinstance(no, Reason)
+        return no
+    return None
+
+
+def _not_enough(aim: Aim, victims: Victims, sites: Sites) -> Reason:
+    """Everybody would leave in vain."""
+    best, domain = sites.best()
+    layer = aim.draft.nodes.tree.layer(aim.rules.top or 0)
+    where = f" in {layer} {'/'.join(domain)}, the best one" if domain else ""
+    text = (
+        f"Even if all {len(victims)} tasks of lower priority that may be evicted left, {best} of {aim.count} members"
+        f" would find room{where}"
+    )
+    if best >= aim.count:
+        text = (
+            f"Even if all {len(victims)} tasks of lower priority that may be evicted left, the {aim.count} members"
+            " would not find room beside each other as the rules ask"
+        )
+    numbers = {
+        "wanted": aim.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
+        "protected": victims.protected,
+    }  # fmt: skip
+    return Reason("EvictionsNotEnough", Tier.CAPACITY, text, numbers)
+
+
+def _forbidden(text: str) -> Reason:
+    return Reason("EvictionForbidden", Tier.POLICY, text)

@@ -1,0 +1,158 @@
+"""Why a gang finds no room: one dominant reason, with the slots of every domain as evidence.
+
+What can never be is said before what is only full now. Never is claimed only where even slots that groups do not
+share would not be enough on empty nodes, so it is true whatever else runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from phalanx.core.model import reason
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.resources import Request
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.tree import Column
+from phalanx.core.placement.gather import Search
+from phalanx.core.placement.shapes import Shape
+from phalanx.core.placement.spread import Field
+
+DOMAINS_SHOWN = 64
+
+
+class Shortage:
+    """One gang that found no layout, and the search that found none."""
+
+    def __init__(
+        self, nodes: NodeTable, shapes: Sequence[Shape], search: Search, gave_up: bool = False
+    ) -> None:
+        self._nodes, self._shapes, self._search, self._gave_up = nodes, shapes, search, gave_up
+        self._tree, self._rules = search.tree, search.rules
+
+    def reason(self) -> Reason:
+        """The dominant reason."""
+        return self.never() or self._not_now()
+
+    def never(self) -> Reason | None:
+        """Why it could not be placed even if nothing else ran and every node were at work, or None if it could."""
+        if unknown := next((rule for rule in self._rules.unknown if rule.must), None):
+            return reason.layer_unknown(unknown.layer, self._tree.topology.names())
+        if not len(self._nodes):
+            return reason.no_nodes()
+        pinned = self._search.domains.pinned
+        if pinned is not None and len(pinned) > 1:
+            assert self._rules.top is not None
+            names = ["/".join(self._tree.path(self._rules.top, number)) for number in pinned.tolist()]
+            return reason.members_apart(self._tree.layer(self._rules.top), names)
+        for shape in self._shapes:
+            if no := self._never_of(shape):
+                return no
+        return self._indivisible() or (self._beyond_all() if len(self._shapes) > 1 else None)
+
+    def _never_of(self, shape: Shape) -> Reason | None:
+        needed = max(1, shape.need)
+        slots, sums = self._nodes.ever(shape.request)
+        total = int((sums[0] if sums else slots).sum())
+        if not total:
+            return self._closest(shape.request)
+        if total < needed:
+            return reason.exceeds_cluster_total("members", needed, total)
+        top = self._rules.top
+        assert top is not None
+        room = Field(self._tree, slots, sums, self._rules.multiples if len(self._shapes) == 1 else ()).at(top)
+        if int(room.max()) < needed:
+            layer = self._must_layer()
+            evidence = self._evidence(top, room, np.arange(len(room)))
+            evidence["unlabelled"] = layer in self._tree.absent
+            return reason.must_gather_impossible(needed, layer, int(room.max()), evidence)
+        return None
+
+    def _closest(self, request: Request) -> Reason:
+        """What the largest node says, were it empty; or the node that is asked for."""
+        if request.target is not None:
+            row = self._nodes.rows.get(request.target.host)
+            if row is None:
+                return reason.target_not_found(request.target.host, sorted(self._nodes.names))
+        else:
+            columns = self._nodes.columns
+            size = columns.devices(request, every=True) if request.gpus else columns.cores_all
+            if request.labels and (labelled := columns.labelled(request)).any():
+                size = np.where(labelled, size, -1)
+            row = int(size.argmax())
+        no = self._nodes.ledgers[row].never(request)
+        assert no is not None
+        return no
+
+    def _indivisible(self) -> Reason | None:
+        """A multiple that no number of members makes."""
+        held = 0 if self._search.held is None else int(self._search.held.sum())
+        least, most = (
+            sum(each) + held for each in zip(*((s.need, s.most) for s in self._shapes), strict=True)
+        )
+        for level, multiple in enumerate(self._rules.multiples):
+            if most // multiple * multiple < max(1, least):
+                return reason.not_a_multiple(most, self._tree.layer(level), multiple)
+        return None
+
+    def _beyond_all(self) -> Reason | None:
+        """All groups together ask for more than all nodes have."""
+        columns = self._nodes.columns
+        for what, total, asked in (
+            ("cores", columns.cores_all, [shape.request.cores for shape in self._shapes]),
+            ("bytes of memory", columns.memory_all, [shape.request.memory_bytes for shape in self._shapes]),
+        ):
+            wanted = sum(shape.need * each for shape, each in zip(self._shapes, asked, strict=True))
+            if wanted > int(total.sum()):
+                return reason.exceeds_cluster_total(what, wanted, int(total.sum()))
+        wanted = sum(shape.need * shape.request.gpus for shape in self._shapes)
+        devices = int(columns.devices(Request(gpus=1), every=True).sum()) if wanted else 0
+        return reason.exceeds_cluster_total("GPUs", wanted, devices) if wanted > devices else None
+
+    def _not_now(self) -> Reason:
+        """The shape that lacks the most, counted where all members would have to stand."""
+        top, pinned = self._rules.top, self._search.domains.pinned
+        assert top is not None
+        fields = self._search.fields
+        numbers = np.arange(self._tree.size(top)) if pinned is None else pinned
+        rooms = [int(field.at(top)[numbers].max()) for field in fields]
+        needs = [max(1, shape.need) for shape in self._shapes]
+        worst = min(range(len(needs)), key=lambda at: rooms[at] - needs[at])
+        needed, room, slots = needs[worst], rooms[worst], fields[worst].total
+        if not top:  # nothing says where they have to stand, so the outermost domains are shown
+            top, numbers = self._shown_level(), np.arange(self._tree.size(self._shown_level()))
+        evidence = self._evidence(top, fields[worst].at(top)[numbers], numbers)
+        if self._gave_up:
+            evidence["gave_up"] = True
+        if self._rules.multiples:
+            evidence["multiple"] = max(self._rules.multiples)
+        if slots >= needed > room:
+            return reason.topology_fragmented(needed, slots, room, evidence)
+        return reason.gang_incomplete(needed, room, evidence)
+
+    def _shown_level(self) -> int:
+        asked = [level for level, multiple in enumerate(self._rules.multiples) if multiple > 1 and level]
+        return asked[0] if asked else 1
+
+    def _must_layer(self) -> str:
+        """The must rule's own word for the layer, though the tree may know it as another."""
+        top = self._rules.top
+        layers = [
+            rule.layer for rule in self._rules.gather if rule.must and self._tree.level(rule.layer) == top
+        ]
+        return layers[0] if layers else self._tree.layer(top or 0)
+
+    def _evidence(self, level: int, room: Column, numbers: Column) -> dict[str, Any]:
+        """The slots of these domains of a level, the most first; of very many, the first of them."""
+        order = np.argsort(-room, kind="stable")[:DOMAINS_SHOWN]
+        shown = {"/".join(self._tree.path(level, int(numbers[at]))): int(room[at]) for at in order.tolist()}
+        best = next(iter(shown), "")
+        return {
+            "layer": self._must_layer() if level == self._rules.top else self._tree.layer(level),
+            "best": best,
+            "best_slots": int(room[order[0]]),
+            "domains": shown,
+            "domains_total": len(room),
+        }

@@ -1,0 +1,236 @@
+"""One site worked out: where the members would stand on it, who would really have to leave for that, and the price.
+
+For each choice of jobs that make room (`clearance.py`) two layouts are looked at: on the slots that cost the least,
+and as close together as all these slots allow. Then everybody comes back who can (`trim.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import frexp
+
+import numpy as np
+
+from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.tree import Column, Mask
+from phalanx.core.placement.aim import Aim
+from phalanx.core.placement.bundles import Bundle, bundled, total
+from phalanx.core.placement.clearance import Choice, Clearance
+from phalanx.core.placement.gang import Seats
+from phalanx.core.placement.offers import Offers, Prices
+from phalanx.core.placement.room import Room, shortened
+from phalanx.core.placement.stand import Asked, Stand
+from phalanx.core.placement.trim import Quota, Trim
+from phalanx.core.placement.victims import Loss, Victims
+
+MANY = 256  # members; for more of them only one layout is worked out
+TRIED_MAX = 4096  # victims; beyond this several shapes are not tried in the draft, only counted
+AGAIN_MAX = 32  # bundles; with no more than these it is tried whether members could stand elsewhere instead
+ENDLESS = int(np.iinfo(np.int64).max)
+
+Key = tuple[int, int, int, tuple[int, ...], int, int, int, float, int, Seats]
+
+
+class Clearing:
+    """One way to make room: where the members stand, and who leaves."""
+
+    def __init__(self, aim: Aim, seats: Seats, bundles: list[Bundle]) -> None:
+        self.seats = tuple(map(tuple, seats))
+        self.bundles = bundles
+        self.leaving: list[Tenant] = [tenant for bundle in bundles for tenant in bundle.tenants]
+        self.price = total(bundles)
+        self.level = aim.level(seats)
+        self._is_near_wanted = bool(aim.gather)
+
+    @property
+    def key(self) -> Key:
+        """The smaller is the better.
+
+        Fewest jobs broken, gangs made smaller, promises taken back; lowest priorities. Then members that stand closer
+        together, if the job says anything of where it stands; if not, only where about as much work is lost (no more
+        than twice as much). Then the least lost work.
+        """
+        cost = self.price
+        size = frexp(cost.lost)[1]
+        before, after = (0, size) if self._is_near_wanted else (size, 0)
+        return (
+            cost.broken, cost.shrunk, cost.displaced, cost.priorities, before, -self.level, after, cost.lost,
+            cost.tenants, self.seats,
+        )  # fmt: skip
+
+
+class Site:
+    """A domain that may hold the unit, or the whole cluster, with the victims on its nodes."""
+
+    def __init__(self, aim: Aim, room: Room, losses: Column, elsewhere: Column | None = None) -> None:
+        """`losses` is over all victims, `elsewhere` has the places of those who are asked for their quota."""
+        self._aim = aim
+        self._victims: Victims = room.measure.victims
+        self._elsewhere = elsewhere
+        self.room = room
+        self.losses = losses
+        self._clearance = Clearance(room, losses, self.fits)
+
+    @property
+    def effort(self) -> float:
+        """About as many milliseconds as it took to work it out."""
+        return self._clearance.effort + 0.03 * self._aim.count + len(self._aim.draft.nodes) / 5000
+
+    def fits(self, leaving: Mask) -> bool:
+        """Whether everybody who is needed finds a place when these have left."""
+        slots = self.room.slots(leaving)
+        if any(int(each.sum()) < shape.need for each, shape in zip(slots, self._aim.needed, strict=True)):
+            return False
+        return self._aim.is_simple or self._seats(leaving) is not None
+
+    def clearings(self) -> Iterator[Clearing]:
+        """Ways to make room here."""
+        for choice in self._clearance.choices():
+            for found in self._worked_out(choice):
+                best = found
+                while (better := self._improved(best)) is not None:
+                    best = better
+                yield best
+
+    def _worked_out(self, choice: Choice) -> Iterator[Clearing]:
+        tried: list[Seats] = []
+        for seats in self._layouts(choice):
+            if seats not in tried:
+                tried.append(seats)
+                if (found := self._trimmed(seats, choice.leaving)) is not None:
+                    yield found
+
+    def _layouts(self, choice: Choice) -> Iterator[Seats]:
+        if not self._aim.is_simple:
+            if (seats := self._seats(choice.leaving)) is not None:
+                yield seats
+            return
+        need = self._aim.count
+        if len(self.room.rows) == 1:
+            yield [[(int(self.room.rows[0]), need)]]
+            return
+        offers = Offers(self.room, choice.leaving, self._prices(choice))
+        if need <= MANY or not self._aim.gather:
+            yield from self._first([offers.cheapest(need)], None)
+        if need <= MANY or self._aim.gather:
+            cost = self.room.column(np.rint(1000 * offers.total).astype(np.int64))
+            yield from self._first(self.room.slots(choice.leaving), cost)
+
+    def _first(self, slots: list[Column], cost: Column | None) -> Iterator[Seats]:
+        columns = [self.room.column(each) for each in slots]
+        if (layout := next(self._aim.layouts(columns, cost), None)) is not None:
+            yield layout.counts
+
+    def _prices(self, choice: Choice) -> Prices:
+        """What each victim's leaving adds to the price, as far as one can tell before the members have places.
+
+        If all chosen jobs are needed anyway, only lost work counts, and whole gangs are lost already. Otherwise a
+        job more is dearer than any priority, and priority dearer than lost work.
+        """
+        victims, at = self._victims, self.room.at
+        lost = victims.lost[at]
+        loss, job = self.losses[at], victims.job[at]
+        is_whole = (loss == Loss.WORK) & victims.is_gang[job]
+        if choice.is_thin:
+            return np.where(is_whole | (loss == Loss.PROMISE), 0.0, 1.0 + lost)
+        whole = np.bincount(victims.job, victims.lost, minlength=victims.jobs)
+        lost = np.where(is_whole, whole[job], lost)
+        words, ranks = np.unique(victims.priority, return_inverse=True)
+        prices: Prices = ranks[job] + lost / (1.0 + lost.max(initial=0.0))
+        works = np.flatnonzero(choice.leaving & (loss == Loss.WORK))
+        keys = self.room.row[works] * victims.jobs + job[works]
+        prices[works[np.unique(shortened(keys), return_index=True)[1]]] += len(words) + 1.0
+        return prices
+
+    def _seats(self, leaving: Mask) -> Seats | None:
+        """A layout for several shapes, tried in the draft as if these had left."""
+        chosen = self.room.at[leaving].tolist()
+        if len(chosen) > TRIED_MAX:
+            columns = [self.room.column(each) for each in self.room.slots(leaving)]
+            same = len(self._aim.shapes) == len(columns)
+            layout = next(self._aim.layouts(columns), None) if same else None
+            return None if layout is None else layout.counts
+        draft = self._aim.draft
+        mark = draft.mark()
+        for at in chosen:
+            draft.evict(self._victims.tenant(at))
+        try:
+            return self._aim.seats()
+        finally:
+            draft.rollback(mark)
+
+    def _trimmed(self, seats: Seats, leaving: Mask) -> Clearing | None:
+        """Only those leave without whom the members would not fit where they are to stand."""
+        asked = self._aim.asked(seats)
+        is_used = np.zeros(len(self._aim.draft.nodes), dtype=np.bool_)
+        is_used[list(asked)] = True
+        places = self.room.at[leaving]
+        places = places[is_used[self._victims.node[places]]]
+        if self._elsewhere is not None:
+            places = np.union1d(places, self._elsewhere)
+        alone, others = bundled(self._victims, self.losses, places)
+        stuck = self._stuck(seats, leaving) if self._aim.is_plain else set()
+        if stuck is None:
+            return None
+        fixed = [bundle for at, bundle in alone.items() if at in stuck]
+        loose = [*(bundle for at, bundle in alone.items() if at not in stuck), *others]
+        trim = self._trim(asked, fixed, loose)
+        if not trim.holds():
+            return None
+        return Clearing(self._aim, seats, sorted(fixed + trim.keep_out(loose), key=lambda each: each.value))
+
+    def _trim(self, asked: dict[int, list[Asked]], fixed: list[Bundle], loose: list[Bundle]) -> Trim:
+        """The nodes to which somebody might come back; others need no closer look."""
+        draft = self._aim.draft
+        ledgers = draft.nodes.ledgers
+        rows = {tenant.node_row for bundle in loose for tenant in bundle.tenants}
+        if not self._aim.is_plain:
+            rows.update(asked)
+        rows.update(row for row in asked if ledgers[row].promises)
+        by_row: dict[int, list[Tenant]] = {row: [] for row in asked if row in rows}
+        for bundle in (*fixed, *loose):
+            for tenant in bundle.tenants:
+                if tenant.node_row in by_row:
+                    by_row[tenant.node_row].append(tenant)
+        stands = {row: Stand(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
+        everybody = (tenant for bundle in (*fixed, *loose) for tenant in bundle.tenants)
+        sizes = [each for row in asked.values() for each in row]
+        return Trim(stands, Quota(draft.queues, self._aim.gang.job.queue, sizes, everybody))
+
+    def _stuck(self, seats: Seats, leaving: Mask) -> set[int] | None:
+        """The places of victims who cannot come back whoever else stays away; None if the members do not fit at all.
+
+        One calculation for all nodes, before the others are looked at one by one.
+        """
+        rows, counts = np.array(seats[0], dtype=np.int64).T
+        here = np.searchsorted(self.room.rows, rows)
+        slack = np.full((len(self.room.measure.free), len(self.room.rows)), ENDLESS)
+        slack[:, here] = self.room.beside(leaving, here, counts)
+        ledgers = self._aim.draft.nodes.ledgers
+        overdrawn = np.array([ledgers[row].promises > 0 for row in rows.tolist()])
+        slack[:, here[overdrawn]] = ENDLESS  # counting is not enough where a device may be held and promised
+        if slack.min(initial=0) < 0:
+            return None
+        return set(self.room.at[self.room.exceeds(slack) & leaving].tolist())
+
+    def _improved(self, found: Clearing) -> Clearing | None:
+        """Let off somebody who is needed only because of where the members stand: they could stand elsewhere."""
+        if len(found.bundles) > AGAIN_MAX:
+            return None
+        everybody = self._mask(found.leaving)
+        if self._aim.is_simple and int(self.room.slots(everybody)[0].sum()) <= self._aim.count:
+            return None  # every slot is used
+        for bundle in found.bundles:
+            leaving = everybody & ~self._mask(bundle.tenants)
+            if self.fits(leaving):
+                for other in self._worked_out(Choice(leaving, is_thin=True)):
+                    if other.key < found.key:
+                        return other
+        return None
+
+    def _mask(self, tenants: Iterable[Tenant]) -> Mask:
+        """Which of the victims on this site these are."""
+        slots = self._victims.tenants.slots
+        places = np.searchsorted(self._victims.slot, [slots[tenant.key] for tenant in tenants])
+        mask: Mask = np.isin(self.room.at, places)
+        return mask

@@ -1,0 +1,124 @@
+"""What the containers of a pod ask for, added up as Kubernetes does, in our units: cores, bytes, devices.
+
+Names of resources that nobody here counts are told. What is made of parts of cores and devices is for the caller to
+say: a task gets whole ones, while what runs in a cluster may share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from phalanx.manifests import quantities
+from phalanx.manifests.quantities import NANO
+from phalanx.manifests.view import View
+
+CPU, MEMORY = "cpu", "memory"
+WHOLE_DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+PERCENT_OF_DEVICE = ("koordinator.sh/gpu", "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
+SHARED_DEVICES = "koordinator.sh/gpu.shared"
+DEVICE_MEMORY = "koordinator.sh/gpu-memory"
+COUNTED = frozenset({CPU, MEMORY, *WHOLE_DEVICES, *PERCENT_OF_DEVICE, SHARED_DEVICES, DEVICE_MEMORY})
+UNCOUNTED_TEXT = "is not counted here: cores, memory and GPUs are, so nothing is asked for it"
+
+Ask = dict[str, int]  # billionths of each resource
+
+
+class Amounts(Struct, frozen=True):
+    """A pod's request, exact; `cores` and `gpus` are rounded up."""
+
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    gpu_percent: int = 0
+    gpu_memory_bytes: int = 0  # of each device
+
+    @property
+    def cores(self) -> int:
+        return -(-self.cpu_millis // 1000)
+
+    @property
+    def gpus(self) -> int:
+        return -(-self.gpu_percent // 100)
+
+
+def read_amounts(pod: View) -> Amounts:
+    """What all containers of a pod spec ask for together."""
+    total: Ask = {}
+    for container in pod.views("containers"):
+        _add(total, _asked(container))
+    highest: Ask = {}
+    for container in pod.views("initContainers"):
+        ask = _asked(container)
+        if container.content.get("restartPolicy") == "Always":  # it stays beside the others
+            _add(total, ask)
+        else:
+            highest = {name: max(highest.get(name, 0), ask.get(name, 0)) for name in highest | ask}
+    for name, amount in highest.items():
+        total[name] = max(total.get(name, 0), amount)
+    if "overhead" in pod:
+        _add(total, _quantities(pod.view("overhead"), COUNTED))
+    return to_amounts(total)
+
+
+def to_amounts(ask: Ask) -> Amounts:
+    """An ask in our units."""
+    percent = 100 * sum(_ceil(ask.get(name, 0)) for name in WHOLE_DEVICES)
+    parts = max(_ceil(ask.get(name, 0)) for name in PERCENT_OF_DEVICE)
+    percent += max(parts, 100 * _ceil(ask.get(SHARED_DEVICES, 0)) if not parts else 0)
+    memory = _ceil(ask.get(DEVICE_MEMORY, 0))
+    if memory and not percent:
+        percent = 100
+    gpus = -(-percent // 100)
+    return Amounts(
+        cpu_millis=-(-ask.get(CPU, 0) // (NANO // 1000)),
+        memory_bytes=_ceil(ask.get(MEMORY, 0)),
+        gpu_percent=percent,
+        gpu_memory_bytes=-(-memory // gpus) if gpus else 0,
+    )
+
+
+def _asked(container: View) -> Ask:
+    """Requests, and limits where there is no request."""
+    resources = container.view("resources")
+    limits = _quantities(resources.view("limits"), COUNTED)
+    requests = _quantities(resources.view("requests"), COUNTED)
+    for name in sorted(limits.keys() & requests.keys()):
+        if limits[name] != requests[name] and not container.source.for_plan:
+            resources.view("limits").caution(name, "a task is limited to what it asks for, which is less")
+    return limits | requests
+
+
+def _quantities(view: View, names: Iterable[str]) -> Ask:
+    found: Ask = {}
+    for name in names:
+        if name in view:
+            found[name] = read_quantity(view, name)
+    for name in view.content:
+        if name not in found:
+            view.note(name, UNCOUNTED_TEXT)
+            view.skip(name)
+    return found
+
+
+def read_quantity(view: View, name: str) -> int:
+    """One quantity in billionths; a negative one is refused."""
+    value = view.get(name)
+    try:
+        amount = quantities.nanos(value)
+    except ValueError as error:
+        view.refuse(name, str(error), "taken as 0")
+        return 0
+    if amount < 0:
+        view.refuse(name, f"{value} is below zero", "taken as 0")
+        return 0
+    return amount
+
+
+def _ceil(amount: int) -> int:
+    return -(-amount // NANO)
+
+
+def _add(total: Ask, more: Ask) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount

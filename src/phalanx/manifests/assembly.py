@@ -1,0 +1,135 @@
+"""Pods into jobs: members of a gang, or of gangs that start together, become the groups of one job.
+
+A group holds members of one PodGroup that ask for the same and run the same. Pods of no gang are jobs by themselves,
+unless they lie in a cluster and have one owner.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.jobspec import GangSpec, JobSpec, RestartSpec
+from phalanx.manifests.found import Found, Placed, plain_name
+from phalanx.manifests.gangs import Gang, GangBook, gang_id, with_gang
+from phalanx.manifests.members import by_shape, in_order, indexes, needed_of_each
+from phalanx.manifests.pods import Pod
+from phalanx.manifests.traits import common_traits, shared_tolerations, with_traits
+from phalanx.manifests.view import View
+
+
+def assemble(pods: list[Pod], book: GangBook) -> list[Found]:
+    """Jobs out of pods."""
+    members: dict[str, list[Pod]] = {}
+    alone: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.template.gang:
+            members.setdefault(pod.template.gang, []).append(pod)
+        else:
+            alone.setdefault(pod.owner or pod.name, []).append(pod)
+    found = list(_together(members, book))
+    found += [_without_gang(id, each) for id, each in alone.items()]
+    return found
+
+
+def _together(members: dict[str, list[Pod]], book: GangBook) -> Iterator[Found]:
+    templates = {name: [pod.template for pod in pods] for name, pods in members.items()}
+    for name in [*book.podgroups, *members]:
+        if name in book.spoken or not (name in members or book.podgroups[name].terms.groups):
+            continue
+        gangs = book.company(name, templates)
+        if gangs is None:
+            continue
+        placed = any(pod.node or pod.done for gang in gangs for pod in members.get(gang.name, []))
+        ready = [book.has_all(gang, len(members.get(gang.name, [])), placed) for gang in gangs]
+        if all(ready):
+            yield _gang_job(gangs, {gang.name: members[gang.name] for gang in gangs if gang.name in members})
+
+
+def _gang_job(gangs: list[Gang], members: dict[str, list[Pod]]) -> Found:
+    groups: list[GroupSpec] = []
+    ranks: list[Pod] = []
+    for gang in gangs:
+        pods = in_order(members.get(gang.name, []))
+        shapes = by_shape(pods)
+        needs = needed_of_each(gang.terms.min or len(pods), pods, shapes, gang.view)
+        for number, (shape, need) in enumerate(zip(shapes, needs, strict=True)):
+            name = _name(gang, gangs, number if len(shapes) > 1 else None, {group.name for group in groups})
+            groups.append(_group(shape, name, need, gang.view))
+            ranks += shape
+        if gang.terms.total and gang.terms.total != len(pods):
+            gang.view.note("", f"total-number is {gang.terms.total}, and there are {len(pods)} members")
+    traits = common_traits([pod.template for pod in ranks])
+    # Kubernetes starts a member again by itself, without the others.
+    spec = JobSpec(groups, name=plain_name(gangs[0].name, gangs[0].view), restart=RestartSpec(whole=False))
+    return _found(with_gang(with_traits(spec, traits), gangs, traits.affinity), gang_id(gangs), ranks)
+
+
+def _without_gang(id: str, pods: list[Pod]) -> Found:
+    """Pods of one owner, each of which starts when there is room for it."""
+    pods = in_order(pods)
+    view = pods[0].template.view
+    name = plain_name(id, view)
+    shapes = by_shape(pods)
+    groups = [
+        _group(shape, name if len(shapes) == 1 else f"{name[:56]}-{number}", len(shape), view)
+        for number, shape in enumerate(shapes)
+    ]
+    ranks = [pod for shape in shapes for pod in shape]
+    traits = common_traits([pod.template for pod in ranks])
+    gang: bool | GangSpec = GangSpec(affinity=traits.affinity) if traits.affinity else False
+    if not id.startswith("default/"):
+        view.note("namespace", "namespaces are not kept; queues and quotas go by the name of a queue")
+    if len(groups) == 1:
+        groups = [msgspec.structs.replace(groups[0], name="", indexes=[])]
+    restart = RestartSpec(whole=False) if gang else None
+    spec = JobSpec(groups, name=name, gang=gang, restart=restart)
+    return _found(with_traits(spec, traits), id, ranks)
+
+
+def _group(shape: list[Pod], name: str, need: int, view: View) -> GroupSpec:
+    return msgspec.structs.replace(
+        shape[0].template.group,
+        name=name,
+        tasks=len(shape),
+        min=0 if need == len(shape) else need,
+        indexes=indexes(shape, view),
+    )
+
+
+def _found(spec: JobSpec, id: str, ranks: list[Pod]) -> Found:
+    placed = tuple(_placed(position, pod) for position, pod in enumerate(ranks) if pod.node)
+    return Found(
+        spec=spec,
+        where=ranks[0].template.view.where(),
+        id=id,
+        names=tuple(pod.name for pod in ranks),
+        placed=placed,
+        nominated=tuple(
+            (at, pod.nominated)
+            for at, pod in enumerate(ranks)
+            if pod.nominated and not pod.node and not pod.done
+        ),
+        done=tuple(position for position, pod in enumerate(ranks) if pod.done),
+        tolerations=shared_tolerations([pod.template for pod in ranks]),
+        asked=any(not pod.from_cluster for pod in ranks),
+    )
+
+
+def _placed(position: int, pod: Pod) -> Placed:
+    asked = pod.template.amounts
+    cores, gpus = asked.cpu_millis // 1000, asked.gpu_percent // 100
+    return Placed(position, pod.node, cores, asked.memory_bytes, gpus, pod.started_at, pod.ending)
+
+
+def _name(gang: Gang, gangs: list[Gang], number: int | None, taken: set[str]) -> str:
+    """The name of a group: that of its gang, with as much added as tells it from the others."""
+    bare = gang.name.rpartition("/")[2]
+    alike = sum(each.name.rpartition("/")[2] == bare for each in gangs)
+    name = gang.name.replace("/", ".") if alike > 1 else bare
+    name = plain_name(name if number is None else f"{name}-{number}", gang.view)
+    others = (f"{name[:56]}-{count}" for count in itertools.count(2))
+    return next(each for each in itertools.chain([name], others) if each not in taken)

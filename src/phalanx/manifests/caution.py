@@ -1,0 +1,63 @@
+"""What a reader has to say besides the job: cautions about fields it could not honour, and errors.
+
+No field is ignored in silence. A caution names the file and line, the field, its value and what was made of it; what
+many documents have in common is said once. Asked to be strict, the first caution is an error instead.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.errors import BadRequest
+
+
+class ManifestError(BadRequest):
+    """A file that cannot be read as it stands: where, which field, and what would be right."""
+
+    def __init__(self, where: str, detail: str, *, reason: str = "", hint: str = "") -> None:
+        super().__init__(f"{where}: {detail}", reason=reason or "InvalidManifest", hint=hint)
+        self.where = where
+
+
+class Caution(Struct, frozen=True):
+    """Something that was read otherwise than written, or not at all."""
+
+    where: str  # file:line of the first
+    path: str  # Pod default/a: spec.containers[0].image
+    value: str  # as written, short
+    text: str
+    times: int = 1  # how many documents say the same
+
+    def __str__(self) -> str:
+        value = f" {self.value}:" if self.value else ""
+        more = f" (and {self.times - 1} more like it)" if self.times > 1 else ""
+        return f"{self.where}: {self.path}:{value} {self.text}{more}"
+
+
+class Cautions:
+    """The cautions of one reading, each told once however many documents give rise to it."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], Caution] = {}
+
+    def add(self, where: str, title: str, field: str, value: str, text: str) -> None:
+        """Note a caution; those about the same field of the same kind of document are counted, not repeated."""
+        kind = title.partition(" ")[0]
+        key = (kind, field, text)
+        former = self._found.get(key)
+        if former is None:
+            path = ": ".join(filter(None, (title, field)))
+            self._found[key] = Caution(where, path, value, text)
+        else:
+            self._found[key] = Caution(former.where, former.path, former.value, text, former.times + 1)
+
+    def all(self) -> list[Caution]:
+        return list(self._found.values())
+
+    def refuse(self) -> None:
+        """Raise what has been noted as one error, if anything has."""
+        if found := self.all():
+            lines = "\n".join(map(str, found))
+            raise ManifestError(
+                found[0].where, f"{len(found)} fields cannot be honoured:\n{lines}", reason="StrictManifest"
+            )

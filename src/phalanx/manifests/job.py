@@ -1,0 +1,152 @@
+"""The native job file: the words of `JobSpec`, with the fields of an only group allowed at the top.
+
+Every key is checked before anything is read, so that a misspelt one is an error that names its line and what may have
+been meant. In a cluster file the same words describe jobs that run or wait, and `places` says where.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from phalanx.api.fields import shown
+from phalanx.api.groupspec import AfterSpec, GroupSpec
+from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec, to_job
+from phalanx.core.model.job import Job
+from phalanx.errors import PhalanxError
+from phalanx.manifests.caution import ManifestError
+from phalanx.manifests.containers import NOTHING_RUNS
+from phalanx.manifests.load import Map, place
+from phalanx.manifests.view import View
+
+JOB_FIELDS = frozenset(JobSpec.__struct_fields__)
+GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__)
+ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name"}
+PLACES = ("places", "started_at", "ending")
+_FORMS: dict[str, type[msgspec.Struct]] = {
+    "gang": GangSpec,
+    "restart": RestartSpec,
+    "success": SuccessSpec,
+    "gather": GatherSpec,
+    "after": AfterSpec,
+}
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[([0-9]+)\]")
+
+
+def read_native(document: View, *, placed: bool = False) -> JobSpec:
+    """Read one job file; `placed` says that it lies in a cluster file, where `places` is known and command is not."""
+    content = document.content
+    document.skip(*content)
+    _check_keys(document, placed)
+    plain: dict[str, Any] = {
+        key: value for key, value in content.items() if value is not None and key not in PLACES
+    }
+    if "groups" in plain:
+        if not isinstance(plain["groups"], list) or not all(
+            isinstance(each, dict) for each in plain["groups"]
+        ):
+            raise document.error("groups", f"{shown(plain['groups'])} is not a list of groups")
+        plain["groups"] = [{k: v for k, v in each.items() if k not in PLACES} for each in plain["groups"]]
+    else:
+        plain["groups"] = [{key: plain.pop(key) for key in list(plain) if key in ONLY_GROUP_FIELDS}]
+    plain["groups"] = [_eased(each, placed or document.source.for_plan) for each in plain["groups"]]
+    try:
+        return msgspec.convert(plain, JobSpec)
+    except msgspec.ValidationError as error:
+        what, _, at = str(error).partition(" - at `$")
+        raise _error(
+            document, at.rstrip("`").lstrip("."), what[:1].lower() + what[1:].replace("`", "")
+        ) from None
+
+
+def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Job:
+    """The job it would be, or a refusal that names the line if the field stands in a file of ours."""
+    try:
+        return to_job(spec, id="0", now=0.0, user="", default_retries=3)
+    except PhalanxError as error:
+        field, _, what = error.detail.partition(": ")
+        if document is not None:
+            raise _error(document, field, what) from None
+        told = ": ".join(filter(None, (title, error.detail)))
+        raise ManifestError(where, told, reason=error.reason, hint=error.hint) from None
+
+
+def _check_keys(document: View, placed: bool) -> None:
+    content = document.content
+    extra = set(PLACES) if placed else set()
+    if "groups" not in document:
+        extra |= ONLY_GROUP_FIELDS
+    for key in content:
+        if "groups" in document and key in ONLY_GROUP_FIELDS:
+            raise document.error(key, "with groups it belongs into each of them, not beside them")
+    _known(content, JOB_FIELDS | extra, document, "")
+    group_extra = GROUP_FIELDS | (set(PLACES) if placed else set())
+    for path, form in _FORMS.items():
+        _known(content.get(path), form.__struct_fields__, document, path)
+    for number, group in enumerate(_listed(content.get("groups"))):
+        _known(group, group_extra, document, f"groups[{number}]")
+        if isinstance(group, dict):
+            _known(group.get("after"), AfterSpec.__struct_fields__, document, f"groups[{number}].after")
+    restart = content.get("restart")
+    if isinstance(restart, dict):
+        _known(restart.get("rules"), RuleSpec.__struct_fields__, document, "restart.rules")
+
+
+def _known(found: Any, fields: Collection[str], document: View, path: str) -> None:
+    """Refuse keys that are not among `fields`, in a mapping or in each mapping of a list."""
+    if isinstance(found, list):
+        for number, each in enumerate(found):
+            _known(each, fields, document, f"{path}[{number}]")
+    elif isinstance(found, Map):
+        for key in found:
+            if key not in fields:
+                near = difflib.get_close_matches(key[:80], sorted(fields), n=1)
+                meant = f", did you mean {near[0]!r}?" if near else ""
+                known = f" (known are: {', '.join(sorted(fields))})"
+                line = found.lines.get(key, found.line or document.line)
+                told = ": ".join(
+                    filter(None, (document.source.title, path, f"unknown key {shown(key)}{meant}{known}"))
+                )
+                raise ManifestError(place(document.source.file, line), told, reason="UnknownField")
+
+
+def _eased(group: dict[str, Any], needs_no_command: bool) -> dict[str, Any]:
+    """Numbers where only text can stand are taken as text, and a job that nobody runs needs no command."""
+    eased = {key: value for key, value in group.items() if value is not None}
+    for key in ("env", "labels"):
+        if isinstance(eased.get(key), dict):
+            eased[key] = {k: str(v) if type(v) is int else v for k, v in eased[key].items()}
+    if needs_no_command and "shell" not in eased:
+        eased.setdefault("command", list(NOTHING_RUNS))
+    return eased
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _error(document: View, field: str, what: str) -> ManifestError:
+    """An error about a field of the spec, where the file has it."""
+    if field.startswith("groups[0].") and "groups" not in document:
+        field = field.removeprefix("groups[0].")
+    line = _line(document.content, field) or document.line
+    told = ": ".join(filter(None, (document.source.title, field, what)))
+    return ManifestError(place(document.source.file, line), told, reason="InvalidField")
+
+
+def _line(content: Any, field: str) -> int:
+    """The line of the innermost part of a path such as groups[0].tasks that the file has."""
+    line: int = getattr(content, "line", 0)
+    for key, number in _STEP.findall(field):
+        if key and isinstance(content, Map) and key in content:
+            line, content = content.lines.get(key, line), content[key]
+        elif number and isinstance(content, list) and int(number) < len(content):
+            lines = getattr(content, "lines", ())
+            line, content = (lines[int(number)] if lines else line), content[int(number)]
+        else:
+            break
+    return line

@@ -1,0 +1,84 @@
+"""Kinds of documents: which are read, which are passed by, and which would be missed."""
+
+from __future__ import annotations
+
+from phalanx.manifests.load import Document, Map
+from phalanx.manifests.view import View
+
+JOB_FILE, CLUSTER_FILE, AICHOR = "job file", "cluster file", "aichormanifest"
+
+# Lower case, since people write `kind: pod`; and the groups of the API that mean it.
+READ: dict[str, tuple[str, ...]] = {
+    "pod": ("v1",),
+    "node": ("v1",),
+    "podgroup": ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io"),
+    "job": ("batch",),
+    "jobset": ("jobset.x-k8s.io",),
+    "clusternetworktopology": ("scheduling.koordinator.sh",),
+    "priorityclass": ("scheduling.k8s.io",),
+    AICHOR: (),
+}
+NAMES = "Pod, PodGroup, Job, JobSet, ClusterNetworkTopology, PriorityClass, AIchorManifest"
+# What stands beside work and is not work itself: a caution is enough.
+BESIDE = frozenset(
+    {
+        "clusterqueue", "clusterrole", "clusterrolebinding", "configmap", "elasticquota", "endpoints", "endpointslice",
+        "event", "ingress", "lease", "limitrange", "localqueue", "namespace", "networkpolicy", "persistentvolume",
+        "persistentvolumeclaim", "poddisruptionbudget", "podtemplate", "queue", "resourceflavor", "resourcequota",
+        "role", "rolebinding", "secret", "service", "serviceaccount", "storageclass", "topology", "workload",
+        "workloadpriorityclass",
+    }
+)  # fmt: skip
+OF_NO_NAMESPACE = ("node", "priorityclass", "clusternetworktopology", AICHOR)
+MISPLACED = ("name", "namespace", "labels", "annotations")
+
+
+def kind_of(document: View) -> str:
+    """The kind in lower case, or one of our own files; an API group that means something else is refused."""
+    kind = document.get("kind")
+    if kind is None:
+        return ""
+    if not isinstance(kind, str):
+        raise document.error("kind", f"{kind!r} is not a kind of document")
+    lower = kind.lower()
+    version = document.get("apiVersion")
+    groups = READ.get(lower, ())
+    if groups and isinstance(version, str) and version.partition("/")[0] not in groups:
+        raise document.error(
+            "apiVersion",
+            f"{kind} of {version!r} is not read, only that of {' or '.join(groups)}",
+            reason="UnknownKind",
+        )
+    return lower
+
+
+def title_of(document: Document) -> str:
+    """How a document calls itself: Pod default/a."""
+    content = document.content
+    kind = content.get("kind")
+    metadata = content.get("metadata")
+    if not isinstance(kind, str):
+        name = content.get("name")
+        return f"job {name}" if isinstance(name, str) else ""
+    if not isinstance(metadata, dict):
+        return kind
+    name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+    if not name:
+        return kind
+    return f"{kind} {name}" if kind.lower() in OF_NO_NAMESPACE else f"{kind} {namespace}/{name}"
+
+
+def indented(document: Document) -> bool:
+    """Whether `metadata:` is empty and its fields stand beside it; they are put where they belong."""
+    content = document.content
+    if "metadata" not in content or content["metadata"] is not None or "kind" not in content:
+        return False
+    found = {key: content[key] for key in MISPLACED if key in content}
+    if "name" not in found:
+        return False
+    metadata = Map(found)
+    metadata.line, metadata.lines = content.lines.get("metadata", content.line), content.lines
+    for key in found:
+        del content[key]
+    content["metadata"] = metadata
+    return True

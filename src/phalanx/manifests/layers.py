@@ -1,0 +1,79 @@
+"""Whether the layers that a job wants to gather in are those of the network, and which it may have meant.
+
+A layer in the wrong letter case, named without its ending or by the label it goes by is read as the layer that must be
+meant, with a caution; Koordinator leaves such a job waiting for ever without a word.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.core.model import reason
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.topology import Topology
+from phalanx.errors import BadRequest
+from phalanx.manifests.caution import Caution
+
+
+def check_layers(spec: JobSpec, topology: Topology, where: str = "") -> tuple[JobSpec, list[Caution]]:
+    """The job with the layers that the network has, or a refusal if it must gather in one that is not there."""
+    fixed, cautions, missing = fit_layers(spec, topology, where)
+    if missing is not None:
+        raise BadRequest(f"{where}: {missing.text}" if where else missing.text, reason=missing.code)
+    return fixed, cautions
+
+
+def fit_layers(
+    spec: JobSpec, topology: Topology, where: str = ""
+) -> tuple[JobSpec, list[Caution], Reason | None]:
+    """The same, with the layer that is not there as a reason to wait rather than an error."""
+    wishes: dict[str, GatherSpec] = {}
+    cautions: list[Caution] = []
+    missing: Reason | None = None
+    for number, wish in enumerate(spec.gather):
+        path = f"{spec.name or 'job'}: gather[{number}].layer"
+        meant = _meant(wish.layer, topology)
+        if meant is None:
+            if wish.must:
+                missing = missing or reason.layer_unknown(wish.layer, topology.names())
+                wishes[wish.layer] = wish
+            else:
+                known = ", ".join(topology.names())
+                text = f"no layer has this name (layers: {known}), so this preference changes nothing"
+                cautions.append(Caution(where, path, repr(wish.layer), text))
+            continue
+        if meant != wish.layer:
+            cautions.append(
+                Caution(where, path, repr(wish.layer), f"it is read as {meant}, the layer of this network")
+            )
+        former = wishes.get(meant)
+        must = wish.must or (former is not None and former.must)
+        wishes[meant] = GatherSpec(meant, must, max(wish.multiple, former.multiple if former else 1))
+    return msgspec.structs.replace(spec, gather=list(wishes.values())), cautions, missing
+
+
+def _meant(word: str, topology: Topology) -> str | None:
+    """The layer a word stands for, if only one can be meant."""
+    names = topology.names()
+    if word in names:
+        return word
+    for same in (_folded, _bare):
+        alike = [name for name in names if same(name) == same(word)]
+        if len(alike) == 1:
+            return alike[0]
+    labelled = [layer.name for layer in topology.layers if word in layer.keys]
+    return labelled[0] if len(labelled) == 1 else None
+
+
+def _folded(word: str) -> str:
+    return word.casefold()
+
+
+def _bare(word: str) -> str:
+    """Without the ending that Koordinator gives to its layers."""
+    folded = word.casefold()
+    for ending in ("topologylayer", "layer"):
+        if folded.endswith(ending) and folded != ending:
+            return folded.removesuffix(ending)
+    return folded

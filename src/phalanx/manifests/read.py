@@ -1,0 +1,244 @@
+"""Files into jobs: the door of this room.
+
+`read` takes the texts of files and gives what they hold: jobs to run or to plan, the layers and quotas they declare, a
+cluster if cluster files were given, and cautions about everything that could not be honoured. Files are opened by
+others, and nothing is run or planned here.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from phalanx.api.jobspec import JobSpec
+from phalanx.core.model.queue import Quota
+from phalanx.core.model.topology import Topology
+from phalanx.manifests.aichor import is_aichor, read_aichor
+from phalanx.manifests.assembly import assemble
+from phalanx.manifests.batchjob import read_batch_job
+from phalanx.manifests.caution import Caution, Cautions, ManifestError
+from phalanx.manifests.cluster import ClusterSpec, is_cluster_file, read_cluster_file
+from phalanx.manifests.estate import settled
+from phalanx.manifests.found import Found, Incomplete
+from phalanx.manifests.gangs import GangBook
+from phalanx.manifests.job import read_native, validate
+from phalanx.manifests.jobset import read_jobset
+from phalanx.manifests.kinds import (
+    AICHOR,
+    BESIDE,
+    CLUSTER_FILE,
+    JOB_FILE,
+    NAMES,
+    READ,
+    indented,
+    kind_of,
+    title_of,
+)
+from phalanx.manifests.layers import fit_layers
+from phalanx.manifests.load import load
+from phalanx.manifests.nodes import read_node
+from phalanx.manifests.podgroups import read_podgroup
+from phalanx.manifests.pods import Pod, Reader
+from phalanx.manifests.priorities import Priorities
+from phalanx.manifests.topology import read_network_topology
+from phalanx.manifests.unread import tell_unread
+from phalanx.manifests.view import Source, View
+
+T = TypeVar("T")
+Text = tuple[str, str]  # the name of a file, and what it holds
+
+
+class Manifests(Struct):
+    """What was read. `jobs` are the specs of `found`, for those who need no more."""
+
+    found: list[Found]
+    incomplete: list[Incomplete]  # in a plan: gangs that cannot begin for what the files lack
+    topology: Topology | None
+    queues: dict[str, Quota]
+    cluster: ClusterSpec | None  # if cluster files were given
+    warnings: list[Caution]
+
+    @property
+    def jobs(self) -> list[JobSpec]:
+        return [each.spec for each in self.found]
+
+
+def read(
+    texts: Sequence[Text], *, cluster: Sequence[Text] = (), strict: bool = False, for_plan: bool = False
+) -> Manifests:
+    """Read job files and, for a plan without a server, cluster files; raises ManifestError."""
+    with _uncollected():
+        reading = _Reading(for_plan or bool(cluster))
+        for file, text in cluster:
+            reading.take(file, text, from_cluster=True)
+        for file, text in texts:
+            reading.take(file, text, from_cluster=False)
+        if texts and not reading.asked:
+            raise ManifestError(texts[0][0], "there is nothing in it: no document, or only empty ones")
+        made = reading.finish(has_cluster=bool(cluster))
+    if strict:
+        reading.cautions.refuse()
+    return made
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A large cluster is a million small values that all stay; looking through them for garbage takes half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class _Reading:
+    """One reading: documents by kind first, and then what they make together."""
+
+    def __init__(self, for_plan: bool) -> None:
+        self.for_plan = for_plan
+        self.cautions = Cautions()
+        self.by_kind: dict[str, list[View]] = {}
+        self.asked: list[View] = []
+        self.seen: dict[tuple[str, str, bool], str] = {}
+        self.priorities = Priorities()
+        self.reader = Reader(self.priorities)
+
+    def take(self, file: str, text: str, *, from_cluster: bool) -> None:
+        for document in load(file, text):
+            beside = indented(document)
+            source = Source(
+                document, title_of(document), self.cautions, lenient=from_cluster, for_plan=self.for_plan
+            )
+            view = View(source, document.content)
+            if beside:
+                view.caution(
+                    "metadata", "is empty, and its fields stand beside it: read as if they were inside", ""
+                )
+            kind = self._kind(view, from_cluster)
+            if kind:
+                self.by_kind.setdefault(kind, []).append(view)
+            if not from_cluster:
+                self.asked.append(view)
+
+    def _kind(self, view: View, from_cluster: bool) -> str:
+        kind = kind_of(view)
+        if kind == AICHOR or (not kind and is_aichor(view)):
+            return AICHOR
+        if not kind:
+            return CLUSTER_FILE if is_cluster_file(view) else JOB_FILE
+        if kind in READ and not (kind == "node" and not from_cluster):
+            self._once(view, kind, from_cluster)
+            return kind
+        if kind in BESIDE or from_cluster or kind == "node":
+            view.caution("kind", "is not read" + (": give it with --cluster" if kind == "node" else ""))
+            view.skip(*view.content)
+            return ""
+        raise view.error(
+            "kind", f"{view.content['kind']!r} cannot be read; read are {NAMES}", reason="UnknownKind"
+        )
+
+    def _once(self, view: View, kind: str, from_cluster: bool) -> None:
+        metadata = view.content.get("metadata")
+        if not isinstance(metadata, dict) or not metadata.get("name"):
+            return
+        key = (kind, f"{metadata.get('namespace') or 'default'}/{metadata['name']}", from_cluster)
+        if key in self.seen and not from_cluster:
+            raise view.error("metadata", f"it has been declared already, at {self.seen[key]}")
+        self.seen[key] = view.where()
+
+    def each(self, kind: str, reader: Callable[[View], T | None]) -> Iterator[T]:
+        """What a reader makes of the documents of a kind; of one that only lies in a cluster, an error is a caution."""
+        for view in self.by_kind.get(kind, ()):
+            try:
+                made = reader(view)
+            except ManifestError as error:
+                if not view.source.lenient or kind in (JOB_FILE, CLUSTER_FILE):
+                    raise
+                text = error.detail.removeprefix(f"{error.where}: ").removeprefix(f"{view.source.title}: ")
+                view.caution("", f"it cannot be read and is passed over: {text}", "")
+                continue
+            if made is not None:
+                yield made
+            if view.source.lenient:
+                view.forget()
+
+    def finish(self, *, has_cluster: bool) -> Manifests:
+        for view in self.by_kind.get("priorityclass", ()):
+            self.priorities.declare(view)
+        book = GangBook(self.each("podgroup", read_podgroup))
+        found = self._workloads(book)
+        pods = self._pods()
+        found += assemble(pods, book)
+        book.left_out()
+        parts = list(self.each(CLUSTER_FILE, read_cluster_file))
+        topology = self._topology(parts)
+        found += [job for part in parts for job in part.jobs]
+        found = [checked for each in found if (checked := self._checked(each, topology)) is not None]
+        asked = [each for each in found if each.asked and not each.placed]
+        estate = None
+        if has_cluster:
+            known = [each for each in found if each.placed or not each.asked]
+            estate = settled(list(self.each("node", read_node)), parts, pods, known, self.cautions)
+            estate.topology = topology
+        for view in self.asked:
+            tell_unread(view)
+        queues = {name: quota for part in parts for name, quota in part.queues.items()}
+        return Manifests(asked, book.incomplete, topology, queues, estate, self.cautions.all())
+
+    def _workloads(self, book: GangBook) -> list[Found]:
+        readers: tuple[tuple[str, Callable[[View], Found | None]], ...] = (
+            ("job", lambda view: _asked_only(view, lambda: read_batch_job(view, self.reader, book))),
+            ("jobset", lambda view: _asked_only(view, lambda: read_jobset(view, self.reader, book))),
+            (AICHOR, read_aichor),
+            (JOB_FILE, self._native),
+        )
+        return [found for kind, reader in readers for found in self.each(kind, reader)]
+
+    def _native(self, view: View) -> Found:
+        spec = read_native(view)
+        validate(spec, view, view.where(), "")
+        return Found(spec, view.where(), spec.name, asked=not view.source.lenient)
+
+    def _pods(self) -> list[Pod]:
+        pods = list(self.each("pod", self.reader.pod))
+        there = {pod.name for pod in pods if pod.from_cluster}
+        for pod in pods:
+            if not pod.from_cluster and pod.name in there:
+                pod.template.view.caution("name", "the cluster has it already, so it is not planned again")
+        return [pod for pod in pods if pod.from_cluster or pod.name not in there]
+
+    def _topology(self, parts: list[ClusterSpec]) -> Topology | None:
+        declared = list(self.each("clusternetworktopology", read_network_topology))
+        declared += [part.topology for part in parts if part.topology is not None]
+        return declared[-1] if declared else None
+
+    def _checked(self, each: Found, topology: Topology | None) -> Found | None:
+        """The job with the layers of the network, and surely one that could be submitted."""
+        spec = each.spec
+        if topology is not None:
+            spec, cautions, missing = fit_layers(spec, topology, each.where)
+            if each.asked:
+                for caution in cautions:
+                    self.cautions.add(each.where, "", caution.path, caution.value, caution.text)
+                if missing is not None and not self.for_plan:
+                    raise ManifestError(each.where, missing.text, reason=missing.code)
+        try:
+            validate(spec, None, each.where, each.id)
+        except ManifestError as error:
+            if each.asked:
+                raise
+            self.cautions.add(each.where, each.id, "", "", f"it is left out of the cluster: {error.detail}")
+            return None
+        return msgspec.structs.replace(each, spec=spec)
+
+
+def _asked_only(view: View, reader: Callable[[], Found | None]) -> Found | None:
+    """A Job in a cluster is known by its pods, which are there as well."""
+    return None if view.source.lenient else reader()

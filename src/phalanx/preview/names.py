@@ -1,0 +1,69 @@
+"""What people call a job and a task.
+
+A coordinator's jobs go by their ids. In files they have names of their own: a pod is `default/pod-1`, a job file's
+task `train.3`. A plan speaks in the words of whoever asked, so the ids in the core's sentences are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from phalanx.api.schema import SubmitRequest
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Job
+
+_ID = re.compile(r"\b([0-9a-hjkmnp-tv-z]{26})(?:\.([0-9]{1,9}))?\b")
+
+
+class Names:
+    """Names by job id; whatever is not named goes by its id."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, tuple[Job, str]] = {}
+        self._tasks: dict[JobId, Sequence[str]] = {}
+
+    def call(self, job: Job, name: str, tasks: Sequence[str] = ()) -> None:
+        """Call a job so, and its tasks by position if they have names too."""
+        self._jobs[job.id] = job, name
+        if tasks:
+            self._tasks[job.id] = tasks
+
+    def job(self, job: Job) -> str:
+        return self._jobs[job.id][1] if job.id in self._jobs else job.id
+
+    def task(self, job: Job, position: int) -> str:
+        if job.id in self._tasks:
+            return self._tasks[job.id][position]
+        return self.job(job) + job.task_id(position)[len(job.id) :]
+
+    def plain(self, text: str) -> str:
+        """A sentence of the core with names instead of ids."""
+        return _ID.sub(self._named, text)
+
+    def plain_values(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """The numbers behind a reason, with names instead of ids wherever they are words."""
+        return {key: self._plain_value(value) for key, value in numbers.items()}
+
+    def _plain_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.plain(value)
+        return [self._plain_value(each) for each in value] if isinstance(value, list) else value
+
+    def _named(self, found: re.Match[str]) -> str:
+        id, index = found.groups()
+        if id not in self._jobs:
+            return found.group()
+        job, name = self._jobs[id]
+        if index is None:
+            return self.task(job, 0) if job.tasks == 1 else name
+        position = job.position(int(index))
+        return found.group() if position is None else self.task(job, position)
+
+
+def called(submit: SubmitRequest, target: str | None) -> str:
+    """What to call a job that nobody has named: by its program, and by its target if it has one."""
+    words = submit.shell.split() if submit.shell else submit.command
+    name = submit.name or words[0].rpartition("/")[2]
+    return f"{name}@{target}" if target else name

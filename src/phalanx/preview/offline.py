@@ -1,0 +1,111 @@
+"""A plan without a server: what files describe, made into a state by real events, and the scheduler's own pass over it.
+
+Jobs of the files that are asked about are planned behind all that waits in the cluster already. If the files ask about
+nobody, those who wait are asked about themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from phalanx.api.jobspec import JobSpec, to_job
+from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema_plan import PlanReply
+from phalanx.api.submission import to_jobs
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import JobId, ulid
+from phalanx.core.model.job import Job
+from phalanx.core.model.plan import Policy
+from phalanx.errors import BadRequest
+from phalanx.manifests.cluster import ClusterSpec
+from phalanx.manifests.found import Found, Incomplete
+from phalanx.manifests.layers import fit_layers
+from phalanx.manifests.read import Manifests
+from phalanx.preview.incomplete import with_incomplete
+from phalanx.preview.names import Names, called
+from phalanx.preview.plan import preview
+from phalanx.preview.stage import Stage
+from phalanx.preview.taints import Tolerance
+
+RETRIES = 3
+
+
+class Offline:
+    """The cluster of some files, and whom they ask about."""
+
+    def __init__(self, made: Manifests, now: float, submit: SubmitRequest | None = None) -> None:
+        spec = made.cluster or ClusterSpec([], [])
+        self.now = now if spec.now is None else spec.now
+        self.names = Names()
+        self._count = 0
+        self._tolerance = Tolerance(spec.nodes, [each.tolerations for each in (*spec.jobs, *made.found)])
+        self._stage = Stage(spec, self._tolerance, self.names, self.now)
+        self._everybody = submit is None and not _asks(made)
+        self._incomplete: list[Incomplete] = [
+            each for each in made.incomplete if each.asked or self._everybody
+        ]
+        self._new: list[Job] = []
+        self._known: list[JobId] = []
+        entered = [(self._take_in(found), found) for found in (*spec.jobs, *made.found)]
+        for job, found in entered:  # only now all are there who make way for others
+            if found.nominated:
+                self._stage.promise(job, found)
+        if submit is not None:
+            self._new += self._submitted(submit)
+
+    @property
+    def state(self) -> ClusterState:
+        return self._stage.state
+
+    @property
+    def warnings(self) -> list[str]:
+        """What does not fit in the files."""
+        return self._stage.warnings
+
+    def plan(self, policy: Policy | None = None) -> PlanReply:
+        """What the scheduler would do with those who are asked about."""
+        reply = preview(
+            self.state, self._new, policy or Policy(), self.now, known=self._known, names=self.names
+        )
+        return with_incomplete(reply, self._incomplete)
+
+    def _take_in(self, found: Found) -> Job:
+        job = self._job(found)
+        asked = found.asked or self._everybody
+        if asked and not (found.placed or found.nominated or found.done):
+            self._new.append(job)
+            return job
+        self._stage.enter(job, found)
+        if asked and len(found.placed) + len(found.done) < job.tasks:
+            self._known.append(job.id)
+        return job
+
+    def _job(self, found: Found) -> Job:
+        job = to_job(found.spec, id=self._new_id(), now=self.now, user="", default_retries=RETRIES)
+        job = self._tolerance.aimed(job, found.tolerations)
+        self.names.call(job, found.id, found.names)
+        return job
+
+    def _submitted(self, submit: SubmitRequest) -> Iterator[Job]:
+        meant = JobSpec([], name=submit.name, gather=submit.gather)
+        meant, cautions, _ = fit_layers(meant, self.state.table.topology, "--gather")
+        self.warnings.extend(map(str, cautions))
+        submit = structs.replace(submit, gather=meant.gather)
+        jobs, failed = to_jobs(submit, new_id=self._new_id, now=self.now, user="", default_retries=RETRIES)
+        if failed:
+            raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
+        for target, job in jobs:
+            self.names.call(job, called(submit, target))
+            yield job
+
+    def _new_id(self) -> JobId:
+        self._count += 1
+        return ulid(0, self._count)
+
+
+def _asks(made: Manifests) -> bool:
+    """Whether the files ask about anybody, rather than only describe a cluster."""
+    there = () if made.cluster is None else made.cluster.jobs
+    return bool(made.found) or any(job.asked for job in there) or any(gang.asked for gang in made.incomplete)

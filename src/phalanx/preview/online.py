@@ -1,0 +1,92 @@
+"""Jobs that a coordinator is asked about, and that nobody has submitted: read as if they had been.
+
+They get ids that no real job has; the answer calls them what the question calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from phalanx.api.fields import check_count
+from phalanx.api.jobspec import JobSpec, to_job
+from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema_plan import Called, PlanReply, PlanRequest
+from phalanx.api.submission import to_jobs
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import JobId, ulid
+from phalanx.core.model.job import Job
+from phalanx.core.model.plan import Policy
+from phalanx.errors import BadRequest, PhalanxError
+from phalanx.manifests.layers import fit_layers
+from phalanx.preview.names import Names, called
+from phalanx.preview.plan import preview
+
+SPECS_MAX = 100
+
+
+def plan_online(
+    state: ClusterState, request: PlanRequest, policy: Policy, now: float, *, user: str, retries: int
+) -> PlanReply:
+    """What would become of these jobs; what was read otherwise than written is told beside it."""
+    asked = _Asked(state, request, now, user, retries)
+    reply = preview(state, asked.jobs, policy, now, names=asked.names)
+    return structs.replace(reply, warnings=asked.warnings)
+
+
+class _Asked:
+    """The jobs of one question, and what the answer calls them."""
+
+    def __init__(
+        self, state: ClusterState, request: PlanRequest, now: float, user: str, retries: int
+    ) -> None:
+        _check(request)
+        self.names = Names()
+        self.warnings: list[str] = []
+        self._topology = state.table.topology
+        self._now, self._user, self._retries = now, user, retries
+        self._count = 0
+        self.jobs = [self._of_spec(number, spec, request.names) for number, spec in enumerate(request.specs)]
+        if request.submit is not None:
+            self.jobs += self._of_submit(request.submit)
+
+    def _of_spec(self, number: int, spec: JobSpec, names: list[Called]) -> Job:
+        spec, cautions, _ = fit_layers(spec, self._topology, f"specs[{number}]")
+        self.warnings += map(str, cautions)
+        try:
+            job = to_job(
+                spec, id=self._new_id(), now=self._now, user=self._user, default_retries=self._retries
+            )
+        except PhalanxError as error:
+            named = f" ({spec.name})" if spec.name else ""
+            error.detail = f"specs[{number}]{named}: {error.detail}"
+            raise
+        name = names[number] if names else Called(spec.name or f"specs[{number}]")
+        if name.tasks and len(name.tasks) != job.tasks:
+            raise BadRequest(f"names[{number}].tasks: {len(name.tasks)} names for {job.tasks} tasks")
+        self.names.call(job, name.job, name.tasks)
+        return job
+
+    def _of_submit(self, submit: SubmitRequest) -> Iterator[Job]:
+        jobs, failed = to_jobs(
+            submit, new_id=self._new_id, now=self._now, user=self._user, default_retries=self._retries
+        )
+        if failed:
+            raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
+        for target, job in jobs:
+            self.names.call(job, called(submit, target))
+            yield job
+
+    def _new_id(self) -> JobId:
+        """Ids of the beginning of time, which no real job has."""
+        self._count += 1
+        return ulid(0, self._count)
+
+
+def _check(request: PlanRequest) -> None:
+    if not request.specs and request.submit is None:
+        raise BadRequest("specs: there is nothing to plan: give specs, or a submission in submit")
+    check_count("specs", len(request.specs), SPECS_MAX)
+    if request.names and len(request.names) != len(request.specs):
+        raise BadRequest(f"names: {len(request.names)} are given for {len(request.specs)} specs")

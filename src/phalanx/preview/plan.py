@@ -1,0 +1,137 @@
+"""What would happen to jobs: the scheduler's own pass over the queue with them in it, and nothing carried out.
+
+The pass runs on the live columns, as every pass does, and puts back what it tried; the queue it runs over is a copy, so
+what it notes there about classes without room is lost with it. Why a job is not placed is said in `reasons.py`, on the
+columns as they stand with everybody placed who goes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from phalanx.api.schema_plan import PlanReply
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Job
+from phalanx.core.model.plan import Muster, Plan, Policy, Snapshot
+from phalanx.core.model.tenants import Tenant
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.engine import plan
+from phalanx.preview.names import Names
+from phalanx.preview.reasons import Doubts, why_never
+from phalanx.preview.reply import plan_reply
+from phalanx.preview.share import Share
+
+EVERYTHING = 1_000_000  # a pass that is only looked at need not be short
+_NOBODY = Names()
+
+
+def preview(
+    state: ClusterState,
+    jobs: Sequence[Job],
+    policy: Policy,
+    now: float,
+    *,
+    known: Sequence[JobId] = (),
+    names: Names = _NOBODY,
+) -> PlanReply:
+    """What the scheduler would do with those `known` by id and with these jobs, submitted now in this order."""
+    new = [
+        JobState(job, state.arrivals + number, [0] * 6, state.incomplete, state.rules.aging_s)
+        for number, job in enumerate(jobs, start=1)
+    ]
+    asked = [*(Share(state.jobs[id]) for id in known), *(Share(each, why_never(state, each)) for each in new)]
+    policy = structs.replace(policy, placements_max=EVERYTHING, evictions_max=EVERYTHING)
+    _Rehearsal(state, asked, policy, now).fill()
+    return plan_reply(state, asked, names)
+
+
+class _Rehearsal:
+    """One pass that is only looked at."""
+
+    def __init__(self, state: ClusterState, asked: list[Share], policy: Policy, now: float) -> None:
+        self._state, self._policy = state, policy
+        self._asked = {share.job.job.id: share for share in asked}
+        queue = state.waiting.copied()
+        for share in asked:
+            for unit in (
+                share.job.units if share.never is None else ()
+            ):  # otherwise it would have been refused
+                if unit.has_ready:
+                    queue.add(unit)
+        self._snapshot = Snapshot(state.table, queue, state.gain, state.tenants, state.queues, now)
+        self._held = Draft(self._snapshot)  # what is taken by now; all of it is put back at the end
+        self._doubts = Doubts(state, self._snapshot, self._held, policy)
+        self._parts: list[Muster] = []
+
+    def fill(self) -> None:
+        """Give everybody who was asked about what the pass gives him, or the reasons why not."""
+        doubts = self._doubts
+        try:
+            shares = self._in_order(self._pass())
+            for share in self._asked.values():
+                doubts.note_kept(share)
+            for share in shares:
+                if share.job.job.id in self._asked:
+                    share.doubts = doubts.about(share)
+                self._carry_out(share)
+        finally:
+            self._held.plan()
+
+    def _pass(self) -> Plan:
+        """One whole pass. A gang that keeps a part of its places cuts a pass short: then another goes on behind it."""
+        while True:
+            proposal = plan(self._snapshot, self._policy)
+            part = proposal.musters[-1] if proposal.more and proposal.musters else None
+            gang = self._share(part.job).job.gang if part is not None else None
+            if part is None or gang is None:
+                return structs.replace(proposal, musters=[*self._parts, *proposal.musters])
+            self._parts.append(part)
+            self._enlist(part)
+            self._snapshot.waiting.discard(gang)
+
+    def _in_order(self, proposal: Plan) -> list[Share]:
+        """Everybody who gets something or was asked about, as they stand in the queue."""
+        shares = dict(self._asked)
+        for id in (*(each.job for each in proposal.placements), *(muster.job for muster in proposal.musters)):
+            if id not in shares:
+                shares[id] = self._share(id)
+        for placement in proposal.placements:
+            shares[placement.job].alone.append(placement)
+        for muster in proposal.musters:
+            shares[muster.job].muster = muster
+        return sorted(shares.values(), key=lambda share: share.job.groups[0].rank)
+
+    def _carry_out(self, share: Share) -> None:
+        """As if it had happened: those who have to leave have left, and the places are taken."""
+        for key in share.victims:
+            self._evict(self._state.tenants.get(key))
+        for id in share.muster.displaced if share.muster else ():
+            for tenant in list(self._state.tenants.of_job.get(id, {}).values()):
+                self._evict(tenant if tenant.is_promise else None)
+        if (
+            share.muster is not None and share.muster not in self._parts
+        ):  # those were taken when they cut the pass
+            self._enlist(share.muster)
+        if share.alone:
+            self._doubts.note_start(share.job.job)
+        for each in share.alone:
+            if each.lane is None:
+                self._held.place(self._state.table.rows[each.node], each, share.job.job.queue)
+
+    def _evict(self, tenant: Tenant | None) -> None:
+        if tenant is not None and tenant.key not in self._held.gone:
+            self._held.evict(tenant)
+
+    def _enlist(self, muster: Muster) -> None:
+        job = self._share(muster.job).job.job
+        self._doubts.note_start(job)
+        for each in muster.members:
+            self._held.take(self._state.table.rows[each.node], each.grant, job.queue)
+        self._held.enlist(muster)
+
+    def _share(self, id: JobId) -> Share:
+        return self._asked.get(id) or Share(self._state.jobs[id])

@@ -1,0 +1,56 @@
+"""What one job gets out of a pass, and what keeps it from getting more."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.api.schema import DomainSlots, NodeReasons
+from phalanx.api.schema_plan import MUST_WAIT, NEVER, NOW
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.placement.explain import Change
+
+
+class Doubt(Struct):
+    """One reason, for how many tasks it speaks, and the evidence. `waits` is false for what is only worth telling."""
+
+    reason: Reason
+    tasks: int = 0
+    waits: bool = True
+    domains: list[DomainSlots] = []
+    nodes: list[NodeReasons] = []
+    fix: Change | None = None
+    expected_at: float | None = None
+
+
+class Share:
+    """A job that was asked about, or one that goes before it. The first doubt is the dominant one."""
+
+    __slots__ = ("alone", "doubts", "job", "muster", "never")
+
+    def __init__(self, job: JobState, never: Reason | None = None) -> None:
+        self.job = job
+        self.never = never  # why it would be refused at once
+        self.alone: list[Placement] = []  # tasks placed one by one
+        self.muster: Muster | None = None  # members placed together
+        self.doubts: list[Doubt] = []
+
+    @property
+    def placements(self) -> list[Placement]:
+        return [*(self.muster.members if self.muster else ()), *self.alone]
+
+    @property
+    def victims(self) -> tuple[tuple[str, int], ...]:
+        return self.muster.victims if self.muster else ()
+
+    @property
+    def exit(self) -> int:
+        """0 now, 3 must wait, 4 never.
+
+        With evictions it is still now: the scheduler acts at once, and nobody else has to do anything.
+        """
+        waiting = [doubt.reason.tier for doubt in self.doubts if doubt.waits]
+        if not waiting:
+            return NOW
+        return NEVER if waiting[0] is Tier.NEVER else MUST_WAIT

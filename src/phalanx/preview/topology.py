@@ -1,0 +1,85 @@
+"""The map: the tree of domains, what is free in each, and who sits on which node."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.api.schema_plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
+from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.tree import Column, Domain, Tree
+from phalanx.preview.names import Names
+
+_NOBODY = Names()
+
+
+def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
+    """The tree as it stands: domains depth first, nodes in the same order."""
+    tree = state.table.tree
+    sums = _Sums(tree, state.table.ledgers)
+    declared = tree.topology
+    return TopologyView(
+        cluster_layer=declared.cluster,
+        layers=[LayerView(layer.name, list(layer.keys)) for layer in declared.layers],
+        node_layer=declared.node,
+        domains=[sums.view(domain) for domain in tree.walk()],
+        nodes=[_place(state, tree, int(row), names) for row in tree.order],
+    )
+
+
+class _Sums:
+    """What every domain has, and what of it is free."""
+
+    def __init__(self, tree: Tree, ledgers: list[Ledger]) -> None:
+        totals = [
+            (each.capacity.cores, each.cores_free, len(each.devices), len(each.devices_free))
+            for each in ledgers
+        ]
+        columns = np.maximum(np.array(totals, dtype=np.int64).reshape(-1, 4), 0).T
+        self._whole = [int(column.sum()) for column in columns]
+        self._layers: list[tuple[Column, ...]] = [tree.sums(column) for column in columns]
+
+    def view(self, domain: Domain) -> DomainView:
+        if domain.level == 0:
+            cores, cores_free, devices, devices_free = self._whole
+        else:
+            at, number = domain.level - 1, domain.number
+            cores, cores_free, devices, devices_free = (int(layers[at][number]) for layers in self._layers)
+        return DomainView(
+            domain.layer,
+            list(domain.path),
+            domain.child_layer,
+            list(domain.children),
+            domain.nodes,
+            cores,
+            cores_free,
+            devices,
+            devices_free,
+            domain.is_virtual,
+        )
+
+
+def _place(state: ClusterState, tree: Tree, row: int, names: Names) -> PlaceView:
+    ledger = state.table.ledgers[row]
+    node = state.nodes[ledger.name]
+    return PlaceView(
+        name=ledger.name,
+        domain=list(tree.path(tree.node_level, row)[:-1]),
+        open=bool(state.table.open[row]),
+        cores=ledger.capacity.cores,
+        cores_free=max(0, ledger.cores_free),
+        devices=len(ledger.devices),
+        devices_free=len(ledger.devices_free),
+        seats=_seats(state, node, names),
+        missing=list(tree.missing.get(row, ())),
+    )
+
+
+def _seats(state: ClusterState, node: NodeState, names: Names) -> list[SeatView]:
+    """Whoever holds a lane: the first of those that run in it one after another."""
+    found: list[SeatView] = []
+    for lane in node.lanes.values():
+        id, position, _ = next(iter(lane.attempts))
+        job = state.jobs[id].job
+        found.append(SeatView(names.task(job, position), names.job(job), list(lane.grant.devices)))
+    return sorted(found, key=lambda seat: (seat.devices, seat.task))

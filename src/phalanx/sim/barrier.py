@@ -1,0 +1,131 @@
+"""A gang starts whole or not at all: what the log says of its formations, against what keepers really hold and run.
+
+Members of a formation wait at the barrier. It is released once, when all of them are ready and enough; or it is
+recalled, and then none of them ever runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.core.cluster import events as e
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import AttemptKey, Start
+from phalanx.sim.floor import Floor
+from phalanx.sim.places import Holder, Places
+from phalanx.sim.violation import Violation
+
+Formation = tuple[JobId, int]
+
+
+class Barrier:
+    """Every formation that was ever tried."""
+
+    def __init__(self, places: Places, floor: Floor, count: Callable[[str], None]) -> None:
+        self._places = places
+        self._floor = floor
+        self._count = count
+        self._of: dict[AttemptKey, Formation] = {}
+        self._waiting: set[Formation] = set()  # neither released nor recalled
+        self._released: set[Formation] = set()
+        self._recalled: set[Formation] = set()
+        self._satisfied: set[JobId] = set()  # gangs that have started whole in their present life
+
+    # What became durable. `note` is asked before the places have changed.
+
+    def note(self, event: e.Event) -> None:
+        match event:
+            case e.TaskPlaced() if event.formation:
+                self._placed(event)
+            case e.GangReleased():
+                self._release((event.job, event.formation))
+            case e.GangRecalled():
+                self._recall((event.job, event.formation))
+            case e.JobRestarted() if event.positions is None:
+                self._satisfied.discard(event.job)
+
+    def end_of_batch(self) -> None:
+        """What was decided together stands together: a strict formation is whole from its first moment on."""
+        parts = []
+        for name in sorted(self._waiting):
+            members = [each for each in self._members(name) if not each.is_leaving]
+            staying = self._places.staying(name[0])
+            if not members:
+                self._waiting.discard(name)
+            elif name[0] not in self._satisfied and not self._places.is_enough(name[0], staying):
+                parts.append(name)
+                if self._is_strict(name[0]):
+                    text = f"{_spell(name)} is strict and holds only a part of what it needs: {dict(staying)}"
+                    raise Violation("gang-whole", text)
+        if len(parts) > 1:
+            text = (
+                f"{_spell(parts[0])} and {_spell(parts[1])} hold parts of what they need against each other"
+            )
+            raise Violation("gang-whole", text)
+
+    def may_go(self, key: AttemptKey) -> bool:
+        """Whether it is durable that this member may run."""
+        return self._of.get(key) in self._released
+
+    def is_recalled(self, key: AttemptKey) -> bool:
+        return self._of.get(key) in self._recalled
+
+    def _placed(self, event: e.TaskPlaced) -> None:
+        name = (event.key[0], event.formation)
+        if name in self._released or name in self._recalled:
+            raise Violation("gang-whole", f"{event.key} was placed in {_spell(name)}, which is over")
+        self._of[event.key] = name
+        self._waiting.add(name)
+
+    def _release(self, name: Formation) -> None:
+        if name in self._released or name in self._recalled:
+            raise Violation("gang-whole", f"{_spell(name)} was released after it was over")
+        for member in self._members(name):
+            if member.is_leaving or not member.is_ready:
+                raise Violation("gang-whole", f"{_spell(name)} was released before {member.key} was ready")
+            if member.key not in self._floor.ready:
+                text = f"{_spell(name)} was released, and no keeper ever had {member.key} ready"
+                raise Violation("gang-whole", text)
+        staying = self._places.staying(name[0])
+        if name[0] not in self._satisfied and not self._places.is_enough(name[0], staying):
+            raise Violation(
+                "gang-whole", f"{_spell(name)} was released with too few members: {dict(staying)}"
+            )
+        self._waiting.discard(name)
+        self._released.add(name)
+        self._satisfied.add(name[0])
+        self._count("gang released")
+
+    def _recall(self, name: Formation) -> None:
+        if name in self._released:
+            raise Violation("gang-whole", f"{_spell(name)} was recalled after it was released")
+        self._waiting.discard(name)
+        self._recalled.add(name)
+        self._count("formation recalled")
+
+    def _members(self, name: Formation) -> list[Holder]:
+        return [each for each in self._places.of(name[0]) if each.formation == name[1]]
+
+    def _is_strict(self, job: JobId) -> bool:
+        gang = self._places.jobs[job].gang
+        return gang is None or gang.strict
+
+    # What nodes show.
+
+    def started(self, node: str, start: Start) -> None:
+        """A member runs: before that, it was in the log that its formation may."""
+        name = (start.key[0], start.formation)
+        if name in self._recalled:
+            raise Violation("gang-whole", f"{start.key} runs on {node}, though {_spell(name)} was recalled")
+        if name not in self._released:
+            raise Violation("gang-whole", f"{start.key} runs on {node} before {_spell(name)} was released")
+
+    # At the end.
+
+    def finish(self) -> None:
+        if self._waiting:
+            raise Violation("gang-whole", f"{_spell(min(self._waiting))} still waits at the barrier")
+
+
+def _spell(name: Formation) -> str:
+    return f"formation {name[1]} of {name[0]}"

@@ -1,0 +1,148 @@
+"""Who holds which place, who has been asked to leave it, and which places are promised: as the log tells it.
+
+A model of its own that shares no code with `apply`. The watchers of gangs and of preemption ask it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from phalanx.core.cluster import events as e
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import Capacity, Grant
+from phalanx.core.model.status import Status
+
+Gone = frozenset[AttemptKey]
+Promised = dict[int, tuple[str, Grant]]  # by position: on which node, and what
+
+
+class Holder:
+    """An attempt that holds a place, or queues in a lane that is held."""
+
+    def __init__(self, event: e.TaskPlaced, group: int) -> None:
+        self.key = event.key
+        self.node = event.node
+        self.lane = (event.node, event.lane)
+        self.grant = event.grant
+        self.group = group
+        self.formation = event.formation
+        self.is_ready = False  # at the barrier
+        self.has_started = False
+        self.is_leaving = False
+
+
+class Places:
+    """Every place of the cluster."""
+
+    def __init__(self, capacities: dict[str, Capacity]) -> None:
+        self.jobs: dict[JobId, Job] = {}
+        self.holders: dict[AttemptKey, Holder] = {}
+        self.promises: dict[JobId, Promised] = {}
+        self.well: dict[JobId, set[int]] = {}  # positions that ended with code 0, in the job's present life
+        self._capacities = capacities
+
+    def of(self, job: JobId) -> list[Holder]:
+        return [holder for holder in self.holders.values() if holder.key[0] == job]
+
+    def staying(self, job: JobId) -> Counter[int]:
+        """How many of each group hold a place and have not been asked to leave it."""
+        return Counter(holder.group for holder in self.of(job) if not holder.is_leaving)
+
+    def ended_well(self, job: JobId) -> Counter[int]:
+        """How many of each group have done their part."""
+        return Counter(self.jobs[job].group_at(position)[0] for position in self.well[job])
+
+    def is_enough(self, job: JobId, held: Counter[int]) -> bool:
+        """Whether a gang can start with so many members of each group."""
+        return all(
+            held[number] >= (group.min or group.tasks) for number, group in enumerate(self.jobs[job].groups)
+        )
+
+    def note(self, event: e.Event) -> None:
+        match event:
+            case e.JobSubmitted():
+                self.jobs[event.job.id] = event.job
+                self.well[event.job.id] = set()
+            case e.TaskPlaced():
+                group, _ = self.jobs[event.key[0]].group_at(event.key[1])
+                self.holders[event.key] = Holder(event, group)
+                if event.promised:
+                    self.promises.pop(event.key[0], None)
+            case e.AttemptReady():
+                self.holders[event.key].is_ready = True
+            case e.AttemptStarted():
+                self.holders[event.key].has_started = True
+            case e.AttemptEnded():
+                del self.holders[event.key]
+                if event.status in (Status.COMPLETED, Status.RUNNING):
+                    self.well[event.key[0]].add(event.key[1])
+            case e.RoomPromised():
+                self._promised(event)
+            case e.TasksEvicted():
+                self._leave(event.keys)
+            case _:
+                self._note_whole(event)
+
+    def _note_whole(self, event: e.Event) -> None:
+        """What befalls a job: a promise made to it is over, whatever else happens."""
+        match event:
+            case e.PromiseWithdrawn():
+                del self.promises[event.job]
+            case e.GangRecalled():
+                self._leave(each.key for each in self.of(event.job) if each.formation == event.formation)
+            case e.TasksCancelled() | e.JobRestarted():
+                scope = event.positions
+                self._leave(each.key for each in self.of(event.job) if scope is None or each.key[1] in scope)
+                self.promises.pop(event.job, None)
+                if isinstance(event, e.JobRestarted):
+                    self.well[event.job] -= self.well[event.job] if scope is None else set(scope)
+            case e.JobSettled():
+                self._leave(each.key for each in self.of(event.job))
+                self.promises.pop(event.job, None)
+
+    def _promised(self, event: e.RoomPromised) -> None:
+        for job in event.displaced:
+            del self.promises[job]
+        self._leave(event.victims)
+        self.promises[event.job] = {position: (node, grant) for position, node, grant in event.members}
+
+    def _leave(self, keys: Iterable[AttemptKey]) -> None:
+        for key in list(keys):
+            self.holders[key].is_leaving = True
+
+    def why_too_much(
+        self,
+        node: str,
+        more: Iterable[Grant],
+        gone: Gone = frozenset(),
+        displaced: frozenset[JobId] = frozenset(),
+    ) -> str:
+        """What of a node would be given out twice with these grants, once all who are leaving have left; or "".
+
+        Promised places count as given out. `gone` and `displaced` are left out of the account.
+        """
+        grants = [*self._kept(node, gone, displaced), *more]
+        capacity = self._capacities[node]
+        devices = Counter(device for grant in grants for device in grant.devices)
+        if twice := [device for device, count in devices.items() if count > 1]:
+            return f"device {twice[0]} of {node} twice"
+        cores = sum(grant.cores for grant in grants)
+        if cores > capacity.cores:
+            return f"{cores} of {capacity.cores} cores of {node}"
+        memory = sum(grant.memory_bytes for grant in grants)
+        return "" if memory <= capacity.memory_bytes else f"{memory} bytes of {node}, which has fewer"
+
+    def _kept(self, node: str, gone: Gone, displaced: frozenset[JobId]) -> Iterator[Grant]:
+        """The grants on a node that stay: one for each lane that somebody keeps, one for each promise."""
+        lanes = {
+            holder.lane: holder.grant
+            for key, holder in self.holders.items()
+            if holder.node == node and not holder.is_leaving and key not in gone
+        }
+        yield from lanes.values()
+        for job, promised in self.promises.items():
+            if job not in displaced:
+                yield from (grant for where, grant in promised.values() if where == node)

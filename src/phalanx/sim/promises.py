@@ -1,0 +1,184 @@
+"""Taking room from others: nobody leaves for nothing, and a place that was promised is given to nobody else.
+
+An eviction for room and the promise of that room are one event. The victims are less urgent and may be evicted, a
+gang among them keeps what it needs or leaves whole, and what is promised fits once they have gone. A promise ends
+soon: it is kept to the letter, all of it at once, or it is withdrawn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from phalanx.core.cluster import events as e
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.status import Why
+from phalanx.sim.floor import Floor
+from phalanx.sim.places import Places, Promised
+from phalanx.sim.violation import Violation
+
+CLOCKS_S = 4.5  # how much two coordinators' clocks may differ, and a little
+LATE_S = 2.0  # how long after its last moment, or after the begin of a term, a promise may still stand
+
+
+class Promises:
+    """What was promised and who had to leave."""
+
+    def __init__(self, places: Places, floor: Floor, count: Callable[[str], None]) -> None:
+        self._places = places
+        self._floor = floor
+        self._count = count
+        self._evicted: set[AttemptKey] = set()
+        self._until: dict[JobId, float] = {}
+        self._redeemed: dict[JobId, Promised] = {}  # in this batch: what has yet to be given
+        self._term_at = 0.0
+
+    def was_evicted(self, key: AttemptKey) -> bool:
+        """Whether it is durable that this attempt has to leave."""
+        return key in self._evicted
+
+    # What became durable. `note` is asked before the places have changed.
+
+    def note(self, event: e.Event, now: float) -> None:
+        match event:
+            case e.TermOpened():
+                self._term_at = event.at
+            case e.RoomPromised():
+                self._promised(event, now)
+            case e.TaskPlaced():
+                self._placed(event)
+            case e.TasksEvicted():
+                self._taken(event)
+            case e.AttemptEnded() if event.exit.why == Why.EVICTED and event.key not in self._evicted:
+                raise Violation("preemption", f"{event.key} ended as evicted, and nobody had evicted it")
+            case e.PromiseWithdrawn():
+                self._withdrawn(event)
+
+    def end_of_batch(self, at: float) -> None:
+        """What is kept is kept whole, and nothing stays promised for long."""
+        for job, left in self._redeemed.items():
+            if left:
+                raise Violation("nomination", f"{job} got its promised places but for {sorted(left)}")
+        self._redeemed.clear()
+        for job in self._places.promises:
+            if at > max(self._until[job], self._term_at) + LATE_S:
+                late_s = at - self._until[job]
+                raise Violation(
+                    "nomination", f"what {job} was promised still stands {late_s:.1f} s after its end"
+                )
+
+    def _promised(self, event: e.RoomPromised, now: float) -> None:
+        self._count("eviction for room" if event.victims else "promise displaced")
+        preemptor = self._places.jobs[event.job]
+        if event.job in self._places.promises:
+            raise Violation("nomination", f"{event.job} was promised places twice")
+        for job in event.displaced:
+            if self._places.jobs[job].priority >= preemptor.priority:
+                raise Violation(
+                    "nomination", f"{job} lost its promise to {event.job}, which is not more urgent"
+                )
+        for key in event.victims:
+            self._check_victim(key, event, now)
+        self._check_gangs(event)
+        self._check_fits(event)
+        self._evicted.update(event.victims)
+        self._until[event.job] = event.until
+
+    def _check_victim(self, key: AttemptKey, event: e.RoomPromised, now: float) -> None:
+        victim, preemptor = self._places.jobs[key[0]], self._places.jobs[event.job]
+        holder = self._places.holders.get(key)
+        no = ""
+        if holder is None or holder.is_leaving:
+            no = "which was leaving already"
+        elif victim.priority >= preemptor.priority:
+            no = f"whose priority {victim.priority} is not below {preemptor.priority}"
+        elif not victim.evictable:
+            no = "which says that nobody may evict it"
+        elif not preemptor.may_evict:
+            no = "though its job says that it evicts nobody"
+        elif holder.has_started and (ran_s := self._ran_s(key, now)) < 0.98 * victim.min_run_s - CLOCKS_S:
+            no = f"which had run for {ran_s:.1f} of the {victim.min_run_s:.1f} s that it was given"
+        if no:
+            raise Violation("preemption", f"{event.job} evicts {key}, {no}")
+
+    def _ran_s(self, key: AttemptKey, now: float) -> float:
+        return now - self._floor.begun_at[key]
+
+    def _check_gangs(self, event: e.RoomPromised) -> None:
+        """A gang that loses members keeps those it needs, or loses all of them."""
+        for job in dict.fromkeys(key[0] for key in event.victims):
+            if self._places.jobs[job].gang is None:
+                continue
+            staying = Counter(
+                holder.group
+                for holder in self._places.of(job)
+                if not holder.is_leaving and holder.key not in event.victims
+            )
+            if staying and not self._places.is_enough(job, staying + self._places.ended_well(job)):
+                raise Violation("preemption", f"{event.job} leaves {job} too small a gang: {dict(staying)}")
+
+    def _check_fits(self, event: e.RoomPromised) -> None:
+        """The promised places are there once the victims have gone, beside all that others keep or are promised."""
+        for node in dict.fromkeys(node for _, node, _ in event.members):
+            mine = [grant for _, where, grant in event.members if where == node]
+            gone = frozenset(event.victims)
+            if too_much := self._places.why_too_much(node, mine, gone, frozenset(event.displaced)):
+                raise Violation("preemption", f"what {event.job} was promised does not fit: {too_much}")
+        if not event.members:
+            raise Violation(
+                "preemption", f"{len(event.victims)} attempts leave for {event.job}, and it gets nothing"
+            )
+
+    def _placed(self, event: e.TaskPlaced) -> None:
+        job, position = event.key[0], event.key[1]
+        if event.promised and job not in self._redeemed:
+            self._redeemed[job] = dict(self._places.promises.get(job, {}))
+            self._count("promise kept")
+        if event.promised:
+            promised = self._redeemed[job].pop(position, None)
+            if promised != (event.node, event.grant):
+                raise Violation(
+                    "nomination",
+                    f"{event.key} was promised {promised}, and got {event.grant} on {event.node}",
+                )
+        if event.opens and (too_much := self._why_not_free(event)):
+            raise Violation("nomination", f"{event.key} got what is kept for others: {too_much}")
+
+    def _why_not_free(self, event: e.TaskPlaced) -> str:
+        """What others were promised must still be there for them. Of the own job the promise is being kept."""
+        own = frozenset({event.key[0]}) if event.promised else frozenset()
+        waiting = [
+            grant
+            for promised in self._redeemed.values()
+            for node, grant in promised.values()
+            if node == event.node
+        ]
+        return self._places.why_too_much(event.node, [event.grant, *waiting], displaced=own)
+
+    def _taken(self, event: e.TasksEvicted) -> None:
+        self._count("eviction by a user")
+        if event.cause != "user":
+            raise Violation(
+                "preemption", f"{event.keys[0]} was evicted by {event.cause} without a promise to anybody"
+            )
+        self._evicted.update(event.keys)
+
+    def _withdrawn(self, event: e.PromiseWithdrawn) -> None:
+        self._count("promise withdrawn")
+        if event.job not in self._places.promises:
+            raise Violation("nomination", f"a promise to {event.job} was withdrawn that nobody had made")
+
+    # What a coordinator believes.
+
+    def compare(self, promised: set[JobId]) -> None:
+        """Places are kept for exactly those to whom they are promised."""
+        if wrong := sorted(promised ^ set(self._places.promises)):
+            word = "still kept" if wrong[0] in promised else "no longer kept"
+            raise Violation("nomination", f"places for {wrong[0]} are {word}, against what the log says")
+
+    def finish(self) -> None:
+        if self._places.promises:
+            raise Violation(
+                "nomination", f"{min(self._places.promises)} was promised places and never got them"
+            )

@@ -1,0 +1,86 @@
+"""Nobody waits in vain: whoever still waits in a quiet moment finds no room, has no quota, or is held back for another.
+
+Asked of what the last plan left behind, in turns in which nothing happened: a turn that places or evicts may have
+changed its own ground, and the next one looks again.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.view import snapshot
+from phalanx.core.model.plan import Muster, Policy, Snapshot
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.waiting import Block, Unit, WaitingClass, WaitingGang, WaitingGroup
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.preempt import make_room
+from phalanx.sim.violation import Violation
+
+PATIENCE_S = 2.5  # how long it may take until one is evicted who could be, or let go on who was held back
+
+
+def check_waits(state: ClusterState, now: float) -> None:
+    """One unit of each class stands for all of it, the first."""
+    view = snapshot(state, now)
+    for kind in state.waiting.classes.values():
+        unit = kind.units[kind.ranks[0]]
+        if kind.blocked_at != state.gain:
+            raise Violation("heals", f"{unit.job.id} waits, and nobody has looked for a place for it")
+        if kind.blocked_by is Block.ROOM and _fits(view, unit):
+            raise Violation("heals", f"{unit.job.id} waits though there is room for it")
+        if kind.blocked_by is Block.QUOTA and _has_quota(view, unit):
+            raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
+
+
+def check_patience(state: ClusterState, policy: Policy, now: float) -> None:
+    """Nothing has happened for a while: who is held back is so for another, and there is nobody left to evict."""
+    view = snapshot(state, now)
+    for kind in state.waiting.classes.values():
+        if kind.blocked_by is Block.HELD:
+            _check_held(view, kind, kind.units[kind.ranks[0]])
+    units = [unit for kind in state.waiting.classes.values() for unit in kind.units.values()]
+    first = min(units, key=lambda each: each.rank, default=None)
+    if first is not None:
+        _check_evictions(snapshot(state, now - PATIENCE_S), policy, first)
+
+
+def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
+    draft = Draft(view)
+    found = make_room(draft, first, policy)
+    draft.rollback((0, 0, 0))
+    if isinstance(found, Muster):
+        raise Violation(
+            "heals", f"{first.job.id} waits though {len(found.victims)} could have been evicted for it"
+        )
+
+
+def _check_held(view: Snapshot, kind: WaitingClass, unit: Unit) -> None:
+    """Only for one that stands before it and has no room itself."""
+    head = kind.held_behind
+    first = next((each for each in view.waiting.classes.values() if head in each.units), None)
+    if head is None or first is None or head >= unit.rank:
+        raise Violation("heals", f"{unit.job.id} is held back, and nobody stands before it")
+    if first.blocked_by is not Block.ROOM:
+        raise Violation("heals", f"{unit.job.id} is held back for one that does not wait for room")
+
+
+def _fits(view: Snapshot, unit: Unit) -> bool:
+    if unit.is_gang:
+        draft = Draft(view)
+        found = place_gang(draft, cast(WaitingGang, unit))
+        draft.rollback((0, 0, 0))
+        return isinstance(found, Muster)
+    request = cast(WaitingGroup, unit).request
+    for row, ledger in enumerate(view.nodes.ledgers):
+        is_meant = request.target is None or request.target.host == ledger.name
+        if view.nodes.open[row] and is_meant and isinstance(ledger.fit(request), Grant):
+            return True
+    return False
+
+
+def _has_quota(view: Snapshot, unit: Unit) -> bool:
+    if unit.is_gang:
+        return _fits(view, unit)
+    return view.queues.room(unit.job.queue, cast(WaitingGroup, unit).request) != 0

@@ -1,0 +1,200 @@
+"""Gangs from the command line on a real cluster: submitted, looked at while they wait, evicted, applied from files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx import local
+from phalanx.api.schema import WhyReply
+from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+
+RACKS = {f"n{number}": f"cpus=4,ram=8GiB,gpus=2,type=h100,labels=rack=r{number // 2}" for number in range(4)}
+PEERS = 'echo "$PHALANX_RANK of $PHALANX_WORLD_SIZE on $PHALANX_NODE"; echo "$PHALANX_NODE_NAMES"'
+MANIFEST = """\
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: ClusterNetworkTopology
+metadata: {name: default}
+spec:
+  networkTopologySpec:
+    - {labelKey: [rack], topologyLayer: RackLayer}
+    - {parentTopologyLayer: RackLayer, topologyLayer: NodeTopologyLayer}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: PodGroup
+metadata:
+  name: gang-example
+  namespace: default
+  annotations:
+    gang.scheduling.koordinator.sh/network-topology-spec: |
+      {"gatherStrategy": [{"layer": "RackLayer", "strategy": "MustGather"}]}
+spec:
+  minMember: 2
+"""
+POD = """\
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: pod-example{number}
+  namespace: default
+  labels: {{pod-group.scheduling.sigs.k8s.io: gang-example}}
+  annotations: {{gang.scheduling.koordinator.sh/network-topology-index: "{number}"}}
+spec:
+  schedulerName: koord-scheduler
+  containers:
+    - name: main
+      command: [/bin/sh, -c, 'echo "$PHALANX_RANK on $PHALANX_NODE"']
+      resources: {{limits: {{nvidia.com/gpu: 2}}}}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    with a_real_cluster(tmp_path, RACKS) as cluster:
+        yield cluster
+
+
+def phalanx(cluster: RealCluster, *words: str, code: int = 0, text: str = "") -> str:
+    """Run a command line; what it wrote, once its exit code is the one expected."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")}
+    argv = [
+        *(sys.executable, "-m", "phalanx", "--address", f"http://127.0.0.1:{cluster.port}"),
+        *("--token-file", str(cluster.folder / "token"), *words),
+    ]
+    done = subprocess.run(
+        argv, env=env, capture_output=True, text=True, timeout=60, input=text, check=False, cwd=cluster.folder
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def told(cluster: RealCluster, *words: str) -> Any:
+    return json.loads(phalanx(cluster, *words, "-o", "json"))
+
+
+def submit(cluster: RealCluster, *words: str) -> str:
+    return phalanx(cluster, "submit", *words).strip()
+
+
+def until_running(cluster: RealCluster, id: str) -> list[str]:
+    """The nodes of a gang's members once all of them run."""
+    members = eventually(
+        lambda: (
+            [task for task in cluster.client.tasks(id).items if task.status == "Running"][3:]
+            and cluster.client.tasks(id).items
+        ),
+        what=f"four members of {id} run",
+    )
+    return [task.node or "" for task in members]
+
+
+def test_a_gang_of_four_starts_together_and_each_knows_its_peers(cluster: RealCluster) -> None:
+    id = submit(cluster, "--tasks", "4", "--gpus", "2", "--name", "peers", "--", "/bin/sh", "-c", PEERS)
+    assert phalanx(cluster, "wait", id) == ""
+    said = [cluster.output(f"{id}.{number}").splitlines() for number in range(4)]
+    assert [lines[0] for lines in said] == [f"{rank} of 4 on n{rank}" for rank in range(4)]
+    assert {lines[1] for lines in said} == {"n0,n1,n2,n3"}
+    shown = phalanx(cluster, "gang", "show", id)
+    assert "Finished" in shown
+    row = phalanx(cluster, "ps", "-a", "-n", "peers").splitlines()[1].split()
+    assert row[3] == "4/4"
+
+
+def test_run_shows_the_lines_of_every_member(cluster: RealCluster) -> None:
+    out = phalanx(
+        cluster, "run", "--tasks", "3", "--gpus", "2", "--", "/bin/sh", "-c", "echo hello $PHALANX_RANK"
+    )
+    assert sorted(out.splitlines()) == [f"{number}: hello {number}" for number in range(3)]
+
+
+def test_while_it_waits_it_says_why_and_the_fix_starts_it(cluster: RealCluster) -> None:
+    cluster.client.submit(targets=["n0"], gpus=2, command=["/bin/sleep", "300"])
+    cluster.client.submit(targets=["n2"], gpus=2, command=["/bin/sleep", "300"])
+    gang = ("--tasks", "2", "--gpus", "2", "--", "/bin/sleep", "300")
+    id = submit(cluster, "--gather", "rack:must", *gang)
+    why = told(cluster, "why", id)
+    assert (why["dominant"]["code"], why["needed"]) == ("TopologyFragmented", 2)
+    assert [(each["domain"], each["slots"]) for each in why["domains"]] == [(["r0"], 1), (["r1"], 1)]
+    assert "rack r0: room for 1 of 2" in phalanx(cluster, "why", id)
+    assert why["fix"]["change"] == {"gather": []}
+    phalanx(cluster, "cancel", id)
+    cluster.wait_task(f"{submit(cluster, *gang)}.0", "Running")
+
+
+def test_what_can_never_start_whole_exits_with_4(cluster: RealCluster) -> None:
+    said = phalanx(
+        cluster, "submit", "--tasks", "3", "--gpus", "2", "--gather", "rack:must", "--", "true", code=4
+    )
+    assert "rack" in said and "hint:" in said
+    assert cluster.client.jobs().items == []
+
+
+def test_a_gang_that_is_evicted_starts_anew_whole(cluster: RealCluster) -> None:
+    id = submit(cluster, "--tasks", "4", "--gpus", "2", "--grace", "1s", "--", "/bin/sleep", "300")
+    until_running(cluster, id)
+    assert "1 task asked to leave" in phalanx(cluster, "evict", f"{id}.2")
+    condition = cluster.client.task(f"{id}.2").conditions[0]
+    assert (condition.type, condition.message) == ("DisruptionTarget", "phalanx: evicted by user admin")
+    eventually(lambda: cluster.client.task(f"{id}.0").attempt == 2, what="the others start anew, too")
+    until_running(cluster, id)
+    job = cluster.client.job(id)
+    assert (job.restarts, job.setbacks) == (0, 1)
+    assert {task.attempt for task in cluster.client.tasks(id).items} == {2}
+
+
+def test_the_manifests_of_seed_003_run_as_they_are(cluster: RealCluster) -> None:
+    manifests = MANIFEST + "".join(POD.format(number=number) for number in (1, 2))
+    reply = json.loads(phalanx(cluster, "apply", "-f", "-", "-o", "json", text=manifests))
+    assert reply["topology_changed"]
+    (job,) = reply["jobs"]
+    assert (job["name"], job["tasks"]) == ("gang-example", 2)
+    phalanx(cluster, "wait", job["id"])
+    tasks = cluster.client.tasks(job["id"]).items
+    assert {task.node for task in tasks} in ({"n0", "n1"}, {"n2", "n3"})
+    assert [cluster.output(task.id).split()[0] for task in tasks] == ["0", "1"]
+
+
+def test_an_urgent_gang_takes_the_place_of_another_and_both_say_so(cluster: RealCluster) -> None:
+    words = ("--tasks", "4", "--gpus", "2", "--grace", "5s", "--", "/bin/sh", "-c", "trap '' TERM; sleep 300")
+    victim = submit(cluster, *words)
+    until_running(cluster, victim)
+    gang = ("--tasks", "2", "--gpus", "2", "--", "/bin/sleep", "300")
+    urgent = submit(cluster, "--priority", "10", "--name", "urgent", *gang)
+
+    def waits_for_victims() -> WhyReply | None:
+        reply = cluster.client.why(urgent)
+        return reply if reply.dominant.code == "WaitingVictims" else None
+
+    assert eventually(waits_for_victims).dominant.numbers["nominated"]
+    assert cluster.client.task(f"{urgent}.0").nominated_node
+    condition = next(task.conditions[0] for task in cluster.client.tasks(victim).items if task.conditions)
+    assert condition.reason == "PreemptionByScheduler"
+    assert "preemptor: urgent, triggerpod: " in condition.message
+    cluster.wait_task(f"{urgent}.0", "Running", within_s=30.0)
+    assert any(line.event == "RoomPromised" for line in cluster.client.story(victim).items)
+
+
+def test_a_quota_holds_a_gang_back(cluster: RealCluster) -> None:
+    phalanx(cluster, "queue", "set", "lab", "--gpus", "4")
+    first = submit(cluster, "-q", "lab", "--tasks", "2", "--gpus", "2", "--", "/bin/sleep", "300")
+    cluster.wait_task(f"{first}.0", "Running")
+    second = submit(cluster, "-q", "lab", "--tasks", "2", "--gpus", "2", "--", "/bin/sleep", "300")
+    assert told(cluster, "why", second)["dominant"]["code"] == "QuotaExhausted"
+    assert "4/4" in phalanx(cluster, "queue", "list")
+    phalanx(cluster, "queue", "unset", "lab")
+    cluster.wait_task(f"{second}.0", "Running")
+
+
+def test_a_cluster_inside_this_process_runs_a_gang() -> None:
+    with local(nodes=2, pretend="cpus=4,ram=8GiB,gpus=1,type=h100") as inside:
+        (id,) = inside.gang(["/bin/sh", "-c", "echo $PHALANX_RANK"], 2, gpus=1, gather=["rack"]).task_ids
+        assert inside.wait(id, 30).status == "Completed"
+        assert [b"".join(inside.logs(f"{id}.{number}")) for number in (0, 1)] == [b"0\n", b"1\n"]

@@ -1,0 +1,232 @@
+"""A runner's shell with a real keeper: orders about members of gangs in, processes and reports out.
+
+The coordinator is the test, which holds the other end of the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from phalanx.api import wire
+from phalanx.clock import SteadyClock
+from phalanx.core.model.job import Command
+from phalanx.core.model.orders import (
+    Brief,
+    Ended,
+    Go,
+    Order,
+    Phase,
+    Ready,
+    Report,
+    Roll,
+    Start,
+    Started,
+    Stop,
+)
+from phalanx.core.model.resources import Capacity, Grant
+from phalanx.core.model.status import Why
+from phalanx.runner.agent import Agent
+from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.link import Wire
+from phalanx.runner.processes import Listing, Processes
+from phalanx.runner.shell import Shell
+from tests.unit.runner.keeper_node import Node
+
+KEY = ("g1", 1, 1)
+ROLL = Roll("g1", 1, (("n1", "10.0.0.1"), ("n2", "10.0.0.2")), ((0, 0), (1, 1)))
+START = Start(KEY, 7, Grant(1, 0), None, 0, formation=1)
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+WITHIN_S, LOOK_S = 20.0, 0.01
+Said = TypeVar("Said", Ready, Started, Ended)
+
+
+class Coordinator:
+    """The other end of the wire: what it was told, and ways to wait for more."""
+
+    local_address = "10.0.0.2"
+
+    def __init__(self, shell: Shell) -> None:
+        self.meet(shell)
+
+    def meet(self, shell: Shell) -> None:
+        self.shell = shell
+        self.said: list[wire.Message] = []
+        shell.connected(cast(Wire, self))
+        self._tell(wire.Welcome(wire.VERSION, 1, 5.0, 60.0))
+
+    def send(self, message: wire.Message) -> None:
+        self.said.append(message)
+
+    def close(self) -> None:
+        """The shell leaves."""
+
+    @property
+    def hello(self) -> wire.HelloMessage:
+        assert isinstance(self.said[0], wire.HelloMessage)
+        return self.said[0]
+
+    def order(self, *orders: Order) -> None:
+        self._tell(wire.Orders(1, list(orders)))
+
+    def _tell(self, message: wire.Message) -> None:
+        self.shell.received(message)
+        self.shell.settled()
+
+    async def hears(self, kind: type[Said]) -> Said:
+        """Wait for a report of this kind."""
+        async with asyncio.timeout(WITHIN_S):
+            while not (found := [each for each in self.reports() if isinstance(each, kind)]):
+                await _a_moment()
+        return found[-1]
+
+    def reports(self) -> list[Report]:
+        return [each for said in self.said if isinstance(said, wire.Reports) for each in said.reports]
+
+
+async def _a_moment() -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), LOOK_S)
+
+
+async def a_shell(folder: Path) -> Shell:
+    agent = Agent("n2", "life", "origin", "token", Capacity(4, 0))
+    shell = Shell(agent, folder, SteadyClock(), PATH, 0, Cgroups((), "not in this test", False))
+    await shell.open()
+    return shell
+
+
+def play(folder: Path, story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        coordinator = Coordinator(await a_shell(folder))
+        try:
+            await story(coordinator)
+        finally:
+            await coordinator.shell.close(stop_tasks=True)
+
+    asyncio.run(whole())
+
+
+def a_brief(script: str, program: str = "sh") -> Brief:
+    command = Command((program, "-c", script))
+    return Brief("g1", 0, command, "train", "default", "g1", 2, None, 5.0, None, group_tasks=2)
+
+
+def printed(folder: Path) -> str:
+    return (folder / "logs/g1/1.1.stdout").read_text()
+
+
+def test_a_member_says_it_is_ready_and_runs_with_its_roll_when_told_to_go(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(
+            a_brief("echo $PHALANX_RANK of $PHALANX_WORLD_SIZE at $PET_MASTER_ADDR"), ROLL, START
+        )
+        assert await coordinator.hears(Ready) == Ready(KEY)
+        assert coordinator.shell.agent.state.listing() == [(KEY, Phase.READY)]
+        assert printed(tmp_path) == ""
+        coordinator.order(Go(KEY))
+        assert (await coordinator.hears(Ended)).exit.code == 0
+        assert printed(tmp_path) == "1 of 2 at 10.0.0.1\n"
+
+    play(tmp_path, story)
+
+
+def test_a_start_with_the_word_to_go_behind_it_runs_at_once(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief("exit 4"), ROLL, START, Go(KEY))
+        assert (await coordinator.hears(Ended)).exit.code == 4
+
+    play(tmp_path, story)
+
+
+def test_a_member_that_is_recalled_says_so_and_has_printed_nothing(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief("echo ran"), ROLL, START)
+        await coordinator.hears(Ready)
+        coordinator.order(Stop(KEY, Why.RECALLED, 1.0), Go(KEY))
+        exit = (await coordinator.hears(Ended)).exit
+        assert (exit.why, exit.started_at) == (Why.RECALLED, None)
+        assert printed(tmp_path) == ""
+
+    play(tmp_path, story)
+
+
+def test_a_member_whose_program_is_missing_is_refused_before_anybody_goes(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief("", program="no-such-program"), ROLL, START)
+        exit = (await coordinator.hears(Ended)).exit
+        assert (exit.why, exit.code) == (Why.REFUSED, 127)
+        assert "no-such-program" in exit.message
+
+    play(tmp_path, story)
+
+
+def test_the_next_life_of_a_runner_lists_a_member_as_ready_and_lets_it_go(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief("exit 5"), ROLL, START)
+        await coordinator.hears(Ready)
+        await coordinator.shell.close(stop_tasks=False)
+        coordinator.meet(await a_shell(tmp_path))
+        assert coordinator.hello.held == [(KEY, Phase.READY)]
+        coordinator.order(Go(KEY))
+        assert (await coordinator.hears(Ended)).exit.code == 5
+
+    play(tmp_path, story)
+
+
+def test_the_next_keeper_holds_a_member_again(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief("exit 6"), ROLL, START)
+        await coordinator.hears(Ready)
+        coordinator.said.clear()
+        os.kill(Node(tmp_path).keeper_pid(), signal.SIGKILL)
+        assert await coordinator.hears(Ready) == Ready(KEY)
+        assert printed(tmp_path) == ""
+        coordinator.order(Go(KEY))
+        assert (await coordinator.hears(Ended)).exit.code == 6
+
+    play(tmp_path, story)
+
+
+def test_a_runner_tells_where_it_is_reached(tmp_path: Path) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        assert coordinator.hello.address == "10.0.0.2"
+        coordinator.shell.agent.address = "given"
+        assert coordinator.shell.agent.hello(0.0).address == "given"
+
+    play(tmp_path, story)
+
+
+def test_what_happens_while_a_runner_reads_the_listing_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listing says ready, and before that is read the lease is over: the keeper's word came too early."""
+
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief("exit 5"), ROLL, START)
+        await coordinator.hears(Ready)
+        await coordinator.shell.close(stop_tasks=False)
+        listing, asked = Processes.listing, iter((False, True))
+
+        async def slow_listing(processes: Processes) -> Listing:
+            found = await listing(processes)
+            if not next(asked):  # the first one only asks whether the keeper is alive
+                return found
+            processes.lease(0.0)
+            await listing(processes)  # by then the refusal has been heard
+            return found
+
+        monkeypatch.setattr(Processes, "listing", slow_listing)
+        shell = await a_shell(tmp_path)
+        monkeypatch.undo()
+        coordinator.meet(shell)
+        assert (await coordinator.hears(Ended)).exit.why == Why.FENCED
+
+    play(tmp_path, story)

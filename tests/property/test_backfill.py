@@ -1,0 +1,160 @@
+"""Laws of the reservation: who passes never delays the head, and on one machine it is EASY to the letter."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.backfill import Replay
+from bench.swf import Logged
+from phalanx.core.model.plan import Placement, Policy
+from phalanx.core.model.tenants import NEVER
+from tests.unit.core.yard import GangInLine, TasksInLine, Yard, members_of
+
+CALM = Policy(evicts=False, assumed_run_s=500.0)
+
+nodes = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=5)
+ends = st.one_of(st.none(), st.integers(900, 1400))
+tenants = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.integers(0, 2), ends), max_size=8)
+limits = st.one_of(st.none(), st.integers(1, 400))
+units = st.lists(
+    st.tuples(st.booleans(), st.integers(1, 5), st.integers(1, 4), st.integers(0, 2), limits),
+    min_size=1,
+    max_size=8,
+)
+
+
+def a_yard(has: list, held: list, waiting: list) -> Yard:
+    yard = Yard()
+    for number, (cores, gpus) in enumerate(has):
+        yard.add_node(f"n{number}", cores, gpus)
+    for number, (at, cores, gpus, until) in enumerate(held):
+        ledger = yard.nodes.ledgers[at % len(has)]
+        devices = tuple(sorted(ledger.devices_free)[:gpus])
+        if ledger.cores_free >= cores:
+            yard.runs(f"old-{number}", ledger.name, cores, gpus=devices, until=until)
+    for number, (is_gang, tasks, cores, gpus, limit) in enumerate(waiting):
+        if is_gang:
+            yard.waits_whole(f"job-{number}", tasks, cores, gpus=gpus, limit=limit)
+        else:
+            yard.waits(f"job-{number}", cores, gpus=gpus, tasks=tasks, limit=limit)
+    return yard
+
+
+def expected_end(until: float, since: float, now: float) -> float:
+    return max(now, since + CALM.assumed_run_s if until == NEVER else until)
+
+
+def earliest(yard: Yard, unit: TasksInLine | GangInLine) -> float | None:
+    """When the unit could start if everybody leaves when expected, found by looking at every instant."""
+    request = unit.job.groups[0].request
+    wanted = unit.wanted()[0].need if isinstance(unit, GangInLine) else 1
+    held = [each for each in yard.tenants.tenants if each is not None]
+    instants = sorted({yard.now, *(expected_end(each.ends_at, each.since, yard.now) for each in held)})
+    for instant in instants:
+        room = 0
+        for row, ledger in enumerate(yard.nodes.ledgers):
+            here = [each for each in held if each.node_row == row]
+            gone = [each for each in here if expected_end(each.ends_at, each.since, yard.now) <= instant]
+            cores = ledger.cores_free + sum(each.grant.cores for each in gone)
+            gpus = len(ledger.devices_free) + sum(len(each.grant.devices) for each in gone)
+            room += min(cores // request.cores, gpus // request.gpus if request.gpus else cores)
+        if room >= wanted:
+            return float(instant)
+    return None
+
+
+@given(nodes, tenants, units)
+def test_whoever_passes_the_head_does_not_delay_it(has: list, held: list, waiting: list) -> None:
+    yard = a_yard(has, held, waiting)
+    proposal = yard.plan(CALM)
+    by_job: dict[str, list[Placement]] = {}
+    for placement in members_of(proposal):
+        by_job.setdefault(placement.job, []).append(placement)
+    in_order = sorted(yard.units.values(), key=lambda unit: unit.rank)
+    promised: float | None = None
+    head: TasksInLine | GangInLine | None = None
+    for unit in in_order:
+        for placement in by_job.get(unit.job.id, []):
+            yard._start(placement)  # more than a node has would be refused by its ledger
+        if head is None and unit.left:
+            promised = earliest(yard, unit)
+            head = unit if promised is not None else None
+        elif head is not None:
+            now_expected = earliest(yard, head)
+            assert now_expected is not None and promised is not None and now_expected <= promised
+
+
+@given(nodes, tenants, units)
+def test_a_plan_is_made_on_columns_that_are_as_before(has: list, held: list, waiting: list) -> None:
+    yard = a_yard(has, held, waiting)
+    before = [(ledger.cores_free, set(ledger.devices_free), ledger.promises) for ledger in yard.nodes]
+    yard.plan(CALM)
+    assert [(ledger.cores_free, ledger.devices_free, ledger.promises) for ledger in yard.nodes] == before
+
+
+@given(nodes, tenants, units)
+def test_a_second_plan_finds_nothing_that_the_first_has_missed(has: list, held: list, waiting: list) -> None:
+    yard = a_yard(has, held, waiting)
+    yard.go(CALM)
+    assert yard.go(CALM) == {}
+    assert yard.go(CALM) == {}
+
+
+jobs = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 30), st.integers(0, 30), st.integers(1, 8)),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(jobs, st.booleans(), st.booleans())
+def test_on_one_machine_it_is_easy_to_the_letter(rows: list, gangs: bool, backfills: bool) -> None:
+    log = [
+        Logged(number, float(at), float(run), float(run + over), procs)
+        for number, (at, run, over, procs) in enumerate(sorted(rows, key=lambda row: row[0]))
+    ]
+    replay = Replay(8, gangs=gangs, backfills=backfills)
+    replay.run(log, exact=False)
+    assert replay.waits == textbook(log, 8, backfills)
+
+
+def textbook(log: list[Logged], procs: int, backfills: bool) -> dict[int, float]:
+    """EASY as it was published: counting processors, with nothing but lists."""
+    queue: list[Logged] = []
+    running: list[tuple[float, float, int]] = []  # end, estimated end, processors
+    arrivals, waits, free = list(log), {}, procs
+
+    def start(job: Logged, now: float) -> None:
+        nonlocal free
+        free -= job.procs
+        waits[job.number] = now - job.submitted_at
+        insort(running, (now + job.run_s, now + job.estimate_s, job.procs))
+        queue.remove(job)
+
+    while arrivals or running:
+        now = min([job.submitted_at for job in arrivals[:1]] + [end for end, _, _ in running[:1]])
+        while running and running[0][0] <= now:
+            free += running.pop(0)[2]
+        while arrivals and arrivals[0].submitted_at <= now:
+            queue.append(arrivals.pop(0))
+        while queue and queue[0].procs <= free:
+            start(queue[0], now)
+        if not queue or not backfills:
+            continue
+        head, shadow = queue[0], now
+        for shadow in sorted(estimated for _, estimated, _ in running):
+            if free + sum(held for _, until, held in running if until <= shadow) >= head.procs:
+                break
+        extra = free + sum(held for _, until, held in running if until <= shadow) - head.procs
+        for job in queue[1:]:
+            if job.procs > free:
+                continue
+            if now + job.estimate_s <= shadow:
+                start(job, now)
+            elif job.procs <= extra:
+                extra -= job.procs
+                start(job, now)
+    return waits

@@ -1,0 +1,129 @@
+"""`phalanx apply`: files read, cautions told, all handed in at once."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import json
+
+from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
+from phalanx.errors import NeverFits
+from tests.unit.cli.stage import ID, Cli, FakeCluster, a_gang
+
+GANG = """\
+name: train
+gang: true
+gather: [{layer: rack, must: true}]
+groups:
+  - {name: worker, tasks: 4, gpus: 8, command: [torchrun, train.py]}
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: hello, namespace: default}
+spec:
+  containers: [{name: main, image: busybox, command: [echo, hello]}]
+"""
+LAYERS = """\
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: ClusterNetworkTopology
+metadata: {name: default}
+spec:
+  networkTopologySpec:
+    - {labelKey: [network.topology.nvidia.com/spine], topologyLayer: SpineLayer}
+    - {parentTopologyLayer: SpineLayer, topologyLayer: NodeTopologyLayer}
+"""
+
+
+@pytest.fixture
+def job(away: Path) -> str:
+    (away / "job.yaml").write_text(GANG)
+    return "job.yaml"
+
+
+def asked(cluster: FakeCluster) -> ApplyRequest:
+    (call,) = [call for call in cluster.asked if call[0] == "apply"]
+    request: ApplyRequest = call[1]
+    return request
+
+
+def test_a_job_file_is_handed_in(cli: Cli, cluster: FakeCluster, job: str):
+    said = cli("apply", "-f", job)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[1].split() == [ID, "train", "4"]
+    (spec,) = asked(cluster).specs
+    assert (spec.name, spec.groups[0].tasks, spec.gather[0].must) == ("train", 4, True)
+
+
+def test_several_files_are_one_application(cli: Cli, cluster: FakeCluster, job: str, away: Path):
+    (away / "pod.yaml").write_text(POD)
+    cli("apply", "-f", job, "-f", "pod.yaml")
+    assert sorted(spec.name for spec in asked(cluster).specs) == ["hello", "train"]
+
+
+def test_layers_travel_with_the_jobs(cli: Cli, cluster: FakeCluster, away: Path):
+    (away / "layers.yaml").write_text(LAYERS)
+    (away / "pod.yaml").write_text(POD)
+    assert cli("apply", "-f", "layers.yaml", "-f", "pod.yaml").code == 0
+    request = asked(cluster)
+    assert request.topology is not None
+    assert [layer.name for layer in request.topology.layers] == ["SpineLayer"]
+    assert request.specs[0].groups[0].command == ["echo", "hello"]
+
+
+def test_what_cannot_be_honoured_is_told_and_refused_if_strict(cli: Cli, cluster: FakeCluster, away: Path):
+    (away / "pod.yaml").write_text(POD)
+    said = cli("apply", "-f", "pod.yaml")
+    assert said.code == 0
+    assert "warning: pod.yaml:" in said.err and "image" in said.err
+    cluster.asked.clear()
+    said = cli("apply", "-f", "pod.yaml", "--strict")
+    assert said.code == 1
+    assert "image" in said.err
+    assert cluster.asked == []
+
+
+def test_standard_input_is_a_file_too(cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GANG.encode())))
+    assert cli("apply", "-f", "-").code == 0
+    assert asked(cluster).specs[0].name == "train"
+
+
+def test_a_file_that_cannot_be_read_says_where(cli: Cli, cluster: FakeCluster, away: Path):
+    (away / "bad.yaml").write_text(GANG.replace("tasks:", "taks:"))
+    said = cli("apply", "-f", "bad.yaml")
+    assert said.code == 1
+    assert "bad.yaml:5" in said.err and "'tasks'" in said.err
+    (away / "bytes.yaml").write_bytes(b"\xff\xfe")
+    assert "bytes.yaml: it is not UTF-8" in cli("apply", "-f", "bytes.yaml").err
+    assert cli("apply", "-f", "nowhere.yaml").code == 1
+    assert cluster.asked == []
+
+
+def test_what_can_never_fit_exits_with_4(cli: Cli, cluster: FakeCluster, job: str):
+    cluster.error = NeverFits("specs[0] (train): no rack could hold it")
+    said = cli("apply", "-f", job)
+    assert (said.code, said.err) == (4, "error: specs[0] (train): no rack could hold it\n")
+
+
+def test_without_a_file_the_command_line_is_wrong(cli: Cli, cluster: FakeCluster):
+    assert cli("apply").code == 2
+
+
+def test_waiting_ends_with_the_code_of_the_job(cli: Cli, cluster: FakeCluster, job: str):
+    cluster.ends = [a_gang(status="Failed", reason="exited", exit_code=7)]
+    said = cli("apply", "-f", job, "--wait")
+    assert said.code == 7
+    assert said.out.splitlines()[1].split()[0] == ID
+
+
+def test_json_is_the_reply(cli: Cli, cluster: FakeCluster, job: str):
+    cluster.answer = ApplyReply(
+        [AppliedJob(ID, "train", 4)], topology_changed=True, warnings=["a preference changes nothing"]
+    )
+    said = cli("apply", "-f", job, "-o", "json")
+    assert json.decode(said.out, type=ApplyReply) == cluster.answer
+    assert "warning: a preference changes nothing" in said.err

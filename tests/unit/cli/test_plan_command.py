@@ -1,0 +1,158 @@
+"""`phalanx plan`: from files to words, and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from phalanx.api.schema_plan import PlannedPlacement, PlanReason, PlanReply, PlanRequest
+from phalanx.cli.catalogue import repeated
+from tests.unit.cli.stage import Cli, FakeCluster
+
+NODES = 'nodes: [{name: "n[1-2]", cores: 8, gpus: 8}]\n'
+GANG = "name: train\ngang: true\ntasks: 2\ngpus: {gpus}\npriority: 5\n"
+
+
+@pytest.fixture
+def files(away: Path) -> Path:
+    """A cluster in two files, and jobs."""
+    (away / "nodes.yaml").write_text(NODES)
+    (away / "running.yaml").write_text("running: [{name: low, gpus: 8, places: [n2]}]\n")
+    (away / "job.yaml").write_text(GANG.format(gpus=8))
+    (away / "huge.yaml").write_text(GANG.format(gpus=9).replace("train", "huge"))
+    (away / "small.yaml").write_text("name: small\ncores: 1\n")
+    return away
+
+
+def test_json_has_exactly_the_words_of_the_contract(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml", "-f", "job.yaml", "-o", "json")
+    reply = json.loads(said.out)
+    assert (said.code, said.err) == (0, "")
+    assert set(reply) == {"placements", "evictions", "reasons", "exit"}
+    assert [(each["task"], each["node"], each["devices"]) for each in reply["placements"]] == [
+        ("train.0", "n1", list(range(8))),
+        ("train.1", "n2", list(range(8))),
+    ]
+    assert (reply["evictions"], reply["reasons"], reply["exit"]) == ([], [], 0)
+
+
+def test_evictions_are_told_with_their_reason(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml", "running.yaml", "-f", "job.yaml")
+    assert said.code == 0
+    assert "train would start, 2 tasks on 2 nodes, when 1 task that it evicts has left" in said.out
+    assert "evicts low on n2 GPUs 0-7 (job low, priority 0)" in said.out
+    assert "preemptor: train" in said.out
+
+
+def test_who_must_wait_ends_with_3_and_a_fix(cli: Cli, files: Path):
+    (files / "running.yaml").write_text("running: [{name: high, gpus: 4, priority: 9, places: [n2]}]\n")
+    said = cli("plan", "--cluster", "nodes.yaml", "--cluster", "running.yaml", "-f", "job.yaml")
+    assert said.code == 3
+    assert said.out.startswith("train must wait: ")
+    assert "fix: it would start now with a minimum of 1 instead of 2" in said.out
+
+
+def test_who_can_never_run_ends_with_4(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml", "-f", "huge.yaml")
+    assert said.code == 4
+    assert "huge can never run here" in said.out
+
+
+def test_the_worst_of_several_counts(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml", "-f", "small.yaml", "huge.yaml")
+    assert said.code == 4
+    assert "small would start now: 1 task on 1 node" in said.out
+
+
+def test_a_command_is_planned_too(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml", "--gpus", "8", "--tasks", "2", "--", "python", "-f", "x.py")
+    assert (said.code, "python would start now: 2 tasks on 2 nodes" in said.out) == (0, True)
+
+
+def test_names_alone(cli: Cli, files: Path):
+    assert cli("plan", "--cluster", "nodes.yaml", "-f", "small.yaml", "-o", "name").out == "small\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ((), 2),
+        (("-f", "small.yaml", "--", "x"), 2),
+        (("--cluster", "nodes.yaml", "-f", "missing.yaml"), 1),
+        (("--cluster", "nodes.yaml", "-f", "bad.yaml"), 1),
+        (("--cluster", "nodes.yaml", "-f", "typo.yaml"), 1),
+        (("--nonsense",), 2),
+    ],
+)
+def test_what_is_wrong_has_its_own_code(cli: Cli, files: Path, args: tuple[str, ...], code: int):
+    (files / "bad.yaml").write_text("a: [\n")
+    (files / "typo.yaml").write_text("name: a\ncoress: 1\n")
+    said = cli("plan", *args)
+    assert (said.code, said.out) == (code, "")
+    assert said.err.startswith("error: ")
+
+
+def test_cautions_go_to_standard_error_and_are_errors_if_strict(cli: Cli, files: Path):
+    (files / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
+        "spec: {containers: [{name: m, command: [x], resources: {requests: {example.com/fpga: 1}}}]}\n"
+    )
+    said = cli("plan", "--cluster", "nodes.yaml", "-f", "pod.yaml")
+    assert (said.code, "example.com/fpga" in said.err, "warning: " in said.err) == (0, True, True)
+    strict = cli("plan", "--cluster", "nodes.yaml", "-f", "pod.yaml", "--strict")
+    assert (strict.code, strict.out) == (1, "")
+
+
+def test_a_running_cluster_is_asked_with_the_names_of_the_files(cli: Cli, cluster: FakeCluster, files: Path):
+    cluster.answer = PlanReply([PlannedPlacement("train.0", "n1", [0], job="train")], [], [], 0)
+    said = cli("plan", "-f", "job.yaml")
+    assert (said.code, "train would start now" in said.out) == (0, True)
+    ((verb, request),) = cluster.asked
+    assert isinstance(request, PlanRequest)
+    assert (verb, [spec.name for spec in request.specs], [name.job for name in request.names]) == (
+        "plan",
+        ["train"],
+        ["train"],
+    )
+
+
+def test_a_running_cluster_is_asked_about_a_command(cli: Cli, cluster: FakeCluster):
+    cluster.answer = PlanReply(
+        [], [], [PlanReason("x", "WaitingCapacity", "capacity", "full", dominant=True)], 3
+    )
+    said = cli("plan", "--gpus", "2", "--", "x")
+    assert (said.code, said.out) == (3, "x must wait: full (WaitingCapacity)\n")
+    ((_, request),) = cluster.asked
+    assert request.submit.gpus == 2
+
+
+def test_a_gang_that_lacks_members_waits_without_asking_anybody(cli: Cli, cluster: FakeCluster, files: Path):
+    (files / "pg.yaml").write_text(
+        "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 2}\n"
+    )
+    said = cli("plan", "-f", "pg.yaml")
+    assert (said.code, cluster.asked) == (3, [])
+    assert "default/g must wait: default/g needs 2 members and has 0 (GangIncomplete)" in said.out
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("-f a b -o json", "-f a -f b -o json"),
+        ("--cluster a b -f c d", "--cluster a --cluster b -f c -f d"),
+        ("--cluster=a b", "--cluster=a --cluster b"),
+        ("-f - b", "-f - -f b"),
+        ("--gpus 2 -- x -f a b", "--gpus 2 -- x -f a b"),
+        ("-f a -- b c", "-f a -- b c"),
+        ("x y", "x y"),
+    ],
+)
+def test_options_that_name_files_take_several(written: str, read: str):
+    assert repeated(written.split()) == read.split()
+
+
+def test_a_cluster_where_nobody_waits_has_nothing_to_plan(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml")
+    assert (said.code, said.out, said.err) == (0, "", "nobody waits there, so there is nothing to plan\n")

@@ -1,0 +1,34 @@
+"""`phalanx queue`: limits set, lifted and shown."""
+
+from __future__ import annotations
+
+from msgspec import json
+
+from phalanx.api.quotas import QueueView, QuotaSpec
+from tests.unit.cli.stage import Cli, FakeCluster, a_queue
+
+
+def test_list_shows_what_is_held_of_what_may_be(cli: Cli, cluster: FakeCluster):
+    lines = cli("queue", "list").out.splitlines()
+    assert lines[1].split("  ")[0] == "default"
+    assert "16/64" in lines[1] and "4/8" in lines[1] and "1 TiB" in lines[1]
+    assert "/" not in lines[2]
+
+
+def test_list_in_json_is_the_views(cli: Cli, cluster: FakeCluster):
+    told = json.decode(cli("queue", "list", "-o", "json").out, type=list[QueueView])
+    assert [queue.name for queue in told] == ["default", "lab"]
+
+
+def test_a_quota_is_set_and_lifted(cli: Cli, cluster: FakeCluster):
+    assert cli("queue", "set", "lab", "--gpus", "8", "--memory", "2TiB").code == 0
+    assert cli("queue", "unset", "lab").code == 0
+    assert cluster.asked == [
+        ("set_quota", "lab", QuotaSpec(gpus=8, memory="2TiB")),
+        ("set_quota", "lab", None),
+    ]
+
+
+def test_one_queue_is_shown(cli: Cli, cluster: FakeCluster):
+    assert "Waiting:  3" in cli("queue", "show", "default").out
+    assert json.decode(cli("queue", "show", "default", "-o", "json").out, type=QueueView) == a_queue()

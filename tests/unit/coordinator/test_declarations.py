@@ -1,0 +1,256 @@
+"""Job files applied whole, quotas and layers: through a coordinator's real loop, all of it or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from msgspec import structs
+
+from phalanx.api.applied import ApplyRequest
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.api.layers import LayerSpec, TopologySpec
+from phalanx.api.quotas import QuotaSpec
+from phalanx.api.schema import SubmitRequest
+from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.views import job_status
+from phalanx.core.cluster.inputs import Hello
+from phalanx.core.cluster.state import Rules
+from phalanx.core.model.gang import Gather
+from phalanx.core.model.status import Status
+from phalanx.core.model.topology import DEFAULT
+from phalanx.errors import BadRequest, Conflict, NeverFits, NotFound, PhalanxError, TooMany, Unprocessable
+from phalanx.store.memory import MemoryStore
+from tests.builders import a_capacity
+
+pytestmark = pytest.mark.anyio
+
+TRUE = GroupSpec(command=["true"])
+ROWS = TopologySpec([LayerSpec("row", ["row"])])
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@asynccontextmanager
+async def a_coordinator(rules: Rules | None = None) -> AsyncIterator[Coordinator]:
+    """A coordinator with four nodes, two in each row, that nobody runs anything on."""
+    coordinator = Coordinator(MemoryStore(), rules or Rules(), "token", 3)
+    await coordinator.open()
+    turning = asyncio.create_task(coordinator.loop.run())
+    try:
+        for number in range(4):
+            capacity = structs.replace(a_capacity(cores=8, gpus=8), labels={"row": f"r{number % 2}"})
+            await coordinator.loop.ask([Hello(f"n{number}", "a", f"o{number}", capacity, [])])
+        yield coordinator
+    finally:
+        turning.cancel()
+        await asyncio.gather(turning, return_exceptions=True)
+
+
+def a_spec(tasks: int = 1, *, gather: str = "", **fields: object) -> JobSpec:
+    group = GroupSpec(command=["true"], tasks=tasks, **fields)  # type: ignore[arg-type]
+    rules = [GatherSpec(gather, must=True)] if gather else []
+    return JobSpec([group], gang=tasks > 1, gather=rules, name="train")
+
+
+async def test_specs_become_jobs_of_one_batch_in_their_order():
+    async with a_coordinator() as here:
+        reply = await here.commands.apply(ApplyRequest([a_spec(4), a_spec(), a_spec(2)]), "ada")
+        jobs = [here.loop.state.jobs[job.id].job for job in reply.jobs]
+        assert [(job.tasks, job.batch, job.user) for job in jobs] == [
+            (tasks, reply.jobs[0].id, "ada") for tasks in (4, 1, 2)
+        ]
+        assert sorted(job.id for job in reply.jobs) == [job.id for job in reply.jobs]
+
+
+async def test_one_that_is_wrong_refuses_all_and_is_named():
+    async with a_coordinator() as here:
+        with pytest.raises(PhalanxError, match=r"specs\[1\] \(train\): groups\[0\]\.cores"):
+            await here.commands.apply(ApplyRequest([a_spec(), a_spec(cores=-1)]), "ada")
+        assert here.loop.state.jobs == {}
+
+
+async def test_one_that_can_never_fit_refuses_all_and_is_named():
+    async with a_coordinator() as here:
+        with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
+            await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)], topology=ROWS), "ada")
+        assert here.loop.state.jobs == {}
+        assert here.loop.state.table.topology == DEFAULT
+
+
+async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch: pytest.MonkeyPatch):
+    """Between the try and the turn the cluster may have changed; here the try is left out."""
+    monkeypatch.setattr(Declarations, "_refuse_infeasible", lambda *_: None)
+    async with a_coordinator() as here:
+        with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
+            await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)]), "ada")
+        assert [job_status(job) for job in here.loop.state.jobs.values()] == [Status.CANCELLED]
+
+
+async def test_what_can_never_fit_waits_if_that_is_allowed():
+    async with a_coordinator() as here:
+        await here.commands.apply(ApplyRequest([a_spec(gpus=9)], allow_infeasible=True), "ada")
+        assert len(here.loop.state.jobs) == 1
+
+
+async def test_layers_that_come_with_a_job_hold_for_it():
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(2, gpus=8, gather="row")], topology=ROWS)
+        reply = await here.commands.apply(request, "ada")
+        assert reply.topology_changed
+        job = here.loop.state.jobs[reply.jobs[0].id]
+        rows = {here.loop.state.nodes[attempt.node].capacity.labels["row"] for attempt in job.live.values()}
+        assert len(job.live) == 2
+        assert len(rows) == 1
+
+
+async def test_a_gang_too_large_for_any_row_is_refused_before_the_layers_are_declared():
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(3, gpus=8, gather="row")], topology=ROWS)
+        with pytest.raises(NeverFits):
+            await here.commands.apply(request, "ada")
+        assert here.loop.state.table.topology == DEFAULT
+
+
+async def test_quotas_that_come_with_a_job_hold_for_it():
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(2, gpus=8)], quotas={"default": QuotaSpec(gpus=8)})
+        with pytest.raises(NeverFits, match="may hold at most 8 GPUs"):
+            await here.commands.apply(request, "ada")
+        assert here.loop.state.queues.quotas == {}
+        reply = await here.commands.apply(ApplyRequest(quotas={"default": QuotaSpec(gpus=8)}), "ada")
+        assert (reply.jobs, reply.quotas) == ([], ["default"])
+
+
+async def test_a_preference_for_an_unknown_layer_is_a_warning_and_an_error_if_strict():
+    spec = JobSpec([GroupSpec(command=["true"], tasks=2)], gang=True, gather=[GatherSpec("galaxy")])
+    async with a_coordinator() as here:
+        with pytest.raises(BadRequest, match="galaxy"):
+            await here.commands.apply(ApplyRequest([spec], strict=True), "ada")
+        (warning,) = (await here.commands.apply(ApplyRequest([spec]), "ada")).warnings
+        assert "galaxy" in warning
+
+
+async def test_a_layer_in_the_wrong_letters_is_the_one_that_must_be_meant():
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(2, gpus=8, gather="Row")], topology=ROWS)
+        reply = await here.commands.apply(request, "ada")
+        gang = here.loop.state.jobs[reply.jobs[0].id].job.gang
+        assert gang is not None
+        assert gang.gather == (Gather("row", must=True),)
+        assert "read as row" in reply.warnings[0]
+
+
+async def test_asking_twice_under_one_id_submits_once():
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(), a_spec(2)], request_id="once")
+        first = await here.commands.apply(request, "ada")
+        again = await here.commands.apply(request, "ada")
+        assert again.replayed
+        assert [job.id for job in again.jobs] == [job.id for job in first.jobs]
+        assert len(here.loop.state.jobs) == 2
+
+
+@pytest.mark.parametrize("specs", [[a_spec()], [a_spec(3), a_spec(2)]], ids=["fewer", "other"])
+async def test_an_id_that_was_used_for_something_else_is_a_conflict(specs: list[JobSpec]):
+    async with a_coordinator() as here:
+        await here.commands.apply(ApplyRequest([a_spec(), a_spec(2)], request_id="once"), "ada")
+        with pytest.raises(Conflict, match="another request"):
+            await here.commands.apply(ApplyRequest(specs, request_id="once"), "ada")
+
+
+async def test_too_many_tasks_are_refused_together():
+    async with a_coordinator(Rules(pending_max=5)) as here:
+        with pytest.raises(TooMany):
+            await here.commands.apply(ApplyRequest([a_spec(3), a_spec(3)]), "ada")
+        assert here.loop.state.jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (ApplyRequest(), "nothing to apply"),
+        (ApplyRequest([a_spec()] * 1001), "specs: 1001 are too many"),
+        (ApplyRequest(quotas={"Bad Name": QuotaSpec(gpus=1)}), "quotas: 'Bad Name' is not a name"),
+        (ApplyRequest(quotas={"a": QuotaSpec()}), "quotas\\['a'\\]: it limits nothing"),
+        (ApplyRequest([a_spec()], request_id=""), "request_id: '' cannot be used"),
+        (
+            ApplyRequest(topology=TopologySpec([LayerSpec("a", [])])),
+            r"topology.layers\[0\].keys: there is none",
+        ),
+        (
+            ApplyRequest(topology=TopologySpec([LayerSpec("a", ["x"]), LayerSpec("a", ["y"])])),
+            r"topology.layers\[1\].name: 'a' is already",
+        ),
+        (ApplyRequest(topology=TopologySpec([LayerSpec("node", ["x"])])), "'node' is already the name of"),
+        (
+            ApplyRequest(topology=TopologySpec([LayerSpec(str(n), ["x"]) for n in range(17)])),
+            "topology.layers: 17 are too many",
+        ),
+    ],
+)
+async def test_applications_that_make_no_sense(request_: ApplyRequest, says: str):
+    async with a_coordinator() as here:
+        with pytest.raises(BadRequest, match=says):
+            await here.commands.apply(request_, "ada")
+
+
+async def test_a_quota_is_set_shown_and_lifted():
+    async with a_coordinator() as here:
+        view = await here.commands.set_quota("lab", QuotaSpec(gpus=8, memory="1TiB"), "ada")
+        assert view.quota is not None
+        assert (view.quota.gpus, view.quota.memory_bytes) == (8, 1 << 40)
+        assert [queue.name for queue in await here.commands.queues()] == ["default", "lab"]
+        assert (await here.commands.set_quota("lab", None, "ada")).quota is None
+        with pytest.raises(NotFound, match="no queue 'lab'"):
+            await here.commands.queue("lab")
+        with pytest.raises(Unprocessable, match="gpus: -1"):
+            await here.commands.set_quota("lab", QuotaSpec(gpus=-1), "ada")
+
+
+async def test_a_queue_shows_what_it_holds_and_who_waits():
+    async with a_coordinator() as here:
+        await here.commands.apply(ApplyRequest([a_spec(4, gpus=8), a_spec(2, gpus=8)]), "ada")
+        queue = await here.commands.queue("default")
+        assert (queue.used.tasks, queue.used.gpus, queue.waiting) == (4, 32, 1)
+
+
+async def test_layers_are_declared():
+    async with a_coordinator() as here:
+        assert (await here.commands.set_topology(ROWS, "ada")).changed
+        again = await here.commands.set_topology(ROWS, "ada")
+        assert (again.layers, again.changed) == (["cluster", "row", "node"], False)
+
+
+async def test_a_gang_in_one_submission_is_placed_and_evicted():
+    async with a_coordinator() as here:
+        reply = await here.commands.submit(SubmitRequest(["true"], tasks=4, gpus=8), "ada")
+        (id,) = reply.task_ids
+        assert reply.accepted[0].tasks == 4
+        done = await here.commands.evict(id, "ada")
+        assert (done.id, done.evicted) == (id, 4)
+        with pytest.raises(Conflict):
+            await here.commands.evict(id, "ada")
+        assert (await here.commands.task(f"{id}.2")).conditions[0].message == "phalanx: evicted by user ada"
+
+
+async def test_one_member_is_evicted_by_its_own_id():
+    async with a_coordinator() as here:
+        reply = await here.commands.submit(SubmitRequest(["true"], tasks=4, gpus=8), "ada")
+        id = f"{reply.task_ids[0]}.2"
+        done = await here.commands.evict(id, "ada")
+        assert (done.id, done.evicted) == (id, 1)
+        assert (await here.commands.task(id)).conditions[0].reason == "EvictionByEvictionAPI"
+
+
+async def test_a_gang_that_can_never_fit_is_refused_with_a_fix():
+    async with a_coordinator() as here:
+        with pytest.raises(NeverFits):
+            await here.commands.submit(SubmitRequest(["true"], tasks=5, gpus=8), "ada")

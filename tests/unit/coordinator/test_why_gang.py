@@ -1,0 +1,260 @@
+"""Why a gang waits: what stands in its way, whom it waits for, and a fix that helps."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from phalanx.api.schema import WhyReply
+from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.inputs import SetQuota, Tick
+from phalanx.core.model.gang import Gather, Restart
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Ready, Started
+from phalanx.core.model.queue import Quota
+from phalanx.core.model.status import Status
+from tests.builders import Cluster, a_gang, a_group, a_job
+from tests.unit.core.stage import Stage
+
+RACK = (Gather("rack", must=True),)
+
+
+def racks(*sizes: int, gpus: int = 8) -> Cluster:
+    """A cluster with so many nodes in each rack."""
+    cluster = Cluster()
+    for rack, nodes in enumerate(sizes):
+        for node in range(nodes):
+            cluster.add_node(f"r{rack}n{node}", labels={"rack": f"r{rack}"}, cores=16, gpus=gpus)
+    return cluster
+
+
+def why(stage: Stage | Cluster, job: Job, position: int | None = None) -> WhyReply:
+    return why_reply(stage.state, stage.state.jobs[job.id], position, stage.now)
+
+
+def held(cluster: Cluster, *nodes: str) -> list[Job]:
+    """Nodes that small jobs hold whole."""
+    jobs = [a_job(target=node, gpus=8) for node in nodes]
+    for job in jobs:
+        cluster.submit(job)
+    return jobs
+
+
+def test_slots_of_each_domain_stand_against_what_is_needed():
+    cluster = racks(3, 2)
+    held(cluster, "r0n0")
+    gang = a_gang(a_group(3, gpus=8), gather=RACK)
+    cluster.submit(gang)
+    reply = why(cluster, gang)
+    assert (reply.id, reply.status, reply.needed) == (gang.id, "Pending", 3)
+    assert [(each.layer, each.domain, each.slots, each.nodes) for each in reply.domains] == [
+        ("rack", ["r0"], 2, 3),
+        ("rack", ["r1"], 2, 2),
+    ]
+    assert [(each.count, each.nodes) for each in reply.nodes] == [(1, ["r0n0"])]
+
+
+def test_enough_room_but_in_no_single_rack_is_fragmentation_and_the_fix_starts_it():
+    cluster = racks(3, 3)
+    held(cluster, "r0n0", "r1n0")
+    gang = a_gang(a_group(3, gpus=8), gather=RACK)
+    cluster.submit(gang)
+    reply = why(cluster, gang)
+    assert reply.dominant.code == "TopologyFragmented"
+    assert reply.fix is not None
+    assert reply.fix.change == {"gather": []}
+    free = a_gang(a_group(3, gpus=8))
+    cluster.submit(free)
+    assert cluster.status(free) == Status.ASSIGNED
+
+
+def test_too_little_room_for_all_is_an_incomplete_gang_and_nobody_can_be_evicted():
+    cluster = racks(3)
+    (other,) = held(cluster, "r0n0")
+    gang = a_gang(a_group(3, gpus=8))
+    cluster.submit(gang)
+    reply = why(cluster, gang)
+    assert reply.dominant.code == "GangIncomplete"
+    assert [no.code for no in reply.others] == ["NoVictims"]
+    assert reply.fix is not None
+    assert "minimum of 2" in reply.fix.text or other.id in reply.fix.text
+
+
+def test_that_it_evicts_nobody_is_told_after_what_is_in_its_way():
+    cluster = racks(2)
+    held(cluster, "r0n0")
+    gang = a_gang(a_group(2, gpus=8), may_evict=False, priority=10)
+    cluster.submit(gang)
+    reply = why(cluster, gang)
+    assert [reply.dominant.code, *(no.code for no in reply.others)] == ["GangIncomplete", "EvictionForbidden"]
+
+
+def test_a_quota_comes_before_full_nodes_and_both_are_told():
+    cluster = racks(3)
+    held(cluster, "r0n0")
+    cluster.give(SetQuota("default", Quota(gpus=24)))
+    gang = a_gang(a_group(3, gpus=8))
+    cluster.submit(gang)
+    reply = why(cluster, gang)
+    assert reply.dominant.code == "QuotaExhausted"
+    assert "GangIncomplete" in [no.code for no in reply.others]
+
+
+def test_one_who_waits_behind_its_like_is_told_how_many_go_first():
+    cluster = racks(2)
+    held(cluster, "r0n0")
+    first, second = (a_gang(a_group(2, gpus=8)) for _ in range(2))
+    cluster.submit(first)
+    cluster.submit(second)
+    (behind,) = [no for no in why(cluster, second).others if no.code == "PriorityBehind"]
+    assert behind.numbers == {"ahead": 2}
+
+
+def test_room_that_is_kept_for_another_is_told_as_such():
+    cluster = racks(2)
+    running = structs.replace(a_job(target="r0n0", gpus=8), time_limit_s=50.0)
+    cluster.submit(running)
+    head = a_gang(a_group(2, gpus=8))
+    cluster.submit(head)
+    late = a_gang(a_group(2, gpus=4))
+    cluster.submit(late)
+    reply = why(cluster, late)
+    assert reply.dominant.code == "ReservedForOther"
+    assert reply.dominant.numbers["job"] == head.id
+    assert reply.fix is not None
+    assert reply.fix.change == {"time_limit": 50}
+
+
+def test_what_can_never_be_says_so_first():
+    cluster = racks(2, 1)
+    gang = a_gang(a_group(3, gpus=8), gather=RACK)
+    cluster.submit(gang, allow_infeasible=True)
+    reply = why(cluster, gang)
+    assert (reply.dominant.code, reply.dominant.tier) == ("MustGatherImpossible", "never")
+    assert reply.fix is not None
+    assert reply.fix.text.startswith("it would fit")
+
+
+# What the job itself says
+
+
+def a_stage() -> Stage:
+    return Stage(n1={"cores": 8, "gpus": 2}, n2={"cores": 8, "gpus": 2})
+
+
+def test_at_the_barrier_the_missing_are_named_with_the_time_that_is_left():
+    stage = a_stage()
+    gang = a_gang(a_group(3), wait_s=60.0)
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.report(gang, 0, Ready)
+    stage.now += 20
+    reply = why(stage, gang)
+    assert (reply.status, reply.dominant.code) == ("Assigned", "BarrierWait")
+    assert reply.dominant.numbers == {
+        "ready": 1,
+        "placed": 3,
+        "short": 0,
+        "missing": [f"{gang.id}.1 on n1", f"{gang.id}.2 on n2"],
+        "seconds": 40.0,
+    }
+    assert why(stage, gang, 0).dominant.code == "BarrierWait"
+
+
+def test_a_member_without_a_place_waits_for_the_barrier_of_the_others():
+    stage = a_stage()
+    gang = a_gang(a_group(3, min=2))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1"})
+    assert why(stage, gang, 2).dominant.code == "BarrierWait"
+
+
+def test_a_preemptor_names_who_has_to_leave_and_where_it_will_stand():
+    stage = a_stage()
+    small, gang = a_job(gpus=2), a_gang(a_group(2, gpus=1), priority=10)
+    stage.submit(small)
+    stage.place(small, 0, "n1")
+    stage.report(small, 0, Started)
+    stage.submit(gang)
+    stage.evicting(gang, {0: "n1", 1: "n1"}, [("n1", 1)])
+    reply = why(stage, gang)
+    assert reply.dominant.code == "WaitingVictims"
+    assert reply.dominant.numbers["victims"] == [small.id]
+    assert reply.dominant.numbers["nominated"] == {"n1": 2}
+    victim = why(stage, small)
+    assert victim.dominant.code == "Leaving"
+    assert f"preemptor: {gang.id}" in victim.dominant.text
+
+
+def test_members_that_cannot_queue_have_a_reason_too():
+    stage = a_stage()
+    gang = a_gang(a_group(2), match="waiting-and-running", restart=Restart(), max_retries=5)
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.starts(gang, 0, 1)
+    stage.ends(gang, 0, code=1)
+    stage.muster(gang, {0: "n1"})
+    stage.starts(gang, 0)
+    stage.ends(gang, 0, code=1)
+    stage.ends(gang, 1, code=1)
+    assert why(stage, gang, 0).dominant.code == "RetryBackoff"
+    incomplete = why(stage, gang, 1).dominant
+    assert (incomplete.code, incomplete.numbers["needed"], incomplete.numbers["able"]) == (
+        "GangIncomplete",
+        2,
+        1,
+    )
+    assert "1 in backoff" in incomplete.text
+
+
+def test_a_restart_waits_for_the_life_before_and_then_for_its_backoff():
+    stage = a_stage()
+    gang = a_gang(a_group(2), limit=5)
+    stage.submit(gang)
+    for _ in range(2):
+        stage.muster(gang, {0: "n1", 1: "n2"})
+        stage.starts(gang, 0, 1)
+        stage.ends(gang, 0, code=1)
+        assert why(stage, gang, 0).dominant.code == "Restarting"
+        stage.confirm_stops()
+    reply = why(stage, gang)
+    assert reply.dominant.code == "RestartBackoff"
+    assert (reply.dominant.numbers["used"], reply.dominant.numbers["limit"]) == (2, 5)
+
+
+def test_a_gang_that_was_recalled_twice_waits_before_it_tries_again():
+    stage = a_stage()
+    gang = a_gang(a_group(2), wait_s=10.0)
+    stage.submit(gang)
+    for _ in range(2):
+        stage.muster(gang, {0: "n1", 1: "n2"})
+        stage.now += 11
+        stage.give(Tick())
+        stage.confirm_stops()
+    reply = why(stage, gang)
+    assert (reply.dominant.code, reply.dominant.numbers["recalls"]) == ("RestartBackoff", 2)
+
+
+def test_a_group_that_begins_after_another_says_how_far_that_one_is():
+    stage = a_stage()
+    first, then = a_group(2, name="data"), a_group(1, name="train", after=(("data", "completed"),))
+    job = structs.replace(a_job(), groups=(first, then))
+    stage.submit(job)
+    stage.place(job, 0, "n1")
+    stage.report(job, 0, Started)
+    stage.ends(job, 0)
+    reply = why(stage, job, 2)
+    assert reply.dominant.code == "WaitingDependency"
+    assert "1 of 2" in reply.dominant.text
+
+
+def test_a_member_that_is_done_and_the_rest_that_waits():
+    stage = a_stage()
+    gang = a_gang(a_group(3, min=2))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.starts(gang, 0, 1)
+    stage.ends(gang, 0)
+    assert why(stage, gang, 0).dominant.code == "Finished"
+    whole = why(stage, gang)
+    assert whole.dominant.code == "Running"
+    assert [no.code for no in whole.others] == ["TasksWaiting"]

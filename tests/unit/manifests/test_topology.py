@@ -1,0 +1,127 @@
+"""ClusterNetworkTopology, and whether a job's layers are those of the network."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.core.model.topology import DEFAULT, Layer, Topology
+from phalanx.errors import BadRequest
+from phalanx.manifests.layers import check_layers, fit_layers
+from tests.unit.manifests.documents import Doc, a_pod, a_podgroup, reading, refusal, the_job, warned
+
+NETWORK = Topology((Layer("SpineLayer", ("spine",)), Layer("BlockLayer", ("block",))))
+
+
+def a_network(*chain: tuple[str, str], name: str = "default") -> Doc:
+    """Layers as (name, parent); each goes by the label of its name."""
+    entries = [
+        {"topologyLayer": layer, "parentTopologyLayer": parent, "labelKey": [layer.lower()]}
+        for layer, parent in chain
+    ]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "ClusterNetworkTopology",
+        "metadata": {"name": name},
+        "spec": {"networkTopologySpec": entries},
+    }
+
+
+def a_wish(*layers: str, must: bool = False) -> JobSpec:
+    return JobSpec(
+        [GroupSpec(command=["x"])], gang=True, gather=[GatherSpec(layer, must) for layer in layers]
+    )
+
+
+def test_layers_are_read_from_the_outermost_in_whatever_their_order():
+    made = reading(a_network(("NodeTopologyLayer", "B"), ("A", ""), ("B", "A"))).topology
+    assert made == Topology(
+        (Layer("A", ("a",)), Layer("B", ("b",))), "ClusterTopologyLayer", "NodeTopologyLayer"
+    )
+
+
+def test_the_cluster_may_be_named_as_the_parent_of_all():
+    made = reading(a_network(("NodeTopologyLayer", "A"), ("A", "ClusterTopologyLayer"))).topology
+    assert made is not None
+    assert [layer.name for layer in made.layers] == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("chain", "why"),
+    [
+        ([("A", "")], "NodeTopologyLayer is missing"),
+        ([("NodeTopologyLayer", "B"), ("A", "")], "B is not declared"),
+        ([("NodeTopologyLayer", "A"), ("A", "B"), ("B", "A")], "round in a circle"),
+        ([("NodeTopologyLayer", "A"), ("A", "A")], "round in a circle"),
+        ([("NodeTopologyLayer", "A"), ("A", ""), ("C", "")], "C is not on the way"),
+        ([("NodeTopologyLayer", "A"), ("A", ""), ("B", "A")], "B is not on the way"),
+        ([("NodeTopologyLayer", "A"), ("A", ""), ("A", "")], "A is declared twice"),
+        ([("NodeTopologyLayer", ""), ("", "")], "cannot be the name"),
+    ],
+)
+def test_what_is_not_one_chain_is_refused(chain: list[tuple[str, str]], why: str):
+    assert why in refusal(a_network(*chain))
+
+
+def test_a_layer_without_a_label_is_refused():
+    network = a_network(("NodeTopologyLayer", "A"), ("A", ""))
+    del network["spec"]["networkTopologySpec"][1]["labelKey"]
+    assert "labelKey: there is none" in refusal(network)
+
+
+def test_only_the_object_named_default_counts():
+    made = reading(a_network(("NodeTopologyLayer", ""), name="other"))
+    assert made.topology is None
+    assert "only the object named default" in str(made.warnings[0])
+
+
+@pytest.mark.parametrize("word", ["spineLayer", "SPINELAYER", "spine", "Spine"])
+def test_a_layer_that_must_be_meant_is_read_with_a_caution(word: str):
+    spec, (caution,) = check_layers(a_wish(word, must=True), NETWORK)
+    assert spec.gather == [GatherSpec("SpineLayer", True)]
+    assert "it is read as SpineLayer" in str(caution)
+
+
+def test_koordinators_names_are_read_on_a_network_with_our_own():
+    spec, _ = check_layers(a_wish("SpineLayer", "NodeTopologyLayer"), DEFAULT)
+    assert [wish.layer for wish in spec.gather] == ["spine", "node"]
+
+
+def test_a_layer_may_be_named_by_its_label():
+    spec, _ = check_layers(a_wish("network.topology.nvidia.com/block"), DEFAULT)
+    assert [wish.layer for wish in spec.gather] == ["block"]
+
+
+def test_a_layer_in_its_own_letters_needs_no_word():
+    assert check_layers(a_wish("SpineLayer"), NETWORK) == (a_wish("SpineLayer"), [])
+
+
+def test_two_words_for_one_layer_are_one_wish():
+    spec, _ = check_layers(a_wish("SpineLayer", "spinelayer"), NETWORK)
+    assert [wish.layer for wish in spec.gather] == ["SpineLayer"]
+
+
+def test_a_preference_for_an_unknown_layer_is_told_and_dropped():
+    spec, (caution,) = check_layers(a_wish("AcceleratorLayer"), NETWORK)
+    assert spec.gather == []
+    assert "changes nothing" in str(caution)
+
+
+def test_an_unknown_layer_that_must_be_is_an_error_or_a_reason():
+    with pytest.raises(BadRequest, match="AcceleratorLayer"):
+        check_layers(a_wish("AcceleratorLayer", must=True), NETWORK)
+    _, _, missing = fit_layers(a_wish("AcceleratorLayer", must=True), NETWORK)
+    assert missing is not None
+    assert missing.code == "MustGatherImpossible"
+
+
+def test_layers_are_checked_where_the_files_declare_them():
+    network = a_network(("NodeTopologyLayer", "Rack"), ("Rack", ""))
+    wish = [{"layer": "rack", "strategy": "MustGather"}]
+    documents = (network, a_podgroup(network_topology_spec=wish), a_pod(gang="g"))
+    assert the_job(*documents).gather == [GatherSpec("Rack", True)]
+    assert "it is read as Rack" in warned(*documents)
+    wish[0]["layer"] = "Row"
+    assert "No layer is called Row" in refusal(*documents)
+    assert the_job(*documents, for_plan=True).gather == [GatherSpec("Row", True)]

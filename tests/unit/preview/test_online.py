@@ -1,0 +1,100 @@
+"""What a coordinator answers about jobs that nobody has submitted."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema_plan import Called, PlanReply, PlanRequest
+from phalanx.coordinator.previews import Previews
+from phalanx.core.cluster.image import encode_state
+from phalanx.errors import PhalanxError
+from tests.builders import Cluster, a_cluster
+
+
+def asking(cluster: Cluster) -> Previews:
+    loop: Any = SimpleNamespace(heart=cluster.heart, state=cluster.state)
+    clock: Any = SimpleNamespace(now=lambda: cluster.now)
+    store: Any = None
+    return Previews(loop, store, clock, 3)
+
+
+def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:
+    return asyncio.run(asking(cluster).plan(request, "ada"))
+
+
+def a_spec(tasks: int = 1, name: str = "", **fields: Any) -> JobSpec:
+    group = GroupSpec(tasks=tasks, command=["/bin/true"], **fields)
+    return JobSpec([group], name=name, gang=tasks > 1)
+
+
+def test_specs_are_planned_and_called_by_their_names():
+    cluster = a_cluster(n1={"cores": 4})
+    reply = answered(cluster, PlanRequest([a_spec(2, "train"), a_spec()]))
+    assert [(each.task, each.node) for each in reply.placements] == [
+        ("train.0", "n1"),
+        ("train.1", "n1"),
+        ("specs[1]", "n1"),
+    ]
+    assert (reply.exit, len(cluster.state.jobs)) == (0, 0)
+
+
+def test_names_may_be_given():
+    names = [Called("default/g", ["default/p-a", "default/p-b"])]
+    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest([a_spec(2)], names=names))
+    assert [each.task for each in reply.placements] == ["default/p-a", "default/p-b"]
+
+
+def test_a_submission_is_planned_for_each_of_its_targets():
+    cluster = a_cluster(n1={"cores": 4}, n2={"cores": 4})
+    request = SubmitRequest(command=["/bin/train"], targets=["n1", "n2"], cores=4)
+    reply = answered(cluster, PlanRequest(submit=request))
+    assert [(each.task, each.node) for each in reply.placements] == [("train@n1", "n1"), ("train@n2", "n2")]
+
+
+def test_a_plan_changes_nothing():
+    cluster = a_cluster(n1={"cores": 4})
+    before = encode_state(cluster.state)
+    answered(cluster, PlanRequest([a_spec(9, "too-many"), a_spec(cores=99)]))
+    assert encode_state(cluster.state) == before
+
+
+@pytest.mark.parametrize(
+    ("request_", "word"),
+    [
+        (PlanRequest(), "nothing to plan"),
+        (PlanRequest([a_spec()] * 101), "specs"),
+        (PlanRequest([a_spec()], names=[Called("a"), Called("b")]), "names: 2 are given for 1"),
+        (PlanRequest([a_spec(2)], names=[Called("a", ["x"])]), "names[0].tasks: 1 names for 2 tasks"),
+        (PlanRequest([a_spec(), a_spec(cores=-1, name="bad")]), "specs[1] (bad): "),
+        (PlanRequest(submit=SubmitRequest(command=["x"], targets=["N!"])), "N!"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(request_: PlanRequest, word: str):
+    with pytest.raises(PhalanxError) as caught:
+        answered(a_cluster(n1={"cores": 4}), request_)
+    assert word in caught.value.detail
+
+
+def test_the_map_is_that_of_the_state():
+    cluster = Cluster()
+    cluster.add_node("n1", labels={"rack": "r1"}, cores=4)
+    view = asyncio.run(asking(cluster).topology())
+    assert [(each.name, each.domain, each.open) for each in view.nodes] == [("n1", ["r1"], True)]
+
+
+def test_a_layer_in_other_letters_is_understood_and_told():
+    cluster = Cluster()
+    cluster.add_node("n1", labels={"rack": "r1"}, cores=4)
+    group = GroupSpec(tasks=2, command=["x"])
+    reply = answered(
+        cluster, PlanRequest([JobSpec([group], gang=True, gather=[GatherSpec("Rack", must=True)])])
+    )
+    assert (reply.exit, len(reply.warnings)) == (0, 1)
+    assert "it is read as rack" in reply.warnings[0]

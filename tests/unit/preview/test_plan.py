@@ -1,0 +1,207 @@
+"""A preview is the scheduler's own pass, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from phalanx.api.schema_plan import PlanReply
+from phalanx.core.cluster.image import encode_state
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Job
+from phalanx.core.model.plan import Policy
+from phalanx.preview.names import Names
+from phalanx.preview.plan import preview
+from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+
+
+def look(cluster: Cluster, *jobs: Job, names: Names | None = None) -> PlanReply:
+    return preview(cluster.state, jobs, Policy(), cluster.now, names=names or Names())
+
+
+def all_of(state: ClusterState) -> tuple[object, ...]:
+    """Everything a pass could leave behind: the image, the columns, the tenants, the queue and what it noted."""
+    table, tenants = state.table, state.tenants
+    return (
+        encode_state(state),
+        state.revision,
+        state.gain,
+        table.cores.tolist(),
+        table.memory.tolist(),
+        table.open.tolist(),
+        [(ledger.cores_free, sorted(ledger.devices_free), ledger.promises) for ledger in table],
+        [(key, structs.astuple(held)) for key in tenants.slots if (held := tenants.get(key)) is not None],
+        {name: (usage.tasks, usage.cores, usage.gpus) for name, usage in state.queues.usage.items()},
+        [
+            (kind, list(found.ranks), found.blocked_at, found.blocked_by, found.evict_at, found.hopeless_at)
+            for kind, found in state.waiting.classes.items()
+        ],
+        len(state.waiting),
+        list(state.jobs),
+        list(state.counts),
+    )
+
+
+def a_busy_cluster() -> Cluster:
+    """Two nodes with somebody on each, and somebody who waits."""
+    cluster = a_cluster(n1={"cores": 8, "gpus": 4}, n2={"cores": 8, "gpus": 4})
+    cluster.submit(a_job(cores=4, gpus=3))
+    cluster.submit(a_job(cores=4, gpus=3))
+    cluster.submit(a_gang(a_group(2, gpus=4)))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job(cores=1),
+        a_job(cores=100),
+        a_job(gpus=4, priority=9),
+        a_gang(a_group(2, gpus=4), priority=9),
+        a_gang(a_group(2, gpus=4), may_evict=False),
+        a_gang(a_group(2, gpus=2), gather=(Gather("rack", must=True),)),
+        a_gang(a_group(5, cores=4, min=2), strict=False),
+    ],
+)
+def test_nothing_changes(job: Job):
+    cluster = a_busy_cluster()
+    before = all_of(cluster.state)
+    look(cluster, job)
+    assert all_of(cluster.state) == before
+
+
+def test_what_is_previewed_is_what_happens():
+    cluster = a_busy_cluster()
+    job = a_gang(a_group(2, cores=2, gpus=1), time_limit_s=60.0)  # it delays nobody
+    foreseen = {each.task: (each.node, tuple(each.devices)) for each in look(cluster, job).placements}
+    cluster.submit(job)
+    happened = {
+        job.task_id(position): (attempt.node, attempt.grant.devices)
+        for position, attempt in cluster.state.jobs[job.id].live.items()
+    }
+    assert foreseen == happened
+    assert len(happened) == 2
+
+
+def test_evictions_that_are_previewed_are_those_that_happen():
+    cluster = a_busy_cluster()
+    job = a_gang(a_group(2, gpus=4), priority=9)
+    reply = look(cluster, job)
+    cluster.submit(job)
+    promise = cluster.state.jobs[job.id].promise
+    assert promise is not None
+    victims = {cluster.state.jobs[id].job.task_id(position) for id, position, _ in promise.victims}
+    assert {each.task for each in reply.evictions} == victims
+    assert {each.node for each in reply.placements} == {node for node, _ in promise.members.values()}
+    told = {cluster.state.jobs[id].conditions[position].message for id, position, _ in promise.victims}
+    assert {each.why for each in reply.evictions} == told
+
+
+def test_the_job_stands_behind_those_that_wait():
+    cluster = a_cluster(n1={"cores": 4}, n2={"cores": 4})
+    cluster.submit(a_job(cores=4))
+    cluster.submit(a_gang(a_group(2, cores=4)))
+    cluster.now += 10.0  # by as much it would outstay the one that runs
+    reply = look(cluster, a_job(cores=4))
+    assert (reply.exit, reply.reasons[0].code) == (3, "ReservedForOther")
+
+
+def test_several_jobs_are_planned_in_order_and_the_worst_exit_counts():
+    cluster = a_cluster(n1={"cores": 4})
+    names = Names()
+    first, second, third = a_job(cores=3), a_job(cores=3), a_job(cores=30)
+    for job, name in ((first, "first"), (second, "second"), (third, "third")):
+        names.call(job, name)
+    assert look(cluster, first, second, names=names).exit == 3
+    reply = look(cluster, first, second, third, names=names)
+    assert reply.exit == 4
+    assert [each.job for each in reply.placements] == ["first"]
+    assert [each.job for each in reply.reasons if each.dominant] == ["second", "third"]
+
+
+def test_the_second_is_explained_with_the_first_in_its_place():
+    cluster = a_cluster(n1={"cores": 4})
+    reply = look(cluster, a_job(cores=3), a_job(cores=3))
+    assert "3 asked, 1 of 4 free" in reply.reasons[0].text
+
+
+def test_tasks_without_a_gang_start_as_far_as_there_is_room():
+    cluster = a_cluster(n1={"cores": 2})
+    reply = look(cluster, a_job(array="1-5", cores=1))
+    assert (reply.exit, len(reply.placements), reply.reasons[0].tasks) == (3, 2, 3)
+
+
+def test_an_array_that_runs_few_at_once_waits_for_nothing():
+    cluster = a_cluster(n1={"cores": 2})
+    reply = look(cluster, a_job(array="1-5%2", cores=1))
+    assert (reply.exit, len(reply.placements), reply.reasons) == (0, 2, [])
+
+
+def test_a_group_that_begins_after_another_says_so():
+    cluster = a_cluster(n1={"cores": 8})
+    first, then = a_group(2, name="first"), a_group(1, name="then", after=(("first", "completed"),))
+    reply = look(cluster, structs.replace(a_job(), groups=(first, then)))
+    assert (reply.exit, len(reply.placements)) == (0, 2)
+    assert [(each.code, each.waits) for each in reply.reasons] == [("WaitingDependency", False)]
+
+
+def test_a_gang_that_may_hold_a_part_shows_it_and_waits():
+    cluster = a_cluster(n1={"cores": 2})
+    cluster.submit(a_job(cores=1))
+    reply = look(cluster, a_gang(a_group(2, cores=1), strict=False), a_job(cores=0))
+    assert (reply.exit, len(reply.placements)) == (3, 2)
+    assert reply.reasons[0].code == "GangIncomplete"
+
+
+def test_nobody_takes_the_part_that_a_gang_holds():
+    cluster = a_cluster(n1={"cores": 2})
+    cluster.submit(a_job(cores=1))
+    gang = a_gang(a_group(2, cores=1), strict=False)
+    reply = look(cluster, gang, a_job(cores=1, time_limit_s=1.0))
+    assert [each.job for each in reply.placements] == [gang.id]
+
+
+def test_a_cluster_without_nodes_says_so():
+    reply = look(Cluster(), a_job(), a_gang(a_group(2)))
+    assert (reply.exit, {each.code for each in reply.reasons if each.dominant}) == (3, {"NoNodes"})
+
+
+def test_a_pass_with_more_evictions_than_one_turn_makes_reaches_the_job():
+    nodes = {f"n{number}": {"cores": 1} for number in range(8)}
+    cluster = a_cluster(**nodes)
+    for _ in range(8):
+        cluster.submit(a_job(cores=1, priority=-1))
+    reply = look(cluster, *(a_job(cores=1, priority=5) for _ in range(8)))
+    assert (reply.exit, len(reply.evictions)) == (0, 8)
+    assert len({each.task for each in reply.evictions}) == 8
+
+
+def test_ids_become_names():
+    cluster = a_cluster(n1={"cores": 8, "gpus": 1})
+    held = a_job(gpus=1)
+    cluster.submit(held)
+    names = Names()
+    job = a_job(gpus=1)
+    names.call(job, "train", ["train-0"])
+    names.call(held, "notebook")
+    reply = look(cluster, job, names=names)
+    assert reply.reasons[0].job == "train"
+    assert reply.reasons[0].fix is not None
+    assert reply.reasons[0].fix.text == "it starts when notebook ends"
+
+
+def test_domains_are_numpy_free():
+    """What is answered travels as JSON, so every number is a plain one."""
+    cluster = a_busy_cluster()
+    reply = look(cluster, a_gang(a_group(2, gpus=4), gather=(Gather("node", must=True),), may_evict=False))
+
+    def plain(value: object) -> bool:
+        if isinstance(value, dict):
+            return all(map(plain, value.values()))
+        if isinstance(value, list):
+            return all(map(plain, value))
+        return not isinstance(value, np.generic)
+
+    assert all(plain(each.numbers) for each in reply.reasons)
