@@ -11,6 +11,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
+from msgspec import structs
+
+from phalanx.api.calls import parse_gather
 from phalanx.api.schema import NodeView, SubmitRequest, TaskView, WhyReply
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
@@ -60,6 +63,10 @@ class Script:
         reply = finish(self.stage.commands.cancel(self.stage.id_of(name)))
         self.stage.lines.insert(0, f"cancelled {reply.cancelled}, {reply.stopping} still to be stopped")
 
+    def do_evict(self, name: str) -> None:
+        reply = finish(self.stage.commands.evict(self.stage.id_of(name)))
+        self.stage.lines.insert(0, f"{reply.evicted} asked to leave")
+
     def do_pause(self, name: str) -> None:
         finish(self.stage.commands.pause(self.stage.id_of(name)))
 
@@ -98,7 +105,9 @@ class Script:
         has = {field: value for field, _, value in (word.partition("=") for word in words)}
         sizes = {"memory": parse_bytes(has.pop("memory"))} if "memory" in has else {}
         kind = {"kind": has.pop("type")} if "type" in has else {}
+        labels = {layer: has.pop(layer) for layer in ("spine", "block", "rack") if layer in has}
         capacity = a_capacity(**sizes, **kind, **{field: int(value) for field, value in has.items()})  # type: ignore[arg-type]
+        capacity = structs.replace(capacity, labels=labels)
         self.stage.players[name] = Player(self.stage, name, capacity)
         self.stage.players[name].connect()
 
@@ -209,6 +218,8 @@ def _request(name: str, words: tuple[str, ...]) -> SubmitRequest:
             fields["targets"] += [value]  # type: ignore[operator]
         elif field == "required_gpus":
             fields[field] = [[int(index) for index in each.split(",") if index] for each in value.split(";")]
+        elif field == "gather":
+            fields[field] = [parse_gather(each) for each in value.split(",")]
         elif not equals:
             fields[field] = True
         else:

@@ -24,7 +24,7 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Stop
+from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner import Deed
 from phalanx.runner.agent import Agent
@@ -148,8 +148,7 @@ class Stage:
         """`train.3#2`: the second attempt at index 3 of train."""
         task, _, number = text.partition("#")
         id, _, index = self.id_of(task).partition(".")
-        array = self.state.jobs[id].job.array if id in self.state.jobs else None
-        position = array.position(int(index)) if array and index else 0
+        position = self.state.jobs[id].job.position(int(index)) if index and id in self.state.jobs else 0
         assert position is not None
         return id, position, int(number or 1)
 
@@ -259,7 +258,7 @@ class Wire:
     def _order(self, epoch: int, order: Order) -> None:
         """An order is told only where nothing follows from it that is told."""
         player, stage = self.player, self.player.stage
-        key = None if isinstance(order, Brief | Dismiss) else order.key
+        key = None if isinstance(order, Brief | Roll | Dismiss) else order.key
         what = f"{type(order).__name__.lower()} {stage.attempt(key)}" if key else ""
         if player.deaf:
             stage.lines += [f"lost on the way to {player.name}: {what}"] if what else []

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from phalanx.api import wire
 from phalanx.coordinator.heart import Turn
 from phalanx.core.cluster import invariants
-from phalanx.core.cluster.events import VOLATILE, Event, job_of, node_of
+from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised, job_of, node_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
@@ -49,9 +49,9 @@ class Checkers:
         self.barrier = Barrier(self.places, self.floor, self.count)
         self.promises = Promises(self.places, self.floor, self.count)
         self.restarts = Restarts(self.places, self.barrier, self.count)
-        self.on_ready: Callable[[str], None] = (
-            ignore  # a fault may wait for a member to be ready on some node
-        )
+        # Whoever waits for the moment in which a member is ready on some node, or in which places are promised.
+        self.on_ready: Callable[[str], None] = ignore
+        self.on_promise: Callable[[RoomPromised], None] = ignore
         self._world = world
         self._epochs: dict[str, int] = {}  # the highest each life of a runner has served
         self._settled = 0
@@ -73,6 +73,8 @@ class Checkers:
             self.promises.note(event, self._world.now)
             self.restarts.note(event)
             self.places.note(event)
+            if isinstance(event, RoomPromised):
+                self.on_promise(event)
         if events:
             self.barrier.end_of_batch()
             self.promises.end_of_batch(events[-1].at)
@@ -224,8 +226,8 @@ def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
     return None if leader.is_at_rest else f"{leader.name} is writing, or cannot write"
 
 
-def ignore(node: str) -> None:
-    """No fault waits for this."""
+def ignore(what: object) -> None:
+    """Nobody waits for this."""
 
 
 def _subject(event: Event) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from phalanx.core.cluster.events import RoomPromised
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.disk import Disk
@@ -90,12 +91,28 @@ def death_at_barrier(harm: Harm, for_s: float) -> None:
 
     def strike(name: str) -> None:
         harm.checkers.on_ready = ignore
-        node = next(each for each in harm.nodes if each.name == name)
+        node = _node(harm, name)
         harms = (node.crash_runner, node.crash_keeper, lambda back_s: node.reboot(back_s, True))
         harm.world.after(harm.dice.choice((0.0, 0.0, 0.02)), harm.dice.choice(harms), min(for_s, 2.0))
 
     harm.checkers.on_ready = strike
     harm.world.after(for_s, setattr, harm.checkers, "on_ready", ignore)
+
+
+def trouble_at_promise(harm: Harm, for_s: float) -> None:
+    """When attempts are asked to leave for others, a node on which places were promised fails or falls silent."""
+
+    def strike(event: RoomPromised) -> None:
+        harm.checkers.on_promise = ignore
+        name = harm.dice.choice([node for _, node, _ in event.members])
+        if harm.dice.random() < 0.6:
+            harm.network.block(name, "up", "down")
+            harm.world.after(for_s, harm.network.heal, name, "up", "down")
+        else:
+            harm.world.after(0.0, _node(harm, name).reboot, min(for_s, 5.0), harm.dice.random() < 0.5)
+
+    harm.checkers.on_promise = strike
+    harm.world.after(for_s, setattr, harm.checkers, "on_promise", ignore)
 
 
 def usurper(harm: Harm, for_s: float) -> None:
@@ -213,6 +230,7 @@ FAULTS: dict[str, Fault] = {
         crash_with_release,
         crash_with_promise,
         death_at_barrier,
+        trouble_at_promise,
         usurper,
         second_leader,
         stall,
@@ -255,6 +273,10 @@ def _strike(harm: Harm, name: str, for_s: float) -> None:
     harm.world.tell(f"-- {name} for {for_s:.1f} s")
     harm.checkers.count(f"fault {name}")
     FAULTS[name](harm, for_s)
+
+
+def _node(harm: Harm, name: str) -> Node:
+    return next(each for each in harm.nodes if each.name == name)
 
 
 def _crash_with(harm: Harm, for_s: float, *events: str) -> None:

@@ -20,6 +20,7 @@ from phalanx.sim.script import Script, script
 from phalanx.sim.world import LocalClock, World
 
 FENCE_GRACE_S = 2.0  # as runner/keeper/deadlines.py has it
+SLOW_SHARE, SLOW_MAX_S = 0.15, 5.0  # how many members take time to get ready, and how long at the most
 NEWS_S = 0.0005  # how long a word takes from the keeper to its runner
 SIGTERM, SIGKILL = 15, 9
 
@@ -73,7 +74,8 @@ class Keeper(Life):
         self.runner: News | None = None
         self.table: dict[AttemptKey, Process] = {}
         self.waiting: list[Spawn] = []  # for their lanes, in order
-        self.held: dict[AttemptKey, Spawn] = {}  # ready, in their lanes, until they are told to go
+        self.held: dict[AttemptKey, Spawn] = {}  # in their lanes, until they are told to go
+        self.ready: set[AttemptKey] = set()  # of those held, the ones that are ready
         self._watcher = watcher
         self._dice = world.dice(f"keeper {node} {world.now}")
         self._stopped: set[AttemptKey] = set()
@@ -88,8 +90,10 @@ class Keeper(Life):
             self._tell_start(process)
             if process.end is not None:
                 self._tell_end(start.key, process.end)
-        elif start.key in self.held:
+        elif start.key in self.ready:
             self._tell_ready(start.key) if spawn.held else self.go(start.key)
+        elif start.key in self.held:
+            pass  # it is being got ready, and will say so
         elif not self._is_taken(start.lane):
             self._try(spawn)
         elif not self._is_waiting(start.key):
@@ -97,7 +101,11 @@ class Keeper(Life):
 
     def go(self, key: AttemptKey) -> None:
         """Start one that is ready; no effect on any other."""
-        if (spawn := self.held.pop(key, None)) is not None and not self._try(replace(spawn, held=False)):
+        if key not in self.ready:
+            return
+        self.ready.discard(key)
+        spawn = self.held.pop(key)
+        if not self._try(replace(spawn, held=False)):
             self._go_on(spawn.start.lane)
 
     def stop(self, key: AttemptKey, grace_s: float) -> None:
@@ -143,6 +151,7 @@ class Keeper(Life):
         """Everything that runs is ended, and nobody sees how."""
         self.waiting.clear()
         self.held.clear()
+        self.ready.clear()
         for process in list(self.table.values()):
             if process.end is None:
                 self._finish(process, None, None, "unknown")
@@ -155,11 +164,18 @@ class Keeper(Life):
             return False
         if spawn.held:
             self.held[key] = spawn
-            self._watcher.process_ready(self.node, key)
-            self._tell_ready(key)
+            slow = self._dice.random() < SLOW_SHARE
+            self.later(self._dice.uniform(0.0, SLOW_MAX_S) if slow else 0.0, self._prepared, key)
         else:
             self._tell_start(self._spawn(spawn.start, fate))
         return True
+
+    def _prepared(self, key: AttemptKey) -> None:
+        """Its program and its folder were looked at, which takes a moment; it may be gone by now."""
+        if key in self.held and key not in self.ready:
+            self.ready.add(key)
+            self._watcher.process_ready(self.node, key)
+            self._tell_ready(key)
 
     def _is_taken(self, lane: int) -> bool:
         """Whether somebody runs in a lane, or is ready to."""
@@ -182,6 +198,7 @@ class Keeper(Life):
             self.waiting = [each for each in self.waiting if each.start.key != key]
             self._say(lambda runner: runner.refused(key, code, "it had not started"))
         elif (spawn := self.held.pop(key, None)) is not None:
+            self.ready.discard(key)
             self._say(lambda runner: runner.refused(key, code, "it had not started"))
             self._go_on(spawn.start.lane)
 

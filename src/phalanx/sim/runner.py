@@ -64,7 +64,7 @@ class Runner(Life):
             self.agent.state.adopt(key, process.start.lane, process.end, process.started_at)
         for spawn in [*self.keeper.held.values(), *self.keeper.waiting]:
             start = spawn.start
-            self.agent.state.adopt(start.key, start.lane, None, None, start.key in self.keeper.held)
+            self.agent.state.adopt(start.key, start.lane, None, None, start.key in self.keeper.ready)
         self._dial()
         self._beat()
         self._tick()

@@ -87,7 +87,7 @@ class Trial:
         self.disk = Disk(world, self.checkers, folder)
         self._rules = Rules(
             ended_jobs_max=dice.choice((3, 10, 1000)),
-            promise_s=dice.choice((3.0, 15.0, 60.0)),
+            promise_s=dice.choice((2.0, 10.0, 60.0)),
             aging_s=dice.choice((0.0, 0.0, 10.0)),
         )
         self._policy = Policy(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.core.cluster.decision import Accepted, Answer, Replayed
+from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.inputs import (
     Cancel,
     Drain,
@@ -27,7 +28,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
 from phalanx.core.placement.explain_gang import gang_never
-from phalanx.sim.checkers import Checkers
+from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.network import Network
 from phalanx.sim.office import Office
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
@@ -66,14 +67,17 @@ class Users:
         self.unanswered = 0
 
     def begin(self, submissions: int, until_s: float) -> None:
-        """Spread what they want over the busy time; most of it early, so that the faults find work."""
+        """Spread what they want over the busy time, some at once, most of it early: the faults shall find work."""
+        at = 0.0
         for _ in range(submissions):
-            self._world.after(1.0 + until_s * self._dice.random() ** 1.3, self._submit)
+            if self._dice.random() > 0.35:
+                at = 1.0 + until_s * self._dice.random() ** 1.3
+            self._world.after(at + self._dice.random(), self._submit)
         deeds = (self._cancel, self._pause, self._pause, self._drain, self._evict, self._evict)
         for _ in range(2 * submissions // 3):
             deed = self._dice.choice(deeds)
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
-        for deed, chance in ((self._limit, 0.4), (self._rewire, 0.15)):
+        for deed, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.4)):
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
 
@@ -152,6 +156,18 @@ class Users:
         """The layers of the network are declared otherwise, and after a while as they were."""
         self.ask([SetTopology(self._dice.choice(OTHER_LAYERS))])
         self._world.after(self._dice.uniform(5.0, 25.0), self.ask, [SetTopology(DEFAULT)])
+
+    def _meddle(self) -> None:
+        """The next time that places are promised, somebody changes his mind before they are given."""
+
+        def change_mind(event: RoomPromised) -> None:
+            self._checkers.on_promise = ignore
+            position, node, _ = self._dice.choice(event.members)
+            wish = self._dice.choice((Cancel(event.job), Cancel(event.job, position), Drain(node, "moved")))
+            self._world.after(self._dice.uniform(0.0, 0.5), self.ask, [wish])
+            self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
+
+        self._checkers.on_promise = change_mind
 
     def acknowledged(self, request_id: str, jobs: list[Job]) -> None:
         self._checkers.chronicle.told(request_id, [job.id for job in jobs])

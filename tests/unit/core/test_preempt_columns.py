@@ -185,8 +185,8 @@ class TestClearance:
         clearance = Clearance(room, victims.losses(np.zeros(3, dtype=np.int64)), lambda _: True)
         nobody = np.zeros((len(Loss), victims.jobs), dtype=np.bool_)
         ranking = _Ranking(clearance, nobody, Loss.WORK)
-        assert [victims.id(job) for job in ranking.after([])] == ["three", "two", "one"]
-        assert [victims.id(job) for job in ranking.after([ranking.after([])[0]])] == ["two", "one"]
+        assert [victims.id(int(job)) for job in ranking.after([])] == ["three", "two", "one"]
+        assert [victims.id(int(job)) for job in ranking.after([int(ranking.after([])[0])])] == ["two", "one"]
 
     def test_nothing_is_chosen_where_nothing_is_enough(self):
         crowded = Crowded("s/b/r1", gpus=2)

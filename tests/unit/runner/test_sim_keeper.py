@@ -32,6 +32,9 @@ class Runner:
     def ended(self, key: AttemptKey, end: ProcessEnd) -> None:
         self.heard.append(f"{key[1]} ended {end.reason or end.code}")
 
+    def process_ready(self, node: str, key: AttemptKey) -> None:
+        """Heard as well."""
+
     def process_started(self, node: str, start: Start) -> None:
         self.ran.append(start.key)
 

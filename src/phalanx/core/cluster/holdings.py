@@ -63,11 +63,13 @@ def note_start(state: ClusterState, job: JobState, attempt: Attempt, at: float) 
 def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why, at: float) -> Send:
     """Mark an attempt as being stopped, for its first reason, and give the order. Nobody need evict it again."""
     attempt.ending = attempt.ending or why
+    lane = state.nodes[attempt.node].lanes[attempt.lane]
     if why == Why.EVICTED:
-        state.nodes[attempt.node].lanes[attempt.lane].is_slow = True  # nobody queues where all have to leave
+        lane.is_slow = True  # nobody queues where all have to leave
     held = state.tenants.get((attempt.node, attempt.lane))
     grace_s = 0.0 if why == Why.RECALLED else job.job.grace_s
-    if held is not None:
+    others = (state.attempt(key) for key in lane.attempts)  # of one lane, one alone may be cancelled
+    if held is not None and all(other is None or other.ending is not None for other in others):
         leaving = structs.replace(held, evictable_at=NEVER, ends_at=at + grace_s, is_leaving=True)
         state.tenants.replace(leaving)
     return Send(attempt.node, Stop(attempt.key, attempt.ending, grace_s))

@@ -329,8 +329,8 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         state.table.take(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)
-        if attempt.ending is not None:
-            held = structs.replace(held, evictable_at=NEVER, is_leaving=True)
+        if all(state.jobs[key[0]].live[key[1]].ending is not None for key in keys):
+            held = structs.replace(held, evictable_at=NEVER, ends_at=attempt.since, is_leaving=True)
         state.tenants.add(held)
         if job.gang is not None:
             state.tenants.needed[job.job.id] = tuple(group.needed for group in job.job.groups)

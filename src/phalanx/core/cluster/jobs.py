@@ -207,7 +207,8 @@ class JobState:
             times = self._times()
             times[2 * position] = exit.started_at
             times[2 * position + 1] = exit.ended_at or 0.0
-            self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
+            if exit.why in (Why.NONE, Why.EXITED):  # one that was stopped says nothing about how long others take
+                self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
         if (exit.message or exit.stderr_tail) and (
             position in self.details or len(self.details) < DETAILS_MAX
         ):

@@ -110,21 +110,22 @@ class Columns:
         found.catch_up(self)
         return found.mask
 
-    def slots(self, request: Request, *, every: bool = False) -> Column:
+    def slots(self, request: Request, rows: Column | None = None, *, every: bool = False) -> Column:
         """How many tasks with this request (its target is ignored) each node could take; with `every`, were it empty.
 
-        Nodes that take no work have none, unless every node is asked.
+        Nodes that take no work have none, unless every node is asked. With `rows` only those are answered for.
         """
-        found = np.full(len(self), SLOTS_MAX, dtype=np.int64)
+        at = slice(None) if rows is None else rows
         cores, memory = (self.cores_all, self.memory_all) if every else (self.cores, self.memory)
-        _bound(found, cores, request.cores)
-        _bound(found, memory, request.memory_bytes)
+        found = np.full(len(self) if rows is None else len(rows), SLOTS_MAX, dtype=np.int64)
+        _bound(found, cores[at], request.cores)
+        _bound(found, memory[at], request.memory_bytes)
         if request.gpus:
-            _bound(found, self.devices(request, every=every), request.gpus)
+            _bound(found, self.devices(request, every=every)[at], request.gpus)
         if request.labels:
-            found[~self.labelled(request)] = 0
+            found[~self.labelled(request)[at]] = 0
         if not every:
-            found[~self.open] = 0
+            found[~self.open[at]] = 0
         return found
 
     def slots_of(self, row: int, request: Request) -> int:

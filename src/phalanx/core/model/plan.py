@@ -49,7 +49,7 @@ class Policy(Struct, frozen=True):
     evict_every_s: float = 1.0  # how soon a class that found nobody to evict looks again
 
 
-class Placement(Struct, frozen=True):
+class Placement(Struct, frozen=True, gc=False):
     """One task onto one node. `lane` None opens a new lane with `grant`; otherwise the task queues in that lane."""
 
     job: JobId

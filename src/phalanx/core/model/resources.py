@@ -51,7 +51,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
 
 
-class Grant(Struct, frozen=True, omit_defaults=True):
+class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a task was given on its node, exactly. `numa` is set when the task is bound to it."""
 
     cores: int

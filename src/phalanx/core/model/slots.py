@@ -127,13 +127,10 @@ class Slots:
                 sums[domains[row]] += change
 
     def _move_many(self, rows: Column) -> None:
-        slots = np.array(
-            [self._columns.slots_of(row, self._request) for row in rows.tolist()], dtype=np.int64
-        )
+        slots = self._columns.slots(self._request, rows)
         change = slots - self.column[rows]
-        for row, before, after in zip(rows.tolist(), self.column[rows].tolist(), slots.tolist(), strict=True):
-            self.tally.shift(row, before, after)
         self.column[rows] = slots
+        self.tally = Tally(self.column, self._tree)
         for sums, domains in zip(self.sums, self._tree.domains, strict=True):
             np.add.at(sums, domains[rows], change)
 

@@ -23,7 +23,7 @@ from phalanx.core.placement.shapes import Shape, shapes_of
 from phalanx.core.placement.stand import Asked, Stand
 from phalanx.core.placement.trim import Quota
 
-LAYOUTS_MAX = 16  # of several shapes, looked at until they fit beside each other
+TRIES_MAX = 16  # layouts of several shapes, looked at until they fit beside each other
 
 
 class Lone:
@@ -116,6 +116,7 @@ class Aim:
 
         For the sake of a multiple there may be more members than are needed, but as few more as possible.
         """
+        place = self.draft.nodes.tree.place.tolist()
         extra = sum(shape.most - shape.need for shape in self.shapes) if self.has_multiples else 0
         for more in range(extra + 1):
             most = [min(shape.most, shape.need + more) for shape in self.shapes]
@@ -125,9 +126,10 @@ class Aim:
                 structs.replace(shape, most=count) for shape, count in zip(self.shapes, most, strict=True)
             ]
             tries = Tries(self.draft, self.gang, shapes, most)
-            for seats in islice(tries.whole(), LAYOUTS_MAX):
+            for seats in islice(tries.whole(), TRIES_MAX):
                 if self._holds(seats):
-                    return seats
+                    # In the order of the tree neighbours in rank are neighbours in the network.
+                    return [sorted(counts, key=lambda each: place[each[0]]) for counts in seats]
         return None
 
     def asked(self, seats: Seats) -> dict[int, list[Asked]]:

@@ -43,7 +43,8 @@ class Choice:
 class Clearance:
     """The victims of one site, by what their jobs would lose."""
 
-    def __init__(self, room: Room, losses: Column, fits: Fits) -> None:
+    def __init__(self, room: Room, losses: Column, fits: Fits, extra: float = 0.0) -> None:
+        """`extra` says how much longer than usual it takes to see whether the unit fits, in milliseconds."""
         victims = room.measure.victims
         self.room = room
         self.loss = losses[room.at]
@@ -52,10 +53,15 @@ class Clearance:
         self._is_gang = victims.is_gang
         lost = np.bincount(self.job, victims.lost[room.at], minlength=victims.jobs)
         self.lost: NDArray[np.float64] = lost.astype(np.float64)
+        self.worth = self.priority + self.lost / (
+            1.0 + self.lost.max(initial=0.0)
+        )  # by priority, then by lost work
         self._fits = fits
         self._shape = (len(Loss), victims.jobs)  # the last line is for those who stay
         self._place = np.where(self.loss >= 0, self.loss, len(Loss) - 1) * victims.jobs + self.job
-        self._once = 0.1 + len(self.job) / 40_000  # about as many milliseconds as it takes to count once
+        self._once = (
+            0.1 + len(self.job) / 40_000 + extra
+        )  # about as many milliseconds as it takes to count once
         self.effort = 0.0
 
     def choices(self) -> Iterator[Choice]:
@@ -90,19 +96,18 @@ class Clearance:
     def _enough(self, ranking: _Ranking) -> list[int] | None:
         """Jobs whose leaving is enough, found by adding the most helpful one again and again."""
         chosen: list[int] = []
-        for _ in range(STEPS_MAX if len(ranking) <= PAIRS_MAX else 0):
-            best = ranking.after(chosen)[:1]
+        is_quick = len(ranking) <= PAIRS_MAX and ranking.fewest <= STEPS_MAX
+        for _ in range(STEPS_MAX if is_quick else 0):
+            best = ranking.after(chosen)[:1].tolist()
             if not best:
                 return None
             chosen += best
             if self._is_enough(ranking.flags(chosen)):
                 return chosen
-        order = ranking.after(chosen)
-        least = max(1, ranking.fewest - len(chosen))
-        count = _first(
-            lambda count: self._is_enough(ranking.flags(chosen + order[:count])), least, len(order)
-        )
-        return None if count is None else chosen + order[:count]
+        order = np.concatenate([np.array(chosen, dtype=np.int64), ranking.after(chosen)])
+        least = max(len(chosen) + 1, ranking.fewest)
+        count = _first(lambda count: self._is_enough(ranking.flags(order[:count])), least, len(order))
+        return None if count is None else order[:count].tolist()
 
     def _as_few(self, ranking: _Ranking, jobs: list[int]) -> list[list[int]]:
         """All choices of the fewest jobs, where these can be tried; otherwise the one that was found."""
@@ -127,7 +132,7 @@ class Clearance:
         parts: list[_Part] = []
         for loss in (Loss.WORK, Loss.SURPLUS, Loss.PROMISE):
             jobs = np.flatnonzero(flags[loss])
-            order = np.lexsort((jobs, -self.lost[jobs], -self.priority[jobs]))
+            order = np.argsort(-self.worth[jobs], kind="stable")
             parts += [(int(loss), job) for job in jobs[order].tolist()]
         is_hopeless = len(parts) * self._once > 10 * EFFORT_MAX  # it would be given up half-way
         is_thin = not is_hopeless and self._let_off(flags, parts, self.effort + EFFORT_MAX)
@@ -160,9 +165,10 @@ class _Ranking:
     def __init__(self, clearance: Clearance, base: Flags, loss: Loss) -> None:
         self._clearance, self._base, self._loss = clearance, base, loss
         self._room = clearance.room
-        self.jobs: Column = np.unique(clearance.job[clearance.loss == loss])
-        place = np.searchsorted(self.jobs, clearance.job)
-        item = np.where(clearance.loss == loss, place, -1)
+        mine = clearance.loss == loss
+        present = np.bincount(clearance.job[mine], minlength=len(clearance.lost)) > 0
+        self.jobs: Column = np.flatnonzero(present)
+        item = np.where(mine, (present.cumsum() - 1)[clearance.job], -1)
         self._items, self._rows, self._amounts = self._room.pairs(item)
         self._most = self._room.slots(clearance.mask(self.flags(self.jobs)))
         self._limits = [most[self._rows] for most in self._most]
@@ -184,14 +190,16 @@ class _Ranking:
         gains = np.sort(np.bincount(self._items, gain, minlength=len(self.jobs)))[::-1]
         return int(np.searchsorted(gains.cumsum(), len(self._most) - now.sum() - 1e-9)) + 1
 
-    def after(self, chosen: list[int]) -> list[int]:
+    def after(self, chosen: list[int]) -> Column:
         """The jobs that are left when these have gone, the most helpful first.
 
         Who is enough alone is as good as anybody else who is: then the lowest priority and the least lost work decide.
         """
         clearance, measure = self._clearance, self._room.measure
         jobs = self.jobs
-        is_gone = np.isin(jobs, chosen)
+        is_gone = np.zeros(len(clearance.lost), dtype=np.bool_)
+        is_gone[chosen] = True
+        is_gone = is_gone[jobs]
         free = self._free.copy()
         gone = is_gone[self._items]
         for line, amount in zip(free, self._amounts, strict=True):
@@ -202,9 +210,9 @@ class _Ranking:
         missing = measure.missing(free, self._most)
         useful = (gain > 0) & ~is_gone
         jobs = jobs[useful]
-        keys = (jobs, clearance.lost[jobs], clearance.priority[jobs], -np.minimum(gain[useful], missing))
-        found: list[int] = jobs[np.lexsort(keys)].tolist()
-        return found
+        first, then = -np.minimum(gain[useful], missing), clearance.worth[jobs]
+        is_even = not len(first) or first.min() == first.max()
+        return jobs[np.argsort(then) if is_even else np.lexsort((then, first))]
 
 
 def _and(base: Flags, loss: Loss, jobs: Sequence[int] | Column) -> Flags:
@@ -215,9 +223,9 @@ def _and(base: Flags, loss: Loss, jobs: Sequence[int] | Column) -> Flags:
 
 def _first(holds: Callable[[int], bool], least: int, most: int) -> int | None:
     """The smallest number from `least` to `most` for which it holds, tried at ever larger steps and then in between."""
-    low, high = least - 1, least
+    low, high, step = least - 1, least, 1
     while high < most and not holds(high):
-        low, high = high, 2 * high
+        low, high, step = high, high + step, 2 * step
     high = min(high, most)
     if not holds(high):
         return None

@@ -15,7 +15,7 @@ from typing import cast
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import Muster, Placement, Plan, Policy, Snapshot
-from phalanx.core.model.reason import Reason
+from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.draft import Draft
@@ -202,7 +202,8 @@ class _Pass:
             self.front.reservation(unit.rank)
             found = place_gang(self.draft, unit)
         if isinstance(found, Reason):
-            return self._without(Block.QUOTA if found.code in _QUOTA_CODES else Block.ROOM, kind, unit)
+            block = Block.QUOTA if found.code in _QUOTA_CODES else Block.ROOM
+            return block if found.tier is Tier.NEVER else self._without(block, kind, unit)
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit.rank)
         if guard is None or self._may_pass(guard, unit, found):

@@ -83,16 +83,24 @@ class Room:
         return self.measure.slots(free, 0) * self.measure.ever[0][self.rows[row]]
 
     def use_of(self, victims: Column) -> Column:
-        """How useful it is that these leave, given that everybody else does: by the slots that would be lost if one of
-        them stayed, then by those of its row. None are of use where there is no room in any case.
+        """How useful it is that these leave, given that everybody else does.
+
+        By the slots that would be lost if one of them stayed, then by those of its row, then by how much it holds of
+        what is asked for. None are of use where there is no room in any case.
         """
         free = self.free(np.ones(len(self.at), dtype=np.bool_))[:, self.row[victims]]
+        freed = self._freed[:, victims].astype(np.int64)
         use: Column = np.zeros(len(victims), dtype=np.int64)
         for group, wanted in enumerate(self.measure.wanted):
             ever = self.measure.ever[group][self.rows[self.row[victims]]]
             every = self.measure.slots(free, group) * ever
-            without = self.measure.slots(free - self._freed[:, victims].astype(np.int64), group) * ever
-            use += (every - without) * (wanted.need + 1) + every
+            without = self.measure.slots(free - freed, group) * ever
+            parts = [
+                100 * np.minimum(amount, asked) // asked
+                for amount, asked in zip(freed, self.measure.asked[group], strict=True)
+                if asked
+            ]
+            use += ((every - without) * (wanted.need + 1) + every) * 1000 + sum(parts) * (every > 0)
         return use
 
     def pairs(self, item: Column) -> tuple[Column, Column, Amounts]:

@@ -7,6 +7,7 @@ and as close together as all these slots allow. Then everybody comes back who ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from math import frexp
 
 import numpy as np
@@ -24,7 +25,8 @@ from phalanx.core.placement.trim import Quota, Trim
 from phalanx.core.placement.victims import Loss, Victims
 
 MANY = 256  # members; for more of them only one layout is worked out
-TRIED_MAX = 4096  # victims; beyond this several shapes are not tried in the draft, only counted
+LAYOUTS_MAX = 4  # of several shapes, looked at until one fits
+TRIED_MAX = 512  # victims; with more of them leaving, several shapes are not tried in the draft
 AGAIN_MAX = 32  # bundles; with no more than these it is tried whether members could stand elsewhere instead
 ENDLESS = int(np.iinfo(np.int64).max)
 
@@ -69,7 +71,9 @@ class Site:
         self._elsewhere = elsewhere
         self.room = room
         self.losses = losses
-        self._clearance = Clearance(room, losses, self.fits)
+        self._clearance = Clearance(
+            room, losses, self.fits, 0.0 if aim.is_simple else 0.2 + len(room.at) / 500
+        )
 
     @property
     def effort(self) -> float:
@@ -143,13 +147,26 @@ class Site:
         return prices
 
     def _seats(self, leaving: Mask) -> Seats | None:
-        """A layout for several shapes, tried in the draft as if these had left."""
-        chosen = self.room.at[leaving].tolist()
-        if len(chosen) > TRIED_MAX:
+        """A layout for several shapes, or with multiples, when these have left. Nodes are asked whether all fit."""
+        if not self._aim.has_multiples:
             columns = [self.room.column(each) for each in self.room.slots(leaving)]
-            same = len(self._aim.shapes) == len(columns)
-            layout = next(self._aim.layouts(columns), None) if same else None
-            return None if layout is None else layout.counts
+            for layout in islice(self._aim.layouts(columns), LAYOUTS_MAX):
+                if self._holds(layout.counts, leaving):
+                    return layout.counts
+        chosen = self.room.at[leaving].tolist()
+        return self._tried(chosen) if len(chosen) <= TRIED_MAX else None
+
+    def _holds(self, seats: Seats, leaving: Mask) -> bool:
+        asked = self._aim.asked(seats)
+        gone: dict[int, list[Tenant]] = {row: [] for row in asked}
+        chosen = self.room.at[leaving]
+        for at in chosen[np.isin(self._victims.node[chosen], list(asked))].tolist():
+            gone[int(self._victims.node[at])].append(self._victims.tenant(at))
+        ledgers = self._aim.draft.nodes.ledgers
+        return all(Stand(ledgers[row], each, gone[row]).holds() for row, each in asked.items())
+
+    def _tried(self, chosen: list[int]) -> Seats | None:
+        """The same, found in the draft as if these victims had left: slower, and more thorough."""
         draft = self._aim.draft
         mark = draft.mark()
         for at in chosen:

@@ -79,10 +79,18 @@ class Stand:
                     self._free.discard(device)
                     self._left -= 1
 
-    @property
-    def has_kinds(self) -> bool:
-        """Whether it matters which devices are free, and not only how many."""
-        return len(self._demands) > 1 or bool(self._numa)
+    def weight(self, tenant: Tenant) -> tuple[object, ...]:
+        """Tenants of equal weight can take each other's place: it does not matter which of them comes back."""
+        grant = tenant.grant
+        devices = frozenset(grant.devices) & self._free
+        by_kind = tuple(len(devices & suits) for suits, _ in self._demands)
+        return (
+            grant.cores,
+            grant.memory_bytes,
+            by_kind,
+            len(self._demands) > 1 and devices,
+            self._numa and grant,
+        )
 
     def _can_divide(self, tenants: Sequence[Tenant]) -> bool:
         return divisible(self._free.difference(*(tenant.grant.devices for tenant in tenants)), self._demands)

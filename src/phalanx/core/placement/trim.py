@@ -136,12 +136,9 @@ class Trim:
         """
         spare = sum(count for _, count in bundle.spare)
         for row, mine in self._on_rows(bundle.tenants).items():
-            sizes = {(each.grant.cores, each.grant.memory_bytes, len(each.grant.devices)) for each in mine}
-            if (
-                len(sizes) == 1
-                and not self._stands[row].has_kinds
-                and not self._stands[row].admits(mine[spare:])
-            ):
+            stand = self._stands[row]
+            is_even = len({stand.weight(tenant) for tenant in mine}) == 1
+            if is_even and not stand.admits(mine[spare:]):
                 return False
         return True
 
