@@ -222,6 +222,15 @@ class TestGangsThatAreInTheWay:
         crowded.is_gang("old", 2)
         assert nodes_of(crowded.muster_for(a_gang(some(1, gpus=2)))) == ["n2"]
 
+    def test_of_two_members_the_one_with_the_fitting_device_leaves(self):
+        crowded = Crowded("s/b/r", kinds="a100 h100 h100")
+        for device in range(2):
+            crowded.sits("old", "n1", device, ran=9 * device)
+        crowded.sits("alone", "n1", 2)
+        crowded.is_gang("old", 1)
+        (victim,) = crowded.muster_for(a_gang(some(1, kind="h100"))).victims
+        assert victim == ("n1", 2)
+
     def test_a_member_in_nobodys_way_stays(self):
         crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
         (
@@ -401,3 +410,17 @@ class TestOneDraft:
                 crowded.sits(f"job-{at}", f"n{at // 4 + 1}", at % 4)
             answers.append((crowded.leaving(a_gang(some(3))), nodes_of(crowded.muster_for(a_gang(some(3))))))
         assert answers[0] == answers[1]
+
+
+class TestNothingThere:
+    def test_an_empty_cluster_has_nobody_to_evict(self):
+        assert Crowded().refusal_of(a_gang(some(1))).code == "NoVictims"
+
+    def test_a_group_without_a_ready_task_evicts_nobody(self):
+        assert full("s/b/r").refusal_of(tasks(some(2), done=2)).code == "EvictionForbidden"
+
+    def test_victims_that_are_of_no_use_are_counted_in_the_reason(self):
+        crowded = Crowded("s/b/r", gpus=2)
+        crowded.sits("low", "n1", 0), crowded.sits("low", "n1", 1, until=NOW + 9)
+        no = crowded.refusal_of(a_gang(some(3)))
+        assert (no.numbers["victims"], no.numbers["protected"], no.numbers["best"]) == (1, 1, 1)

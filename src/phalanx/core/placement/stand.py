@@ -83,14 +83,8 @@ class Stand:
         """Tenants of equal weight can take each other's place: it does not matter which of them comes back."""
         grant = tenant.grant
         devices = frozenset(grant.devices) & self._free
-        by_kind = tuple(len(devices & suits) for suits, _ in self._demands)
-        return (
-            grant.cores,
-            grant.memory_bytes,
-            by_kind,
-            len(self._demands) > 1 and devices,
-            self._numa and grant,
-        )
+        which = devices if len(self._demands) > 1 else len(devices)
+        return grant.cores, grant.memory_bytes, which, grant.numa_cores if self._numa else ()
 
     def _can_divide(self, tenants: Sequence[Tenant]) -> bool:
         return divisible(self._free.difference(*(tenant.grant.devices for tenant in tenants)), self._demands)
