@@ -73,8 +73,7 @@ Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), 
 Address = Annotated[str, Meta(pattern=rf"^https?://{_HOST}(?::{_PORT})?\Z")]
 Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
 Join = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z"), "host:port, such as 127.0.0.1:7434"]
-# S2 wants TLS beyond loopback. Until there is TLS, an SSH tunnel is the way in from other machines.
-Loopback = Annotated[str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (for others: ssh -L)"]
+Loopback = Annotated[str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (for others, until TLS: ssh -L)"]
 Folder = Annotated[Path, "a path"]
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
@@ -112,6 +111,7 @@ class Runner(Struct, frozen=True, kw_only=True):
     join: Annotated[Join, "the coordinator's link port"] = "127.0.0.1:7434"
     pretend: Annotated[Text | None, "a text of one line", "invented hardware, such as gpus=8,cpus=64"] = None
     address: Annotated[Host | None, "a host name or IP address", "where other nodes reach this one"] = None
+    labels: Annotated[Text | None, "a text of one line", "labels of the node, such as rack=r1;zone=a"] = None
     log_max_bytes: Annotated[Size, "how much of one stream of one attempt is kept"] = 64 << 20
 
 

@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the laws over many cases; the first that breaks one is drawn, and ends the run."""
     asked = argparse.ArgumentParser(description="placement against brute force")
     asked.add_argument("--cases", type=int, default=20_000, help="half of them crowded")
+    asked.add_argument("--knotty", action="store_true", help="cases in which the rare is common")
     asked.add_argument("--first", type=int, default=0, help="the seed to begin with")
     asked.add_argument(
         "--go-on", action="store_true", help="count every failing seed instead of ending at the first"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import count
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -90,7 +91,7 @@ class ClusterLife(RuleBasedStateMachine):
             assert isinstance(answer, Accepted | Refused)
 
     @rule(fields=gangs)
-    def submit_a_gang(self, fields: dict[str, object]) -> None:
+    def submit_a_gang(self, fields: dict[str, Any]) -> None:
         (answer,) = self.world.turn(Submit(self._gang(fields)))
         assert isinstance(answer, Accepted | Refused)
 
@@ -342,12 +343,12 @@ class ClusterLife(RuleBasedStateMachine):
         gpus = 0 if fields["target"] == "n2::0" else fields["gpus"]
         return a_job(**(fields | {"gpus": gpus}), id=ulid(next(self.numbers), 0))  # type: ignore[arg-type]
 
-    def _gang(self, fields: dict[str, object]) -> Job:
+    def _gang(self, fields: dict[str, Any]) -> Job:
         about = dict(fields)
-        spare, asked = about.pop("spare"), {name: about.pop(name) for name in ("cores", "gpus")}
+        spare, members = about.pop("spare"), about.pop("members")
+        asked = {name: about.pop(name) for name in ("cores", "gpus")}
         groups = [
-            a_group(size, name=f"g{n}", min=max(1, size - spare), **asked)  # type: ignore[operator]
-            for n, size in enumerate(about.pop("members"))  # type: ignore[call-overload]
+            a_group(size, name=f"g{n}", min=max(1, size - spare), **asked) for n, size in enumerate(members)
         ]
         return a_gang(*groups, id=ulid(next(self.numbers), 0), **about)
 

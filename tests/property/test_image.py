@@ -64,7 +64,7 @@ def test_a_job_looks_the_same_out_of_the_history(deeds: list[Deed]):
         if job.live:
             continue
         again = decode_job(encode_job(job))
-        assert job_view(again) == job_view(job)
+        assert job_view(state, again) == job_view(state, job)
         for position in range(job.job.tasks):
             assert task_view(again, position, state.table.names) == task_view(
                 job, position, state.table.names

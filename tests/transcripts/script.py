@@ -64,7 +64,7 @@ class Script:
         self.stage.lines.insert(0, f"cancelled {reply.cancelled}, {reply.stopping} still to be stopped")
 
     def do_evict(self, name: str) -> None:
-        reply = finish(self.stage.commands.evict(self.stage.id_of(name)))
+        reply = finish(self.stage.commands.evict(self.stage.id_of(name), "ann"))
         self.stage.lines.insert(0, f"{reply.evicted} asked to leave")
 
     def do_pause(self, name: str) -> None:

@@ -39,6 +39,9 @@ def runner(
     join: Annotated[str | None, typer.Option(help="The coordinator's host:link_port.")] = None,
     name: Annotated[str | None, typer.Option(help="The node's name.", show_default="the host name")] = None,
     pretend: Annotated[str | None, typer.Option(help="Invented hardware: gpus=8,type=h100,cpus=64.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="A label of the node, such as rack=r1; repeatable.")
+    ] = None,
     address: Annotated[
         str | None,
         typer.Option(help="Where other nodes reach this one.", show_default="its end of the connection"),
@@ -53,6 +56,7 @@ def runner(
         runner_name=name,
         runner_pretend=pretend,
         runner_address=address,
+        runner_labels=";".join(label) if label else None,
         runner_token_file=token_file,
     )
     from phalanx.runner.main import run

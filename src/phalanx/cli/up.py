@@ -35,7 +35,14 @@ def up(
     ctx: typer.Context,
     nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="How many runners.")] = 1,
     pretend: Annotated[
-        str | None, typer.Option(help="Invented hardware for each: gpus=8,type=h100,memory=80GiB,cpus=64.")
+        list[str] | None,
+        typer.Option(
+            help="Invented hardware: gpus=8,type=h100,memory=80GiB,cpus=64,labels=rack=r1. Given several times, the"
+            " nodes take them in turn."
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="A label of every node, such as rack=r1; repeatable.")
     ] = None,
     state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
     port: Annotated[
@@ -47,12 +54,17 @@ def up(
 
     One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it.
     """
-    settings = session(ctx).settings_with(state_dir=state, coordinator_port=port, runner_pretend=pretend)
+    settings = session(ctx).settings_with(
+        state_dir=state, coordinator_port=port, runner_labels=";".join(label) if label else None
+    )
+    pretends = pretend or ([settings.runner.pretend] if settings.runner.pretend else [])
     prepare(settings.state_dir)
     if not detach:
-        _supervise(settings, nodes, print)
+        _supervise(settings, nodes, pretends, print)
         return 0
-    report = detached(lambda tell: _supervise(settings, nodes, tell), settings.state_dir / "log" / "up.log")
+    report = detached(
+        lambda tell: _supervise(settings, nodes, pretends, tell), settings.state_dir / "log" / "up.log"
+    )
     if report.error:
         tell_error(report.error, report.hint)
     else:
@@ -60,13 +72,13 @@ def up(
     return report.exit_code
 
 
-def _supervise(settings: Settings, nodes: int, tell: Callable[[str], None]) -> None:
+def _supervise(settings: Settings, nodes: int, pretends: list[str], tell: Callable[[str], None]) -> None:
     """Bring it up, tell when it is ready, keep it up, bring it down."""
     with claimed(settings.state_dir) as lock, signals_held():
         settings = _with_ports(settings)
         token = ensure_token(settings.coordinator.token_file)
         ensure_token(settings.coordinator.node_token_file)
-        members = _members(settings, nodes)
+        members = _members(settings, nodes, pretends)
         supervisor = _supervisor(settings, members, lock)
         try:
             supervisor.start()
@@ -97,23 +109,26 @@ def _supervisor(settings: Settings, members: dict[str, Settings], lock: int) -> 
     return Supervisor(coordinator, runners, SystemClock())
 
 
-def _members(settings: Settings, nodes: int) -> dict[str, Settings]:
+def _members(settings: Settings, nodes: int, pretends: list[str]) -> dict[str, Settings]:
     """The settings of each runner, by name."""
-    pretend = settings.runner.pretend or (_share(nodes) if nodes > 1 else None)
-    if pretend is not None:
-        _check(pretend)
-    names = [f"n{number}" for number in range(1, nodes + 1)] if pretend else [settings.runner.name]
-    return {name: _member(settings, name, pretend) for name in names}
+    _check(pretends, settings.runner.labels)
+    if not pretends and nodes == 1:
+        return {settings.runner.name: _member(settings, settings.runner.name, None)}
+    given = pretends or [_share(nodes)]
+    return {f"n{at + 1}": _member(settings, f"n{at + 1}", given[at % len(given)]) for at in range(nodes)}
 
 
-def _check(pretend: str) -> None:
+def _check(pretends: list[str], labels: str | None) -> None:
     """Refuse impossible hardware before anything is started."""
+    from phalanx.runner.labels import parse_labels
     from phalanx.runner.pretend import parse_pretend
 
     try:
-        parse_pretend(pretend, "n1")
+        parse_labels(labels or "")
+        for pretend in pretends:
+            parse_pretend(pretend, "n1")
     except ValueError as error:
-        raise ConfigError(f"--pretend: {error}") from None
+        raise ConfigError(str(error) if "pretend" in str(error) else f"--label: {error}") from None
 
 
 def _member(settings: Settings, name: str, pretend: str | None) -> Settings:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from msgspec import structs
 
 from phalanx.api import wire
 from phalanx.clock import SteadyClock
@@ -26,6 +27,7 @@ from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.devices import discover
 from phalanx.runner.link import keep_connected
 from phalanx.runner.logroad import LogRoad
+from phalanx.runner.labels import parse_labels
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.shell import Shell
@@ -43,9 +45,10 @@ def run(settings: Settings) -> int:
         return 1
 
 
-def capacity_of(name: str, pretend: str | None) -> Capacity:
-    """What the node has, or pretends to have."""
-    return parse_pretend(pretend, name) if pretend else discover()
+def capacity_of(name: str, pretend: str | None, labels: str | None = None) -> Capacity:
+    """What the node has, or pretends to have, and what it is labelled with."""
+    has = parse_pretend(pretend, name) if pretend else discover()
+    return structs.replace(has, labels=has.labels | parse_labels(labels or ""))
 
 
 async def _run(settings: Settings) -> int:
@@ -53,7 +56,7 @@ async def _run(settings: Settings) -> int:
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     token, origin = read_token(section.token_file), _origin(state_dir)
-    capacity = capacity_of(section.name, section.pretend)
+    capacity = capacity_of(section.name, section.pretend, section.labels)
     shell = Shell(
         Agent(section.name, secrets.token_hex(8), origin, token, capacity, section.address or ""),
         state_dir,

@@ -14,21 +14,19 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from phalanx.core.model.ids import is_name
 from phalanx.core.model.quantity import describe_bytes, parse_bytes
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.runner.devices import real_memory_bytes
+from phalanx.runner.labels import parse_labels
 
 TEXT_MAX = 4096
 DEVICES_MAX = 1024
 NUMA_MAX = 64
 CORES_MAX = 65_536
-LABELS_MAX = 64
 BYTES_MIN, BYTES_MAX = 1 << 20, 1 << 50
 DEVICE_MEMORY_BYTES = 80 << 30
 KEYS = ("gpus", "type", "memory", "numa", "cpus", "ram", "labels")
 _KIND = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?|")
 
 
 def parse_pretend(text: str, node: str, cpus: Sequence[int] | None = None) -> Capacity:
@@ -48,7 +46,7 @@ def parse_pretend(text: str, node: str, cpus: Sequence[int] | None = None) -> Ca
         _size(given, "ram", real_memory_bytes),
         _numa_nodes(numa, cores, real),
         _devices(gpus, given, node, numa),
-        _labels(given.get("labels", "")),
+        parse_labels(given.get("labels", "")),
     )
 
 
@@ -126,18 +124,6 @@ def _share(total: int, index: int, count: int) -> range:
     size, larger = divmod(total, count)
     start = index * size + min(index, larger)
     return range(start, start + size + (index < larger))
-
-
-def _labels(text: str) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for part in text.split(";") if text else ():
-        key, equals, value = part.partition("=")
-        if not equals or not is_name(key) or _LABEL_VALUE.fullmatch(value) is None:
-            raise _wrong("labels", part, "name=value pairs with ';' between them, such as zone=a;rack=r1")
-        if key in labels or len(labels) == LABELS_MAX:
-            raise _wrong("labels", part, f"each label once, and at most {LABELS_MAX}")
-        labels[key] = value
-    return labels
 
 
 def _wrong(key: str, value: str, right: str) -> ValueError:

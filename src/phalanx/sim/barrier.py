@@ -6,6 +6,7 @@ recalled, and then none of them ever runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
@@ -30,13 +31,15 @@ class Barrier:
         self._released: set[Formation] = set()
         self._recalled: set[Formation] = set()
         self._satisfied: set[JobId] = set()  # gangs that have started whole in their present life
+        self._placed: set[Formation] = set()  # in this batch
+        self._parts: set[Formation] = set()  # formations that held only a part after the batch before
 
     # What became durable. `note` is asked before the places have changed.
 
     def note(self, event: e.Event) -> None:
         match event:
             case e.TaskPlaced() if event.formation:
-                self._placed(event)
+                self._place(event)
             case e.GangReleased():
                 self._release((event.job, event.formation))
             case e.GangRecalled():
@@ -46,22 +49,21 @@ class Barrier:
 
     def end_of_batch(self) -> None:
         """What was decided together stands together: a strict formation is whole from its first moment on."""
-        parts = []
+        before, self._parts = self._parts, set()
         for name in sorted(self._waiting):
-            members = [each for each in self._members(name) if not each.is_leaving]
-            staying = self._places.staying(name[0])
-            if not members:
+            if not any(not each.is_leaving for each in self._members(name)):
                 self._waiting.discard(name)
-            elif name[0] not in self._satisfied and not self._places.is_enough(name[0], staying):
-                parts.append(name)
-                if self._is_strict(name[0]):
-                    text = f"{_spell(name)} is strict and holds only a part of what it needs: {dict(staying)}"
-                    raise Violation("gang-whole", text)
-        if len(parts) > 1:
-            text = (
-                f"{_spell(parts[0])} and {_spell(parts[1])} hold parts of what they need against each other"
-            )
-            raise Violation("gang-whole", text)
+            elif name[0] not in self._satisfied and not self._places.is_enough(name[0], self._held(name)):
+                self._parts.add(name)
+        for name in sorted(self._parts):
+            if self._is_strict(name[0]):
+                held = dict(self._held(name))
+                raise Violation("gang-whole", f"{_spell(name)} is strict and holds only a part: {held}")
+            others = self._parts & before - {name}
+            if name in self._placed and others:
+                text = f"{_spell(name)} got a part of what it needs while {_spell(min(others))} held a part"
+                raise Violation("gang-whole", text)
+        self._placed.clear()
 
     def may_go(self, key: AttemptKey) -> bool:
         """Whether it is durable that this member may run."""
@@ -70,12 +72,13 @@ class Barrier:
     def is_recalled(self, key: AttemptKey) -> bool:
         return self._of.get(key) in self._recalled
 
-    def _placed(self, event: e.TaskPlaced) -> None:
+    def _place(self, event: e.TaskPlaced) -> None:
         name = (event.key[0], event.formation)
         if name in self._released or name in self._recalled:
             raise Violation("gang-whole", f"{event.key} was placed in {_spell(name)}, which is over")
         self._of[event.key] = name
         self._waiting.add(name)
+        self._placed.add(name)
 
     def _release(self, name: Formation) -> None:
         if name in self._released or name in self._recalled:
@@ -102,6 +105,9 @@ class Barrier:
         self._waiting.discard(name)
         self._recalled.add(name)
         self._count("formation recalled")
+
+    def _held(self, name: Formation) -> Counter[int]:
+        return self._places.staying(name[0])
 
     def _members(self, name: Formation) -> list[Holder]:
         return [each for each in self._places.of(name[0]) if each.formation == name[1]]

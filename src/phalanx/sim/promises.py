@@ -106,16 +106,17 @@ class Promises:
         return now - self._floor.begun_at[key]
 
     def _check_gangs(self, event: e.RoomPromised) -> None:
-        """A gang that loses members keeps those it needs, or loses all of them."""
+        """A gang that loses members of a group keeps as many as it needs of it, or loses all that it has."""
         for job in dict.fromkeys(key[0] for key in event.victims):
-            if self._places.jobs[job].gang is None:
-                continue
-            staying = Counter(
-                holder.group
-                for holder in self._places.of(job)
-                if not holder.is_leaving and holder.key not in event.victims
-            )
-            if staying and not self._places.is_enough(job, staying + self._places.ended_well(job)):
+            members = [each for each in self._places.of(job) if not each.is_leaving]
+            staying = Counter(each.group for each in members if each.key not in event.victims)
+            kept = staying + self._places.ended_well(job)
+            groups = self._places.jobs[job].groups
+            losing = {each.group for each in members if each.key in event.victims}
+            too_few = [
+                number for number in losing if kept[number] < (groups[number].min or groups[number].tasks)
+            ]
+            if self._places.jobs[job].gang is not None and staying and too_few:
                 raise Violation("preemption", f"{event.job} leaves {job} too small a gang: {dict(staying)}")
 
     def _check_fits(self, event: e.RoomPromised) -> None:

@@ -20,6 +20,12 @@ from phalanx.sim.script import ENDLESS_S
 from phalanx.sim.workload_gang import GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
 
 GANG_SHARE = 0.4
+RESTARTS = (
+    *(Restart() for _ in range(8)),
+    Restart(counts_evictions=True),
+    Restart(whole=True, limit=1),
+    Restart(fails_job=True),
+)
 
 
 def a_capacity(dice: Random) -> Capacity:
@@ -63,7 +69,7 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
         max_retries=dice.choice((0, 1, 3, 3)),
         grace_s=dice.choice(GRACES_S),
         user="ada",
-        restart=Restart(counts_evictions=dice.random() < 0.1),
+        restart=dice.choice(RESTARTS),
         may_evict=dice.random() < 0.9,
         evictable=dice.random() < 0.85,
         min_run_s=dice.choice(MIN_RUNS_S),

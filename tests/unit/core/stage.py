@@ -10,7 +10,7 @@ from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeMuster, Redeem, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Order, Phase, Ready, Report, Started, Stop
@@ -23,8 +23,8 @@ from tests.builders import a_capacity
 class Stage:
     """A state, a clock in the test's hand, and whatever was ordered."""
 
-    def __init__(self, rules: Rules | None = None, **nodes: dict[str, int]) -> None:
-        self.state = ClusterState(rules)
+    def __init__(self, **nodes: dict[str, int]) -> None:
+        self.state = ClusterState()
         self.state.epoch = 1
         self.now = 100.0
         self.orders: list[tuple[str, Order]] = []
@@ -100,6 +100,10 @@ class Stage:
 
     def beat(self, node: str, held: list[tuple[AttemptKey, Phase]]) -> Answer | None:
         return self.give(Heartbeat(node, "a", held))
+
+    def waits(self, job: JobState) -> bool:
+        """Whether anything of the job stands in the queue."""
+        return any(unit in self.state.waiting for unit in job.units)
 
     def statuses(self, job: Job) -> list[Status]:
         return [Status(each) for each in self.state.jobs[job.id].status]

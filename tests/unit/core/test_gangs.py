@@ -73,7 +73,7 @@ def test_a_member_that_ends_at_the_barrier_recalls_all():
     stage.confirm_stops()
     assert stage.told(Go) == []
     assert stage.statuses(gang) == [PENDING] * 3
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
     assert job.restarts == job.setbacks == 0
 
 
@@ -114,10 +114,10 @@ def test_recalls_back_off():
         stage.muster(gang, {0: "n1", 1: "n2"})
         stage.ends(gang, 0, why=Why.FENCED)
         stage.confirm_stops()
-    assert job.gang not in stage.state.waiting
+    assert not stage.waits(job)
     stage.now += 1.1
     stage.beat("n1", [])
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
 
 
 def test_a_program_that_is_not_there_fails_the_gang_before_anybody_ran():
@@ -139,10 +139,10 @@ def test_the_failure_of_one_restarts_all():
     stage.starts(gang, 0, 1, 2)
     stage.ends(gang, 1, 1)
     assert sorted(key[1] for key in stage.told(Stop)) == [0, 2]
-    assert job.gang not in stage.state.waiting  # not before the last attempt of its life before has gone
+    assert not stage.waits(job)  # not before the last attempt of its life before has gone
     stage.confirm_stops()
     assert (stage.statuses(gang), job.restarts) == ([PENDING] * 3, 1)
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
 
 
 def test_a_member_that_finished_runs_again_when_the_gang_restarts():
@@ -231,7 +231,7 @@ def test_surplus_members_can_be_evicted_alone():
     stage.give(Evict(gang.id, 2))
     stage.confirm_stops()
     assert stage.statuses(gang) == [RUNNING, RUNNING, PENDING]
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
     assert job.gang is not None
     assert job.gang.wanted()[0].need == 1  # it comes back by itself
 
@@ -242,7 +242,7 @@ def test_a_gang_starts_with_its_minimum_and_the_rest_comes_later():
     job = stage.submit(gang)
     stage.muster(gang, {0: "n1", 1: "n1"})
     stage.starts(gang, 0, 1)
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
     stage.muster(gang, {2: "n2"})
     stage.report(gang, 2, Ready)
     assert (gang.id, 2, 1) in stage.told(Go)
@@ -286,7 +286,7 @@ def test_members_that_hold_a_part_wait_for_the_rest():
     stage.report(gang, 1, Ready)
     assert stage.told(Go) == []
     assert stage.state.incomplete == {gang.id}
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
     stage.muster(gang, {2: "n2"})
     stage.report(gang, 2, Ready)
     assert len(stage.told(Go)) == 3

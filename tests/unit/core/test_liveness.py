@@ -87,17 +87,6 @@ def test_a_new_life_keeps_what_it_still_runs_and_the_rest_is_lost() -> None:
     assert cluster.state.jobs[job.id].losses == {1: 1}
 
 
-def test_a_machine_that_changed_is_known_anew_once_nothing_is_held_on_it() -> None:
-    cluster = a_cluster(n1={"cores": 4})
-    job = a_job()
-    cluster.submit(job)
-    cluster.give(hello("n1", life="b", held=((job.id, 0, 1),), cores=8))
-    assert cluster.state.table.ledgers[0].capacity.cores == 4, "grants stand in the old ledger"
-    cluster.ended("n1", (job.id, 0, 1), life="b")
-    cluster.give(hello("n1", life="c", cores=8))
-    assert cluster.state.table.ledgers[0].capacity.cores == 8
-
-
 def test_a_leftover_that_is_given_back_unstarted_ends_the_quarantine_too() -> None:
     cluster = a_cluster(n1={"cores": 1})
     job = a_job()
@@ -210,3 +199,14 @@ def test_ended_jobs_leave_memory_oldest_first_with_a_record_for_the_history() ->
     cluster.give(Tick())
     assert list(cluster.state.jobs) == [job.id for job in jobs[2:]]
     assert [record.job for record in cluster.turns[-1].history] == [job.id for job in jobs[:2]]
+
+
+def test_a_node_that_comes_back_with_other_hardware_has_it_from_then_on() -> None:
+    cluster = a_cluster(n1={"cores": 8, "gpus": 4})
+    cluster.submit(a_job("n1", cores=2, gpus=4))
+    (key,) = cluster.state.nodes["n1"].attempts
+    cluster.add_node("n1", life="b", held=(key,), cores=4, gpus=2, labels={"rack": "r7"})
+    ledger = cluster.state.table.ledger("n1")
+    assert (ledger.cores_free, ledger.devices_free, ledger.capacity.labels) == (2, set(), {"rack": "r7"})
+    cluster.ended("n1", key, life="b")
+    assert (ledger.cores_free, ledger.devices_free, ledger.is_empty) == (4, {0, 1}, True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.core.model.plan import Policy
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Tier
 from phalanx.core.model.tenants import NEVER
 from phalanx.core.placement.draft import Draft
@@ -231,6 +230,14 @@ class TestGangsThatAreInTheWay:
         (victim,) = crowded.muster_for(a_gang(some(1, kind="h100"))).victims
         assert victim == ("n1", 2)
 
+    def test_another_member_is_spared_where_the_first_choice_does_not_do(self):
+        crowded = Crowded("s/b/r1", "s/b/r2", gpus=4)
+        crowded.sits("old", "n1", 0, 1, ran=1), crowded.sits("old", "n1", 2, 3, ran=1)
+        crowded.sits("old", "n2", 0, 1, ran=900), crowded.sits("old", "n2", until=NOW + 50)
+        crowded.sits("alone", "n2", 2), crowded.sits("kept", "n2", 3, priority=99)
+        crowded.is_gang("old", 3)
+        assert nodes_of(crowded.muster_for(a_gang(some(1, gpus=3), some(1, gpus=0, cores=1)))).count("n2") > 0
+
     def test_a_member_in_nobodys_way_stays(self):
         crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
         (
@@ -335,92 +342,3 @@ class TestRequests:
         crowded = Crowded("s/b/r", gpus=4)
         crowded.sits("low", "n1", 0), crowded.sits("low", "n1", 1)
         assert crowded.muster_for(a_gang(some(3))).trigger == 2
-
-
-class TestPromises:
-    def test_a_place_kept_for_a_less_urgent_job_is_taken_back(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=1)
-        crowded.is_promised("waiting", "n1", 0), crowded.is_promised("waiting", "n2", 0)
-        muster = crowded.muster_for(a_gang(some(1)))
-        assert (muster.victims, muster.displaced) == ((), ("waiting",))
-
-    def test_nothing_is_taken_back_from_a_more_urgent_job(self):
-        crowded = Crowded("s/b/r1", gpus=1)
-        crowded.is_promised("waiting", "n1", 0, priority=10)
-        assert crowded.refusal_of(a_gang(some(1))).code == "NoVictims"
-
-    def test_a_promise_goes_before_work_is_lost(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=1)
-        crowded.sits("low", "n1", 0), crowded.is_promised("waiting", "n2", 0, priority=9)
-        assert crowded.muster_for(a_gang(some(1))).victims == ()
-
-    def test_a_device_that_is_still_held_is_not_free_when_its_promise_goes(self):
-        crowded = Crowded("s/b/r1", gpus=1)
-        crowded.sits("leaving", "n1", 0, until=LEAVING)
-        crowded.is_promised("waiting", "n1", 0)
-        assert crowded.refusal_of(a_gang(some(1))).code == "EvictionsNotEnough"
-
-
-class TestQuotas:
-    def test_leaving_frees_quota_of_the_same_queue(self):
-        crowded = Crowded("s/b/r1", gpus=4)
-        mine = crowded.sits("mine", "n1", 0, ran=900)
-        crowded.sits("other", "n1", 1, queue="other")
-        crowded.queues.quotas["default"] = Quota(gpus=1)
-        assert crowded.muster_for(a_gang(some(1))).victims == (mine,)
-
-    def test_quota_that_nobody_can_free_is_the_reason(self):
-        crowded = Crowded("s/b/r1", gpus=4)
-        crowded.sits("mine", "n1", 0, priority=99), crowded.sits("low", "n1", 1, queue="other")
-        crowded.queues.quotas["default"] = Quota(gpus=1)
-        assert crowded.refusal_of(a_gang(some(1))).code == "QuotaExhausted"
-
-    def test_one_leaves_for_the_quota_and_another_for_the_room(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
-        crowded.sits("mine", "n1", 0), crowded.sits("kept", "n1", 1, priority=99, queue="other")
-        crowded.sits("other", "n2", 0, 1, queue="other")
-        crowded.queues.quotas["default"] = Quota(tasks=1)
-        assert crowded.leaving(a_gang(some(1, gpus=2))) == ["mine", "other"]
-
-
-class TestOneDraft:
-    def test_nobody_is_evicted_twice(self):
-        crowded = Crowded("s/b/r1", gpus=2)
-        crowded.sits("low", "n1", 0), crowded.sits("low", "n1", 1)
-        draft = Draft(crowded.snapshot())
-        for _ in range(2):
-            make_room(draft, a_gang(some(1)), Policy())
-        victims = [key for muster in draft.plan().musters for key in muster.victims]
-        assert len(victims) == len(set(victims)) == 2
-
-    def test_surplus_is_given_up_once(self):
-        crowded = Crowded("s/b/r1", gpus=3)
-        for device in range(3):
-            crowded.sits("old", "n1", device, until=NOW + 50 if device == 2 else 0.0)
-        crowded.is_gang("old", 2)
-        draft = Draft(crowded.snapshot())
-        answers = [make_room(draft, a_gang(some(1)), Policy()) for _ in range(2)]
-        assert len(draft.plan().musters) == 1, answers
-
-    def test_the_answer_does_not_depend_on_who_came_first(self):
-        answers = []
-        for order in (range(8), reversed(range(8))):
-            crowded = Crowded("s/b/r1", "s/b/r2", gpus=4)
-            for at in order:
-                crowded.sits(f"job-{at}", f"n{at // 4 + 1}", at % 4)
-            answers.append((crowded.leaving(a_gang(some(3))), nodes_of(crowded.muster_for(a_gang(some(3))))))
-        assert answers[0] == answers[1]
-
-
-class TestNothingThere:
-    def test_an_empty_cluster_has_nobody_to_evict(self):
-        assert Crowded().refusal_of(a_gang(some(1))).code == "NoVictims"
-
-    def test_a_group_without_a_ready_task_evicts_nobody(self):
-        assert full("s/b/r").refusal_of(tasks(some(2), done=2)).code == "EvictionForbidden"
-
-    def test_victims_that_are_of_no_use_are_counted_in_the_reason(self):
-        crowded = Crowded("s/b/r", gpus=2)
-        crowded.sits("low", "n1", 0), crowded.sits("low", "n1", 1, until=NOW + 9)
-        no = crowded.refusal_of(a_gang(some(3)))
-        assert (no.numbers["victims"], no.numbers["protected"], no.numbers["best"]) == (1, 1, 1)

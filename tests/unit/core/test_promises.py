@@ -80,7 +80,7 @@ def test_a_promise_expires_when_victims_do_not_leave():
     stage.beat("n2", [])
     stage.give(Tick())
     assert job.promise is None
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
 
 
 def test_a_promise_ends_with_its_job():
@@ -102,7 +102,7 @@ def test_a_promise_on_a_drained_node_is_withdrawn():
     stage.confirm_stops()
     stage.redeem(gang)
     assert job.promise is None
-    assert job.gang in stage.state.waiting
+    assert stage.waits(job)
 
 
 def test_a_single_task_may_be_promised_a_place():

@@ -62,9 +62,9 @@ def test_more_numa_nodes_than_cpus_take_turns():
         ("gpus=1,memory=2EiB", "memory='2EiB' is not right"),
         ("memory=80GiB", "memory='80GiB' is not right: expected gpus= of at least 1"),
         ("gpus=1,type=H 100", "type='H 100' is not right: expected a name"),
-        ("labels=zone", "labels='zone' is not right: expected name=value pairs"),
-        ("labels=zone=a;zone=b", "labels='zone=b' is not right: expected each label once"),
-        ("labels=zone=\x1b[31m", "labels="),
+        ("labels=zone", "label 'zone' is not right: expected name=value"),
+        ("labels=zone=a;zone=b", "label 'zone=b' is too much: each label once"),
+        ("labels=zone=\x1b[31m", "label 'zone=\\x1b[31m' is not right"),
         ("gpus=1" + "," * 5000, "at most 4096 characters"),
     ],
 )

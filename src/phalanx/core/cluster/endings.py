@@ -49,6 +49,10 @@ class Endings:
             self._befallen(job, attempt, exit)
         else:
             self._failed(job, attempt, exit)
+        last = self.events[-1]
+        if isinstance(last, AttemptEnded) and last.status != Status.PENDING:
+            if is_all_done(job, attempt.key[1], last.status == Status.RUNNING):
+                self._settle(job, Status.COMPLETED, "all that is left of it has done its work")
 
     def _succeeded(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
         # A task that may have to run again for the others' sake is Completed only when the whole job is.
@@ -107,7 +111,8 @@ class Endings:
             self._restart(job, attempt, exit, True, False)
         else:
             self._end(attempt, exit, Status.FAILED, charged=not loss, loss=loss)
-            if rule is not None or restart.whole or restart.fails_job or _breaks_the_gang(job, attempt):
+            fails_job = rule is not None or restart.whole or restart.fails_job
+            if fails_job or _breaks_the_gang(job, attempt) or _is_awaited(job, attempt):
                 self._settle(job, Status.FAILED, f"{job.job.task_id(attempt.key[1])} failed: {_said(exit)}")
 
     def _restart(
@@ -187,6 +192,13 @@ def recalled(state: ClusterState, job: JobState, now: float, cause: str, text: s
     return GangRecalled(at=now, cause=cause, job=job.job.id, formation=number, retry_at=retry_at, text=text)
 
 
+def is_all_done(job: JobState, position: int, is_done: bool = False) -> bool:
+    """Whether a task that ended was the last that those who have done their part had to wait for."""
+    others = len(job.done) - (position in job.done)
+    unfinished = sum(job.counts[:3]) - (job.status[position] < Status.COMPLETED)
+    return unfinished == others and (others > 0 or is_done)
+
+
 def backoff_s(state: ClusterState, failures: int) -> float:
     """The first retry is at once; then 1, 2, 4, … seconds up to the limit."""
     if failures <= 1:
@@ -225,6 +237,12 @@ def _breaks_the_gang(job: JobState, attempt: Attempt) -> bool:
     group = job.groups[attempt.group]
     lost = sum(job.status[group.first : group.last].count(each) for each in (Status.FAILED, Status.CANCELLED))
     return group.group.tasks - lost - 1 < group.group.needed
+
+
+def _is_awaited(job: JobState, attempt: Attempt) -> bool:
+    """Whether others begin only once its group has completed, which now it never will."""
+    name = job.groups[attempt.group].group.name
+    return any((name, "completed") in group.group.after for group in job.groups)
 
 
 def _has_done_its_work(job: JobState, attempt: Attempt) -> bool:

@@ -98,7 +98,7 @@ class GangState:
         held = self.held()
         asks = []
         for state in self.owner.groups:
-            most = len(state.pending())
+            most = state.pending_count
             asks.append(Wanted(state.request, self._need(state, held[state.number], most), most))
         if not any(each.need for each in asks):
             first = next((n for n, each in enumerate(asks) if each.most), None)
@@ -118,7 +118,7 @@ class GangState:
 
     def held(self) -> Counter[int]:
         """How many members of each group hold a place and will keep it."""
-        return Counter(attempt.group for attempt in self.owner.live.values() if attempt.ending is None)
+        return Counter({state.number: state.staying for state in self.owner.groups})
 
     def members(self, group: int) -> list[tuple[int, int]]:
         """(index in the network, position) of the tasks of a group that may be placed now, in that order."""

@@ -37,7 +37,7 @@ class GroupState:
 
     __slots__ = (
         "again", "first", "fresh", "group", "job", "kind", "lanes", "last", "live", "number", "owner", "rank",
-        "request", "run_s", "samples",
+        "request", "run_s", "samples", "staying",
     )  # fmt: skip
     is_gang = False
 
@@ -54,6 +54,7 @@ class GroupState:
         self.fresh = first  # the first position that was never placed
         self.again: list[int] = []  # positions to be placed again, sorted
         self.live: dict[int, int] = {}  # places held, by replica
+        self.staying = 0  # of these, how many were not told to leave
         self.lanes: dict[tuple[str, int], Lane] = {}
         self.run_s = 0.0
         self.samples = 0
@@ -85,6 +86,13 @@ class GroupState:
     def is_ready(self, position: int) -> bool:
         return self.owner.status[position] == Status.PENDING and position not in self.owner.delayed
 
+    @property
+    def pending_count(self) -> int:
+        """How many positions may be placed now, without listing them."""
+        fresh = self.owner.status.count(Status.PENDING, self.fresh, self.last)
+        late = sum(self.fresh <= position < self.last for position in self.owner.delayed)
+        return len(self.again) + fresh - late
+
     def pending(self) -> list[int]:
         """Every position that may be placed now, in order."""
         return sorted(self._in_order(self.last - self.first))
@@ -96,6 +104,7 @@ class GroupState:
         """It was placed: it no longer waits and counts against its replica's limit."""
         replica = self.replica(position)
         self.live[replica] = self.live.get(replica, 0) + 1
+        self.staying += 1
         self.take_ready(position)
 
     def leave(self, position: int) -> None:

@@ -62,7 +62,8 @@ def note_start(state: ClusterState, job: JobState, attempt: Attempt, at: float) 
 
 def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why, at: float) -> Send:
     """Mark an attempt as being stopped, for its first reason, and give the order. Nobody need evict it again."""
-    attempt.ending = attempt.ending or why
+    job.mark(attempt, why)
+    assert attempt.ending is not None
     lane = state.nodes[attempt.node].lanes[attempt.lane]
     if why == Why.EVICTED:
         lane.is_slow = True  # nobody queues where all have to leave
@@ -96,6 +97,8 @@ def release(state: ClusterState, job: JobState, attempt: Attempt) -> None:
         job.forming.ready.discard(attempt.key[1])
         if not job.forming.positions:
             end_forming(state, job)
+        else:
+            note_completeness(state, job)
     if job.restarting and not job.live:
         job.restarting = False
     _nobody_left(state, attempt)

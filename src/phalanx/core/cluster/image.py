@@ -267,6 +267,7 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
         group = job.groups[number]
         replica = group.replica(a.key[1])
         group.live[replica] = group.live.get(replica, 0) + 1
+        group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
     if job.hold_until:
         state.retries.append((job.hold_until, job.job.id, -1))
@@ -326,7 +327,7 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         job = state.jobs[keys[0][0]]
         attempt = job.live[keys[0][1]]
         job.groups[attempt.group].lanes[node.name, lane_id] = lane
-        state.table.take(node.row, grant)
+        state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)
         if all(state.jobs[key[0]].live[key[1]].ending is not None for key in keys):

@@ -26,7 +26,7 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
     for node in state.nodes.values():
         expected = Ledger(node.name, state.table.ledgers[node.row].capacity)
         for lane in node.lanes.values():
-            expected.take(lane.grant)
+            expected.retake(lane.grant)
         for grant in promised.get(node.name, ()):
             expected.promise(grant)
         found = state.table.ledgers[node.row]
@@ -116,6 +116,13 @@ def gangs_are_whole(state: ClusterState) -> Iterator[str]:
     for job in state.jobs.values():
         if job.gang is None:
             continue
+        for group in job.groups:
+            staying = sum(each.group == group.number and each.ending is None for each in job.live.values())
+            if staying != group.staying:
+                yield f"{job.job.id}: group {group.number} counts {group.staying} that stay, attempts say {staying}"
+            waiting = len(group.pending())
+            if group.pending_count != waiting:
+                yield f"{job.job.id}: group {group.number} counts {group.pending_count} that wait, not {waiting}"
         if job.forming is None:
             continue
         if not job.forming.ready <= job.forming.positions:

@@ -156,13 +156,13 @@ class JobState:
         return self.groups[bisect_right(self.firsts, position) - 1]
 
     def has_come(self, group: str, when: str) -> bool:
-        """Whether every task of a group has started, or has completed."""
+        """Whether every task of a group has started, or has completed. Nobody waits for what was cancelled."""
         state = next(each for each in self.groups if each.group.name == group)
         status = self.status[state.first : state.last]
         if when == "started":
             return not (status.count(Status.PENDING) or status.count(Status.ASSIGNED))
         done = sum(state.first <= position < state.last for position in self.done)
-        return status.count(Status.COMPLETED) + done == len(status)
+        return status.count(Status.COMPLETED) + status.count(Status.CANCELLED) + done == len(status)
 
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed
@@ -191,8 +191,15 @@ class JobState:
 
     def leave(self, attempt: Attempt) -> None:
         """The attempt is over."""
+        self.mark(attempt, Why.NONE)
         del self.live[attempt.key[1]]
         self.groups[attempt.group].leave(attempt.key[1])
+
+    def mark(self, attempt: Attempt, why: Why) -> None:
+        """It will not keep its place; the first reason counts."""
+        if attempt.ending is None:
+            attempt.ending = why
+            self.groups[attempt.group].staying -= 1
 
     def wait_again(self, position: int) -> None:
         """The task may be placed again from now on."""
@@ -207,7 +214,10 @@ class JobState:
             times = self._times()
             times[2 * position] = exit.started_at
             times[2 * position + 1] = exit.ended_at or 0.0
-            if exit.why in (Why.NONE, Why.EXITED):  # one that was stopped says nothing about how long others take
+            if exit.why in (
+                Why.NONE,
+                Why.EXITED,
+            ):  # one that was stopped says nothing about how long others take
                 self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
         if (exit.message or exit.stderr_tail) and (
             position in self.details or len(self.details) < DETAILS_MAX
@@ -252,7 +262,7 @@ class JobState:
             self.totals[before] -= moved
             self.totals[status] += moved
         for attempt in self.live.values():
-            attempt.ending = attempt.ending or why
+            self.mark(attempt, why)
         for group in self.groups:
             group.drop_all()
         self.delayed.clear()

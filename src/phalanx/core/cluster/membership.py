@@ -14,6 +14,7 @@ from phalanx.core.cluster.events import (
     NodeResumed,
 )
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.resources import Capacity
 
 
 def apply(state: ClusterState, event: Event) -> None:
@@ -74,16 +75,28 @@ def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
 
 def _joined(state: ClusterState, event: NodeJoined) -> None:
     known = state.nodes.get(event.node)
-    if known is None or (known.capacity != event.capacity and not known.attempts):
-        state.table.put(event.node, event.capacity)
     if known is None:
+        state.table.put(event.node, event.capacity)
         known = state.nodes[event.node] = NodeState(event.node, state.table.rows[event.node])
-    if not known.attempts:
-        known.capacity = event.capacity
+    elif known.capacity != event.capacity:
+        _changed(state, known, event.capacity)
+    known.capacity = event.capacity
     known.incarnation, known.origin, known.address = event.incarnation, event.origin, event.address
     known.connected, known.lost, known.heard_at = True, False, event.at
     known.leftovers = set(event.leftovers)
     _reopen(state, known)
+
+
+def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
+    """Other hardware or labels. Whatever is held there is still held, though there may be less of it by now."""
+    state.table.put(node.name, capacity)
+    for lane in node.lanes.values():
+        state.table.retake(node.row, lane.grant)
+    for id in state.promised:
+        promise = state.jobs[id].promise
+        for name, grant in promise.members.values() if promise else ():
+            if name == node.name:
+                state.table.promise(node.row, grant)
 
 
 def _reopen(state: ClusterState, node: NodeState) -> None:

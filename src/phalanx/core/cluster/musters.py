@@ -6,6 +6,7 @@ every one of them gets its place, or none does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
@@ -146,9 +147,22 @@ def _victims(state: ClusterState, job: JobState, muster: Muster) -> tuple[Attemp
             or state.jobs[key[0]].job.priority >= job.job.priority
         ):
             return None
-    if any(id not in state.promised for id in muster.displaced):
+    if any(id not in state.promised for id in muster.displaced) or _breaks_a_gang(state, keys):
         return None
     return tuple(keys)
+
+
+def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
+    """Whether one would keep some members, but of a group that loses some fewer than it needs."""
+    for id in {key[0] for key in keys}:
+        job = state.jobs[id]
+        if job.gang is None:
+            continue
+        losing = Counter(job.group_of(position).number for owner, position, _ in keys if owner == id)
+        staying = job.gang.held() - losing
+        if staying and any(staying[number] < job.groups[number].group.needed for number in losing):
+            return True
+    return False
 
 
 def _fits_after(state: ClusterState, muster: Muster) -> bool:

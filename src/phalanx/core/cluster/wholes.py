@@ -157,6 +157,8 @@ def _asked_to_leave(state: ClusterState, keys: tuple[AttemptKey, ...], text: str
             job.note_condition(key[1], Condition(at, text))
     for id in dict.fromkeys(key[0] for key in keys):
         if (left := state.jobs.get(id)) is not None and left.gang is not None:
+            if left.forming is not None:
+                note_completeness(state, left)
             queue_up(state, left)  # without those that leave it wants more, or cannot be whole
     return orders
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 Match = Literal["once-satisfied", "only-waiting", "waiting-and-running"]
 WAIT_S = 60.0
+GANG_TASKS_MAX = 10_000  # members are looked at together, so their number is bounded
 
 
 class Gather(Struct, frozen=True, omit_defaults=True):

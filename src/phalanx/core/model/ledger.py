@@ -123,6 +123,7 @@ class Ledger:
             self.devices_held.difference_update(grant.devices)
             self.devices_free.update(grant.devices)
             self.devices_free -= self.devices_promised
+            self.devices_free &= self.devices.keys()  # a node may have come back with fewer of them
 
     def retake(self, grant: Grant) -> None:
         """Undo a give_back, on a node that may be overdrawn: what had been held is held again, room or none."""
@@ -143,14 +144,16 @@ class Ledger:
         """Take a promise back."""
         self._count(grant, 1)
         self.devices_promised.difference_update(grant.devices)
-        self.devices_free.update(device for device in grant.devices if device not in self.devices_held)
+        free = (device for device in grant.devices if device not in self.devices_held)
+        self.devices_free.update(device for device in free if device in self.devices)
         self.promises -= 1
 
     def _count(self, grant: Grant, sign: int) -> None:
         self.cores_free += sign * grant.cores
         self.memory_free += sign * grant.memory_bytes
         for numa, cores in grant.numa_cores:
-            self.numa_free[numa] += sign * cores
+            if numa in self.numa_free:  # a node may have come back with other hardware
+                self.numa_free[numa] += sign * cores
 
     def matching(self, request: Request) -> Sequence[Device]:
         """The devices, free or not, that are of the type and size asked for."""

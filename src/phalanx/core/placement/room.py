@@ -65,7 +65,7 @@ class Room:
 
     def exceeds(self, amounts: Amounts) -> Mask:
         """Which victims hold more of anything than these amounts of their rows."""
-        mask: Mask = (self._freed > amounts[:, self.row]).any(axis=0)
+        mask: Mask = np.logical_or.reduce(self._freed > amounts[:, self.row])
         return mask
 
     def slots_in_turn(self, order: Column) -> Column:

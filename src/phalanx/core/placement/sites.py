@@ -20,8 +20,9 @@ from phalanx.core.placement.site import Clearing, Site
 from phalanx.core.placement.victims import Loss, Victims
 
 SITES_MAX = 8  # how many sites are worked out in full,
-EFFORT_MAX = 10.0  # as long as that is quick
-MISSES_MAX = 64  # how many more may turn out not to hold the unit after all
+EFFORT_MAX = 10.0  # as long as that is quick (in about as many milliseconds),
+MISSES_MAX = 60.0  # and how long to go on if none of them holds the unit after all
+LOCKED_MAX = 8  # nodes that are tried first for members of gangs that cannot leave whole
 
 
 class Sites:
@@ -73,15 +74,21 @@ class Sites:
                 return self._aim.positions(shape)[free]
         return self._aim.positions(self._aim.needed[-1])[0]
 
-    def _site(self, domain: int, among: Column | None, elsewhere: Column | None) -> Site:
+    def _sites(self, domain: int, among: Column | None, elsewhere: Column | None) -> Iterator[Site]:
+        """One site, and the same with other members of gangs that cannot leave whole."""
         if self._level == 0 and elsewhere is None:
-            return Site(self._aim, self._room, self._losses)
-        begins, by_home = self._homes
-        at = self._room.at[by_home[begins[domain] : begins[domain + 1]]]
-        if among is not None:
-            at = np.intersect1d(at, among)
-        room = Room.over(self._measure, self._room.rows[self._domain == domain], at)
-        return Site(self._aim, room, self._losses_on(room, elsewhere is not None), elsewhere)
+            room, losses = self._room, self._losses
+        else:
+            begins, by_home = self._homes
+            at = self._room.at[by_home[begins[domain] : begins[domain + 1]]]
+            if among is not None:
+                at = np.intersect1d(at, among)
+            room = Room.over(self._measure, self._room.rows[self._domain == domain], at)
+            losses = self._losses_on(room, elsewhere is not None)
+        yield Site(self._aim, room, losses, elsewhere)
+        locked = self._victims.locked
+        for row in np.unique(self._victims.node[locked[np.isin(locked, room.at)]])[:LOCKED_MAX].tolist():
+            yield Site(self._aim, room, self._losses_on(room, elsewhere is not None, row), elsewhere)
 
     @cached_property
     def _homes(self) -> tuple[Column, Column]:
@@ -90,30 +97,34 @@ class Sites:
         order = np.argsort(home, kind="stable")
         return np.searchsorted(home[order], np.arange(self._tree.size(self._level) + 1)), order
 
-    def _losses_on(self, room: Room, is_everywhere: bool) -> Column:
-        """What each leaving means, if gangs give up members where that makes room for others."""
+    def _losses_on(self, room: Room, is_everywhere: bool, before_all: int = -1) -> Column:
+        """What each leaving means, if gangs give up members where that makes room for others; one row before all."""
         use = np.full(len(self._victims), int(is_everywhere), dtype=np.int64)
         if len(self._victims.spare):
-            here = np.flatnonzero(np.isin(room.at, self._victims.spare))
+            here = np.flatnonzero(self._victims.is_spare[room.at])
             use[room.at[here]] += room.use_of(here)
+            use[(self._victims.node == before_all) & (use > 0)] += use.max()
         return self._victims.losses(use)
 
     def _worked_out(self, elsewhere: Column | None, is_own_only: bool = False) -> Iterator[Clearing]:
-        best = tried = missed = 0
+        best = tried = 0
         effort = 0.0
         for domain, fewest in self._in_order():
-            if tried and (tried == SITES_MAX or effort > EFFORT_MAX or fewest > best):
+            if effort > (EFFORT_MAX if tried else MISSES_MAX) or (
+                tried and (tried == SITES_MAX or fewest > best)
+            ):
                 return
-            site = self._site(domain, elsewhere if is_own_only else None, elsewhere)
-            found = list(site.clearings())
-            effort += site.effort
+            found: list[Clearing] = []
+            for site in self._sites(domain, elsewhere if is_own_only else None, elsewhere):
+                found = list(site.clearings())
+                effort += site.effort
+                if found:
+                    break
             if found:
                 broken = min(clearing.price.broken for clearing in found)
                 best = min(best, broken) if tried else broken
                 tried += 1
                 yield from found
-            elif (missed := missed + 1) == MISSES_MAX:
-                return
 
     def _in_order(self) -> Iterator[tuple[int, int]]:
         """(domain, fewest jobs that have to give way) of every site that could hold the unit, the best first."""

@@ -57,11 +57,13 @@ class Victims:
         here = tenants.used.copy()
         here[[tenants.slots[key] for key in draft.gone]] = False
         lower = here & (tenants.priority < job.priority)
-        lower[[tenants.slots[key] for key in tenants.of_job.get(job.id, {})]] = False
+        # Nobody of the job itself, nor of one that this draft gives places to: it would be left with a part of them.
+        for id in (job.id, *(muster.job for muster in draft.musters)):
+            lower[[tenants.slots[key] for key in tenants.of_job.get(id, {})]] = False
         may_go = lower & (tenants.evictable_at <= draft.now)
         self.protected = int(lower.sum() - may_go.sum())  # lower in priority, but not to be evicted now
         ties = _Ties(tenants, here & ~_is_leaving(tenants), may_go)
-        may_go &= draft.nodes.open[tenants.node] | ties.is_bound
+        may_go &= draft.nodes.open[tenants.node] | ties.is_bound | _frees_quota(draft, job, may_go)
         may_go &= (
             np.where(tenants.promise, ties.whole_promise[tenants.job], ties.whole[tenants.job])
             | ties.is_spare
@@ -77,8 +79,8 @@ class Victims:
         self.lost = np.maximum(draft.now - tenants.since[self.slot], 0.0) * work * ~self.promise
         self._ties = ties
         self._number_jobs()
-        # Members of groups that have more than they need.
-        self.spare: Column = np.flatnonzero(ties.is_spare[self.slot])
+        self.is_spare: Mask = ties.is_spare[self.slot]  # members of groups that have more than they need
+        self.spare: Column = np.flatnonzero(self.is_spare)
         numbers = tenants.job[self.slot]
         self._loss = np.where(
             self.promise,
@@ -104,6 +106,12 @@ class Victims:
             begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
             rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
             found[places[order[rank < spare[order]]]] = int(Loss.SURPLUS)
+        return found
+
+    @property
+    def locked(self) -> Column:
+        """Members of gangs that cannot leave whole: which of them leave is a choice that rules out others."""
+        found: Column = self.spare[self._loss[self.spare] == Loss.NOTHING]
         return found
 
     def spare_of(self, job: int) -> tuple[tuple[int, int], ...]:
@@ -187,6 +195,21 @@ def _equal(job: Column, some: Mask, others: Mask) -> Mask:
     size = int(job.max(initial=-1)) + 1
     found: Mask = np.bincount(job[some], minlength=size) == np.bincount(job[others], minlength=size)
     return found
+
+
+def _frees_quota(draft: Draft, job: Job, may_go: Mask) -> Mask:
+    """Who is of use even on a closed node: whoever holds quota of a queue that has a limit."""
+    mask: Mask = np.zeros(len(may_go), dtype=np.bool_)
+    if job.queue in draft.queues.quotas:
+        tenants = draft.tenants
+        closed = np.flatnonzero(may_go & ~draft.nodes.open[tenants.node]).tolist()
+        mask[[slot for slot in closed if _queue(tenants, slot) == job.queue]] = True
+    return mask
+
+
+def _queue(tenants: Tenants, slot: int) -> str:
+    tenant = tenants.tenants[slot]
+    return "" if tenant is None else tenant.queue
 
 
 def _is_leaving(tenants: Tenants) -> Mask:
