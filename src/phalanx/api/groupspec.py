@@ -41,6 +41,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     name: str = ""
     tasks: int = 1
     min: int = 0  # how many a gang cannot start without; 0: all
+    optional: bool = False  # a gang starts without any of them
     command: list[str] = []
     shell: str | None = None
     cores: int = 1
@@ -73,6 +74,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
         name=spec.name,
         tasks=tasks,
         min=spec.min,
+        optional=spec.optional,
         at_once=0 if at_once >= tasks // spec.replicas else at_once,
         replicas=spec.replicas,
         indexes=tuple(spec.indexes),
@@ -109,6 +111,8 @@ def _check_counts(spec: GroupSpec, tasks: int, at_once: int, field: str) -> None
     check_number(f"{field}replicas", spec.replicas, 1, TASKS_MAX)
     check_number(f"{field}at_once", at_once, 0, TASKS_MAX)
     check_number(f"{field}min", spec.min, 0, TASKS_MAX)
+    if spec.optional and spec.min:
+        raise BadRequest(f"{field}min: {spec.min} contradicts optional: true, with which none is needed")
     if spec.min > tasks:
         raise BadRequest(
             f"{field}min: {spec.min} is above tasks, which is {tasks}: at most all of them can be needed"

@@ -187,6 +187,8 @@ def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:
     wish = GangSpec() if spec.gang is True else spec.gang
     check_text("gang.affinity", wish.affinity, TEXT_BYTES_MAX)
     check_text("gang.id", wish.id, GANG_ID_BYTES_MAX)
+    if all(group.optional for group in groups):
+        raise BadRequest("groups: every group is optional, so the gang needs nobody: say which it cannot do without")
     for number, group in enumerate(groups):
         if group.at_once and group.at_once * group.replicas < group.needed:
             raise BadRequest(
@@ -210,6 +212,8 @@ def _refuse_vain_wishes(spec: JobSpec) -> None:
             "gather: given without a gang: add gang: true, so that the tasks are placed together"
         )
     for number, group in enumerate(spec.groups):
+        if group.optional:
+            raise BadRequest(f"groups[{number}].optional: given without a gang: without one no task waits for others")
         if group.min:
             raise BadRequest(
                 f"groups[{number}].min: {group.min} given without a gang: add gang: true, so that tasks start together"

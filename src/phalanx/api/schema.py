@@ -78,6 +78,7 @@ class SubmitReply(Struct, omit_defaults=True):
     accepted: list[AcceptedTask]
     failed_targets: list[FailedTarget] = []
     assigned_node: str | None = None  # the node, when exactly one target was given
+    warnings: list[str] = []  # what was read otherwise than written, or changes nothing
     replayed: bool = False  # true when the same request_id had been answered before
 
 
@@ -116,6 +117,7 @@ class GroupView(Struct):
     command: list[str]
     request: RequestView
     after: list[str]  # "other started": who has to come first
+    finished: int = 0  # of the running ones: ended with code 0, Completed once the whole job is
 
 
 class JobView(Struct):
@@ -151,6 +153,7 @@ class JobView(Struct):
     restart_limit: int | None = None  # None: it is never restarted as a whole
     setbacks: int = 0  # restarts of the whole job that were nobody's doing, and do not count
     retry_at: float | None = None  # nothing of it is placed before this
+    finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
 
 
 class TaskView(Struct):

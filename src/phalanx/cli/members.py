@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from phalanx.api.schema import Counts, GroupView, JobView, RequestView, TaskView
 from phalanx.api.schema_gang import GangView
 from phalanx.cli.table import Table, plain_lines
@@ -14,11 +16,12 @@ ENDED = ("Completed", "Failed", "Cancelled")
 
 
 def placed(job: JobView) -> str:
-    """`16/16` members hold their places or, once the job has ended, have completed."""
+    """`16/16` members hold their places or have finished; once the job has ended, those that have completed."""
     assert job.gang is not None
-    done = job.counts.completed if job.status in ENDED else job.gang.placed
-    failed = f" ({job.counts.failed} failed)" if job.counts.failed else ""
-    return f"{done}/{job.tasks}{failed}"
+    done = job.counts.completed if job.status in ENDED else job.gang.placed + job.finished
+    told = ((job.finished, "finished"), (job.counts.failed, "failed"))
+    beside = ", ".join(f"{count} {word}" for count, word in told if count)
+    return f"{done}/{job.tasks}" + (f" ({beside})" if beside else "")
 
 
 def restarts(job: JobView) -> str | None:
@@ -34,8 +37,9 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
     gang = job.gang
     if gang is None:
         return []
+    beside = f", {job.finished} finished" if job.finished else ""
     return [
-        ("Gang", f"{gang.phase}, {gang.placed} of {job.tasks} placed, {gang.needed} needed"),
+        ("Gang", f"{gang.phase}, {gang.placed} of {job.tasks} placed{beside}, {gang.needed} needed"),
         ("Called", gang.id),
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
         ("Formation", _formation(gang)),
@@ -52,7 +56,7 @@ def group_lines(job: JobView) -> Iterable[str]:
             group.name or "-",
             group.tasks,
             group.needed or None,
-            counted(group.counts),
+            counted(group.counts, group.finished),
             asked(group.request),
             ", ".join(group.after),
             _command(group),
@@ -66,14 +70,20 @@ def member_table(tasks: list[TaskView]) -> Table:
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
         node = task.node if task.nominated_node is None else f"({task.nominated_node})"
-        status = "Ready" if task.ready else "Paused" if task.paused else task.status
         told = [each.message for each in task.conditions] if task.status not in ENDED else []
         says = "; ".join(filter(None, [task.message, *told]))
         table.add(
-            task.id, task.group, task.rank, status, node, ",".join(map(str, task.devices)), task.attempt,
+            task.id, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)), task.attempt,
             task.exit_code, says,
         )  # fmt: skip
     return table
+
+
+def standing(task: TaskView) -> str:
+    """The status of a task in one word, finer than the API's while it is on a node or has just left it."""
+    if task.status == "Running" and task.exit_code == 0:
+        return "Finished"  # it has done its part, and is Completed with its whole job
+    return "Ready" if task.ready else "Paused" if task.paused else task.status
 
 
 def condition_lines(task: TaskView) -> Iterable[str]:
@@ -83,10 +93,11 @@ def condition_lines(task: TaskView) -> Iterable[str]:
         yield f"Condition:  {each.type}={each.status} ({each.reason}) at {at}: {each.message}"
 
 
-def counted(counts: Counts) -> str:
-    """`3 running, 1 failed`."""
-    names = counts.__struct_fields__
-    return ", ".join(f"{getattr(counts, name)} {name}" for name in names if getattr(counts, name))
+def counted(counts: Counts, finished: int = 0) -> str:
+    """`2 finished, 3 running, 1 failed`: those that have done their part are not told as running."""
+    numbers: dict[str, int] = {"finished": finished, **structs.asdict(counts)}
+    numbers["running"] -= finished
+    return ", ".join(f"{count} {word}" for word, count in numbers.items() if count)
 
 
 def asked(request: RequestView) -> str:

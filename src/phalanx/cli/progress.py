@@ -9,7 +9,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from phalanx.api.schema import Counts, JobView, TaskView
+from phalanx.api.schema import JobView, TaskView
 from phalanx.cli.output import note
 from phalanx.cli.text import clean
 
@@ -52,7 +52,7 @@ class Progress:
             return
         if self._is_watched:
             self._draw(view)
-        elif (line := f"{view.id}: {_words(view.counts, view.tasks)}") != self._last:
+        elif (line := f"{view.id}: {_words(view)}") != self._last:
             self._last = line
             note(line)
 
@@ -60,7 +60,7 @@ class Progress:
         bar = self._bar = self._bar or _new_bar()
         if view.id not in self._rows:
             self._rows[view.id] = bar.add_task(clean(view.name or view.id), total=view.tasks, words="")
-        bar.update(self._rows[view.id], completed=_ended(view.counts), words=_words(view.counts, view.tasks))
+        bar.update(self._rows[view.id], completed=_ended(view), words=_words(view))
 
 
 def _new_bar() -> Bar:
@@ -83,16 +83,19 @@ def _is_array(view: JobView | TaskView) -> bool:
     return isinstance(view, JobView) and view.tasks > 1
 
 
-def _ended(counts: Counts) -> int:
-    return counts.completed + counts.failed + counts.cancelled
+def _ended(job: JobView) -> int:
+    """Those that run no longer, even if they would run again if the whole job started anew."""
+    counts = job.counts
+    return counts.completed + counts.failed + counts.cancelled + job.finished
 
 
-def _words(counts: Counts, tasks: int) -> str:
-    words = [f"{_ended(counts)} of {tasks} ended"]
+def _words(job: JobView) -> str:
+    counts = job.counts
+    words = [f"{_ended(job)} of {job.tasks} ended"]
     words += [
         f"{count} {word}"
         for count, word in (
-            (counts.running, "running"),
+            (counts.running - job.finished, "running"),
             (counts.failed, "failed"),
             (counts.cancelled, "cancelled"),
         )

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from phalanx.api.schema import Counts, JobView, StatusWord, TaskView
+from phalanx.api.schema import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
-from phalanx.cli.members import placed
+from phalanx.cli.members import placed, standing
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
@@ -117,7 +117,7 @@ def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
         "ID": job.id,
         "NAME": job.name,
         "STATUS": job.status,
-        "TASKS": placed(job) if job.gang is not None else _tasks_in_short(job.counts, job.tasks),
+        "TASKS": placed(job) if job.gang is not None else _tasks_in_short(job),
         "QUEUE": job.queue,
         "TIME": span(job.started_at, job.ended_at or now),
         "COMMAND": " ".join(job.command),
@@ -141,7 +141,7 @@ def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
 def _task_row(task: TaskView, now: float, wide: bool) -> dict[str, object]:
     row: dict[str, object] = {
         "ID": task.id,
-        "STATUS": "Paused" if task.paused else task.status,
+        "STATUS": standing(task),
         "NODE": task.node if task.nominated_node is None else f"({task.nominated_node})",
         "GPUS": ",".join(map(str, task.devices)),
         "ATTEMPT": task.attempt,
@@ -160,7 +160,8 @@ def _task_row(task: TaskView, now: float, wide: bool) -> dict[str, object]:
     return row
 
 
-def _tasks_in_short(counts: Counts, tasks: int) -> str:
-    """`3/10` have ended, or just `1`."""
-    ended = counts.completed + counts.failed + counts.cancelled
-    return f"{ended}/{tasks}" + (f" ({counts.failed} failed)" if counts.failed else "")
+def _tasks_in_short(job: JobView) -> str:
+    """`3/10` have ended."""
+    counts = job.counts
+    ended = counts.completed + counts.failed + counts.cancelled + job.finished
+    return f"{ended}/{job.tasks}" + (f" ({counts.failed} failed)" if counts.failed else "")

@@ -42,7 +42,10 @@ def run(
     if request.array or len(request.targets) > 1:
         raise BadRequest("`run` shows the output of one task", hint="use `phalanx submit` for several")
     client = session(ctx).client()
-    id = client.submit(request).task_ids[0]
+    reply = client.submit(request)
+    for warning in reply.warnings:
+        note(f"warning: {warning}")
+    id = reply.task_ids[0]
     try:
         view = _attached(client, id, _shown(id, request.tasks), until)
     except (KeyboardInterrupt, TimedOut):

@@ -33,6 +33,8 @@ def submit(
     request, chosen, until = wish.request(), here.output(output), deadline(timeout)
     client = here.client()
     reply = client.submit(request)
+    for warning in reply.warnings:
+        note(f"warning: {warning}")
     for failed in reply.failed_targets:
         note(f"refused {failed.target}: {failed.detail} ({failed.reason})")
     if not wait:

@@ -39,6 +39,7 @@ from phalanx.core.cluster.inputs import Cancel, Drain, Evict, Input, SetPaused, 
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import Job
 from phalanx.errors import BadRequest
+from phalanx.manifests.layers import fit_submitted
 from phalanx.store.protocol import Store
 
 
@@ -60,6 +61,7 @@ class CoordinatorCommands(Previews):
             user=user,
             default_retries=self._default_retries,
         )
+        jobs, warnings = fit_submitted(jobs, self._loop.state.table.topology)
         inputs: list[Input] = [
             Submit(job, request.request_id or "", request.allow_infeasible, request.no_queue)
             for _, job in jobs
@@ -67,7 +69,7 @@ class CoordinatorCommands(Previews):
         answers = await self._loop.ask(inputs) if inputs else []
         if answers and isinstance(answers[0], Replayed):
             return self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
-        return self._reply(jobs, answers, failed)
+        return structs.replace(self._reply(jobs, answers, failed), warnings=warnings)
 
     async def cancel(self, id: str) -> CancelReply:
         job, position = await lookup.find_task(self._loop.state, self._store, id)

@@ -17,7 +17,7 @@ from phalanx.api.schema import (
     StatusWord,
     TaskView,
 )
-from phalanx.coordinator.views_gang import conditions, gang_view, ranks
+from phalanx.coordinator.views_gang import conditions, finished, gang_view, ranks
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
@@ -73,6 +73,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         restart_limit=spec.restart.limit if job.restarts_whole else None,
         setbacks=job.setbacks,
         retry_at=job.hold_until or None,
+        finished=len(job.done),
     )
 
 
@@ -226,6 +227,7 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
         command=list(group.command.argv),
         request=_request_view(group.request),
         after=[f"{name} {when}" for name, when in group.after],
+        finished=finished(job, state),
     )
 
 

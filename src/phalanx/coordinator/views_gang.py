@@ -24,7 +24,7 @@ def gang_view(state: ClusterState, job: JobState) -> GangView | None:
     gang = job.gang.gang
     return GangView(
         phase=phase(job, job.gang),
-        placed=sum(job.gang.held().values()),
+        placed=job.gang.held().total(),
         needed=sum(group.needed for group in job.job.groups),
         strict=gang.strict,
         match=gang.match,
@@ -38,9 +38,12 @@ def gang_view(state: ClusterState, job: JobState) -> GangView | None:
 
 
 def phase(job: JobState, gang: GangState) -> PhaseWord:
-    """Where a gang stands, in the words of a PodGroup; asked of every group, and all have to be as far."""
+    """Where a gang stands, in the words of a PodGroup; asked of every group, and all have to be as far.
+
+    Koordinator calls a gang Finished once its minimum has ended well; here it is when nobody of it waits or runs.
+    """
     tally = [_Tally(job, group) for group in job.groups]
-    if job.outcome == Status.COMPLETED or all(each.well >= each.needed for each in tally):
+    if job.is_over and (job.outcome == Status.COMPLETED or all(each.well >= each.needed for each in tally)):
         return "Finished"
     if job.is_over or (
         any(each.failed for each in tally)
@@ -52,7 +55,7 @@ def phase(job: JobState, gang: GangState) -> PhaseWord:
     held = gang.held()
     if all(each.well + held[number] >= each.needed for number, each in enumerate(tally)):
         return "Scheduled"
-    if held or job.promise is not None:
+    if held.total() or job.promise is not None:
         return "Scheduling"
     return "PreScheduling" if gang.has_ready else "Pending"
 
@@ -85,6 +88,13 @@ def task_ids(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
     return [state.jobs[id].job.task_id(position) for id, position, _ in sorted(keys) if id in state.jobs]
 
 
+def finished(job: JobState, group: GroupState) -> int:
+    """How many tasks of a group ended with code 0 and are Completed once the whole job is."""
+    if not job.done or len(job.groups) == 1:
+        return len(job.done)
+    return sum(group.first <= position < group.last for position in job.done)
+
+
 def nominated(promise: Promise) -> dict[str, int]:
     """The nodes that are kept for a job, and how many members will stand on each."""
     return dict(sorted(Counter(node for node, _ in promise.members.values()).items()))
@@ -110,7 +120,7 @@ class _Tally:
 
     def __init__(self, job: JobState, group: GroupState) -> None:
         status = job.status[group.first : group.last]
-        done = sum(group.first <= position < group.last for position in job.done)
+        done = finished(job, group)
         self.needed = group.group.needed
         self.well = status.count(Status.COMPLETED) + done
         self.running = status.count(Status.RUNNING) - done

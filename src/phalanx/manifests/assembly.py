@@ -96,6 +96,7 @@ def _group(shape: list[Pod], name: str, need: int, view: View) -> GroupSpec:
         name=name,
         tasks=len(shape),
         min=0 if need == len(shape) else need,
+        optional=need == 0,
         indexes=indexes(shape, view),
     )
 

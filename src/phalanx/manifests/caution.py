@@ -31,7 +31,8 @@ class Caution(Struct, frozen=True):
     def __str__(self) -> str:
         value = f" {self.value}:" if self.value else ""
         more = f" (and {self.times - 1} more like it)" if self.times > 1 else ""
-        return f"{self.where}: {self.path}:{value} {self.text}{more}"
+        place = ": ".join(filter(None, (self.where, self.path)))
+        return f"{place}:{value} {self.text}{more}"
 
 
 class Cautions:

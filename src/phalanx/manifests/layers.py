@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.api.jobspec import GatherSpec, JobSpec, read_gather
 from phalanx.core.model import reason
+from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.topology import Topology
 from phalanx.errors import BadRequest
 from phalanx.manifests.caution import Caution
+
+Submitted = tuple[str | None, Job]  # the target it was made for, and the job
 
 
 def check_layers(spec: JobSpec, topology: Topology, where: str = "") -> tuple[JobSpec, list[Caution]]:
@@ -28,20 +31,41 @@ def fit_layers(
     spec: JobSpec, topology: Topology, where: str = ""
 ) -> tuple[JobSpec, list[Caution], Reason | None]:
     """The same, with the layer that is not there as a reason to wait rather than an error."""
+    gather, cautions, missing = _fit(spec.gather, topology, where, f"{spec.name or 'job'}: gather")
+    return msgspec.structs.replace(spec, gather=gather), cautions, missing
+
+
+def fit_submitted(jobs: list[Submitted], topology: Topology) -> tuple[list[Submitted], list[str]]:
+    """The same for jobs that a submission made; what is to be told is in sentences."""
+    fitted: list[Submitted] = []
+    warnings: list[str] = []
+    for target, job in jobs:
+        if job.gang is None or not job.gang.gather:
+            fitted.append((target, job))
+            continue
+        wishes = [GatherSpec(each.layer, each.must, each.multiple) for each in job.gang.gather]
+        gather, cautions, _ = _fit(wishes, topology, "", "gather")
+        gang = msgspec.structs.replace(job.gang, gather=read_gather(gather))
+        fitted.append((target, msgspec.structs.replace(job, gang=gang)))
+        warnings += map(str, cautions)
+    return fitted, warnings
+
+
+def _fit(
+    gather: list[GatherSpec], topology: Topology, where: str, field: str
+) -> tuple[list[GatherSpec], list[Caution], Reason | None]:
     wishes: dict[str, GatherSpec] = {}
     cautions: list[Caution] = []
     missing: Reason | None = None
-    for number, wish in enumerate(spec.gather):
-        path = f"{spec.name or 'job'}: gather[{number}].layer"
+    for number, wish in enumerate(gather):
+        path = f"{field}[{number}].layer"
         meant = _meant(wish.layer, topology)
         if meant is None:
             if wish.must:
                 missing = missing or reason.layer_unknown(wish.layer, topology.names())
                 wishes[wish.layer] = wish
             else:
-                known = ", ".join(topology.names())
-                text = f"no layer has this name (layers: {known}), so this preference changes nothing"
-                cautions.append(Caution(where, path, repr(wish.layer), text))
+                cautions.append(Caution(where, path, repr(wish.layer), _ignored(wish.layer, topology)))
             continue
         if meant != wish.layer:
             cautions.append(
@@ -50,7 +74,14 @@ def fit_layers(
         former = wishes.get(meant)
         must = wish.must or (former is not None and former.must)
         wishes[meant] = GatherSpec(meant, must, max(wish.multiple, former.multiple if former else 1))
-    return msgspec.structs.replace(spec, gather=list(wishes.values())), cautions, missing
+    return list(wishes.values()), cautions, missing
+
+
+def _ignored(word: str, topology: Topology) -> str:
+    names = topology.names()
+    near = reason.layer_unknown(word, names).numbers["nearest"]
+    hint = f"; did you mean {near}?" if near else ""
+    return f"no layer has this name (layers: {', '.join(names)}), so this preference changes nothing{hint}"
 
 
 def _meant(word: str, topology: Topology) -> str | None:

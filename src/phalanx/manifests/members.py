@@ -34,20 +34,11 @@ def needed_of_each(minimum: int, pods: list[Pod], shapes: list[list[Pod]], view:
 
 
 def share_out(minimum: int, order: list[int], sizes: list[int], view: View) -> list[int]:
-    """The first `minimum` members in order are needed; `order` says of which kind each member is.
-
-    A kind of which none were needed could not be told from one of which all are, so each needs one at the least,
-    taken from the kind that needs the most.
-    """
+    """The first `minimum` members in order are needed; `order` says of which kind each member is."""
     if minimum >= len(order):
         return sizes
     counted = Counter(order[:minimum])
     needs = [counted[number] for number in range(len(sizes))]
-    for number, need in enumerate(needs):
-        if need == 0:
-            needs[number] = 1
-            largest = max(range(len(needs)), key=lambda each: needs[each])
-            needs[largest] -= needs[largest] > 1
     if len(sizes) > 1:
         told = ", ".join(f"{need} of {size}" for need, size in zip(needs, sizes, strict=True))
         view.note(

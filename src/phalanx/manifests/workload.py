@@ -47,7 +47,7 @@ def with_gang_of(spec: JobSpec, templates: list[Template], book: GangBook, affin
     for gang in gangs:
         for number, need in zip(parts[gang.name], _needs(gang, parts[gang.name], sizes), strict=True):
             least = 0 if need == sizes[number] else need
-            groups[number] = msgspec.structs.replace(groups[number], min=least)
+            groups[number] = msgspec.structs.replace(groups[number], min=least, optional=need == 0)
     return with_gang(msgspec.structs.replace(spec, groups=groups), gangs, affinity)
 
 

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model import reason
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.plan import Muster
@@ -76,12 +77,19 @@ def _other_layers(job: Job, topology: Topology) -> _Changes:
     assert job.gang is not None
     names = topology.names()
     for rule in [each for each in job.gang.gather if each.must]:
-        known = names.index(rule.layer) if rule.layer in names else len(names)
-        for layer in reversed(names[1:known]):
+        for layer in _instead_of(rule.layer, names):
             wider = _with_rule(job, rule, Gather(layer, True, rule.multiple))
             yield f"in one {layer} instead of one {rule.layer}", _gather_fields(wider), wider
         free = _with_rule(job, rule, None)
         yield f"if its members need not stand in one {rule.layer}", _gather_fields(free), free
+
+
+def _instead_of(layer: str, names: list[str]) -> list[str]:
+    """The layers around one, the nearest first; instead of one that does not exist, the one that may be meant comes first."""
+    if layer in names:
+        return names[1 : names.index(layer)][::-1]
+    near = reason.layer_unknown(layer, names).numbers["nearest"]
+    return names[1 : names.index(near) + 1][::-1] if near else []
 
 
 def _fewer_members(job: Job, holds: Holds) -> _Changes:

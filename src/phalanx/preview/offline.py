@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import structs
-
-from phalanx.api.jobspec import JobSpec, to_job
+from phalanx.api.jobspec import to_job
 from phalanx.api.schema import SubmitRequest
 from phalanx.api.schema_plan import PlanReply
 from phalanx.api.submission import to_jobs
@@ -21,7 +19,7 @@ from phalanx.core.model.plan import Policy
 from phalanx.errors import BadRequest
 from phalanx.manifests.cluster import ClusterSpec
 from phalanx.manifests.found import Found, Incomplete
-from phalanx.manifests.layers import fit_layers
+from phalanx.manifests.layers import fit_submitted
 from phalanx.manifests.read import Manifests
 from phalanx.preview.incomplete import with_incomplete
 from phalanx.preview.names import Names, called
@@ -89,13 +87,11 @@ class Offline:
         return job
 
     def _submitted(self, submit: SubmitRequest) -> Iterator[Job]:
-        meant = JobSpec([], name=submit.name, gather=submit.gather)
-        meant, cautions, _ = fit_layers(meant, self.state.table.topology, "--gather")
-        self.warnings.extend(map(str, cautions))
-        submit = structs.replace(submit, gather=meant.gather)
         jobs, failed = to_jobs(submit, new_id=self._new_id, now=self.now, user="", default_retries=RETRIES)
         if failed:
             raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
+        jobs, warnings = fit_submitted(jobs, self.state.table.topology)
+        self.warnings.extend(warnings)
         for target, job in jobs:
             self.names.call(job, called(submit, target))
             yield job

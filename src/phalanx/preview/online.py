@@ -19,7 +19,7 @@ from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
 from phalanx.errors import BadRequest, PhalanxError
-from phalanx.manifests.layers import fit_layers
+from phalanx.manifests.layers import fit_layers, fit_submitted
 from phalanx.preview.names import Names, called
 from phalanx.preview.plan import preview
 
@@ -74,6 +74,8 @@ class _Asked:
         )
         if failed:
             raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
+        jobs, warnings = fit_submitted(jobs, self._topology)
+        self.warnings += warnings
         for target, job in jobs:
             self.names.call(job, called(submit, target))
             yield job

@@ -211,6 +211,13 @@ def reboot(harm: Harm, for_s: float) -> None:
     harm.a_node().reboot(for_s, harm.dice.random() < 0.5)
 
 
+def relocation(harm: Harm, for_s: float) -> None:
+    """A node is moved to another rack while it is off."""
+    node = harm.a_node()
+    node.move({**node.capacity.labels, "rack": harm.dice.choice(("r1", "r2", "r3"))})
+    node.reboot(for_s, True)
+
+
 def dying_node(harm: Harm, for_s: float) -> None:
     """A node whose words stop coming through a moment before it reboots."""
     node = harm.a_node()
@@ -249,6 +256,7 @@ FAULTS: dict[str, Fault] = {
         runner_pause,
         keeper_crash,
         reboot,
+        relocation,
         dying_node,
     )
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import structs
+
 from phalanx.core.model.resources import Capacity
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
@@ -71,6 +73,10 @@ class Node:
         self.runner.vanish()
         self.keeper.lose_power()
         self._world.after(for_s, self._boot, keeps_journal)
+
+    def move(self, labels: dict[str, str]) -> None:
+        """It stands elsewhere from its next start on."""
+        self.capacity = structs.replace(self.capacity, labels=labels)
 
     def _boot(self, keeps_journal: bool) -> None:
         self.is_powered = True

@@ -57,9 +57,7 @@ class Places:
 
     def is_enough(self, job: JobId, held: Counter[int]) -> bool:
         """Whether a gang can start with so many members of each group."""
-        return all(
-            held[number] >= (group.min or group.tasks) for number, group in enumerate(self.jobs[job].groups)
-        )
+        return all(held[number] >= group.needed for number, group in enumerate(self.jobs[job].groups))
 
     def note(self, event: e.Event) -> None:
         match event:

@@ -113,9 +113,7 @@ class Promises:
             kept = staying + self._places.ended_well(job)
             groups = self._places.jobs[job].groups
             losing = {each.group for each in members if each.key in event.victims}
-            too_few = [
-                number for number in losing if kept[number] < (groups[number].min or groups[number].tasks)
-            ]
+            too_few = [number for number in losing if kept[number] < groups[number].needed]
             if self._places.jobs[job].gang is not None and staying and too_few:
                 raise Violation("preemption", f"{event.job} leaves {job} too small a gang: {dict(staying)}")
 

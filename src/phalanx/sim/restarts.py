@@ -76,6 +76,6 @@ class Restarts:
             return "" if any(well[number] for number in asked) else "only chance"
         for number in asked:
             group = job.groups[number]
-            if well[number] < ((group.min or group.tasks) if job.gang else group.tasks):
+            if well[number] < (group.needed if job.gang else group.tasks):
                 return f"group {group.name!r} ({well[number]} of {group.tasks})"
         return ""

@@ -83,6 +83,30 @@ def test_ps_counts_the_members_that_hold_a_place(cli: Cli, cluster: FakeCluster)
     assert "PHASE" in cli("ps", "-o", "wide").out
 
 
+def test_members_that_have_finished_are_not_told_as_running(cli: Cli, cluster: FakeCluster):
+    counts = Counts(pending=15, running=5)
+    cluster.held = [a_gang(tasks=20, counts=counts, placed=2, finished=3)]
+    (row,) = cli("ps").out.splitlines()[1:]
+    assert "5/20 (3 finished)" in row
+    out = cli("show", ID).out
+    assert "3 finished, 15 pending, 2 running" in out
+    assert "Running, 2 of 20 placed, 3 finished, 4 needed" in out
+
+
+def test_a_member_that_has_finished_says_so(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_gang()]
+    cluster.kept_tasks = members({"exit_code": 0}, {})
+    for words in (["gang", "show", ID], ["ps", "--tasks", ID]):
+        rows = cli(*words).out.splitlines()[-2:]
+        assert ["Finished" in row for row in rows] == [True, False]
+
+
+def test_who_waits_for_a_gang_is_told_how_many_have_finished(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [a_gang(finished=3), a_gang(status="Completed", counts=Counts(completed=4))]
+    said = cli("wait", ID)
+    assert "3 of 4 ended, 1 running" in said.err
+
+
 def test_show_tells_groups_formation_and_restarts(cli: Cli, cluster: FakeCluster):
     forming = FormationView(number=2, formed_at=1.0, until=61.0, placed=4, ready=3)
     cluster.held = [a_gang(phase="Scheduled", formation=forming, restarts=1, setbacks=2)]

@@ -26,12 +26,12 @@ def settings(folder: Path, **flags: object) -> Settings:
 
 
 def test_one_real_node_has_the_name_of_the_host(tmp_path: Path):
-    (name, own), *others = up._members(settings(tmp_path, runner__name="box"), 1).items()
+    (name, own), *others = up._members(settings(tmp_path, runner__name="box"), 1, []).items()
     assert (name, own.runner.pretend, others) == ("box", None, [])
 
 
 def test_pretended_nodes_are_numbered(tmp_path: Path):
-    members = up._members(settings(tmp_path, runner__pretend="gpus=8"), 3)
+    members = up._members(settings(tmp_path), 3, ["gpus=8"])
     assert list(members) == ["n1", "n2", "n3"]
     assert {own.runner.pretend for own in members.values()} == {"gpus=8"}
     assert members["n2"].runner.state_dir == tmp_path / "runners" / "n2"
@@ -43,7 +43,7 @@ def test_several_nodes_share_one_machine_instead_of_counting_it_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    (pretend,) = {own.runner.pretend for own in up._members(settings(tmp_path), 4).values()}
+    (pretend,) = {own.runner.pretend for own in up._members(settings(tmp_path), 4, []).values()}
     assert pretend is not None
     assert pretend.startswith("cpus=2,ram=")
 

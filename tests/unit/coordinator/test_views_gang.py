@@ -182,3 +182,29 @@ def test_groups_are_counted_by_themselves():
     assert (master.name, master.needed, master.counts.assigned) == ("master", 1, 1)
     assert (worker.needed, worker.counts.assigned, worker.counts.pending) == (2, 2, 1)
     assert worker.request.gpus == 1
+
+
+def test_a_gang_with_members_that_still_run_is_not_finished():
+    stage = a_stage()
+    gang = a_gang(a_group(3, min=1))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.starts(gang, 0, 1)
+    stage.ends(gang, 0)
+    assert gang_of(stage, gang).phase == "Running"
+    stage.ends(gang, 1)
+    assert (seen(stage, gang).status, gang_of(stage, gang).phase) == ("Completed", "Finished")
+
+
+def test_members_that_are_done_are_counted_by_group_until_the_job_is_over():
+    stage = a_stage()
+    gang = a_gang(a_group(1, name="master"), a_group(2, name="worker"))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.starts(gang, 0, 1, 2)
+    stage.ends(gang, 1)
+    job = seen(stage, gang)
+    assert (job.finished, [group.finished for group in job.groups]) == (1, [0, 1])
+    stage.ends(gang, 0)
+    stage.ends(gang, 2)
+    assert (seen(stage, gang).finished, seen(stage, gang).counts.completed) == (0, 3)

@@ -10,7 +10,7 @@ from phalanx.core.cluster.state import Rules
 from phalanx.core.model.orders import Ready, Started, Stop
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.status import Status, Why
-from tests.builders import a_gang, a_group, a_job
+from tests.builders import a_cluster, a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 GPUS = {"n1": {"cores": 8, "gpus": 2}, "n2": {"cores": 8, "gpus": 2}}
@@ -129,3 +129,13 @@ def test_promises_and_formations_survive_a_restart():
     assert encode_state(restored) == encode_state(stage.state)
     assert set(restored.promised) == {gang.id}
     assert restored.jobs[other.id].forming is not None
+
+
+def test_an_urgent_array_is_promised_many_places_at_once():
+    cluster = a_cluster(n1={"cores": 8, "gpus": 2}, n2={"cores": 8, "gpus": 2})
+    cluster.submit(a_job(array="0-3", gpus=1))
+    urgent = a_job(array="0-3", gpus=1, priority=10)
+    cluster.submit(urgent)
+    promise = cluster.state.jobs[urgent.id].promise
+    assert promise is not None
+    assert (sorted(promise.members), len(promise.victims)) == ([0, 1, 2, 3], 4)

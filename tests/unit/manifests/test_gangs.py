@@ -180,8 +180,8 @@ def test_of_unlike_members_the_first_are_needed():
         *pods(3, "g", "q", requests={"cpu": 8}),
     )
     job, _ = the_gang(*documents)
-    assert [group.min for group in job.groups] == [2, 1]
-    assert "by kind 2 of 3, 1 of 3" in warned(*documents)
+    assert [group.needed for group in job.groups] == [3, 0]
+    assert "by kind 3 of 3, 0 of 3" in warned(*documents)
 
 
 def test_members_stand_by_index_then_by_number_in_their_name():

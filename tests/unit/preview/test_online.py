@@ -98,3 +98,10 @@ def test_a_layer_in_other_letters_is_understood_and_told():
     )
     assert (reply.exit, len(reply.warnings)) == (0, 1)
     assert "it is read as rack" in reply.warnings[0]
+
+
+def test_a_submission_that_prefers_an_unknown_layer_is_told():
+    wish = SubmitRequest(command=["true"], tasks=2, gather=[GatherSpec("racks")])
+    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(submit=wish))
+    assert (reply.exit, len(reply.warnings)) == (0, 1)
+    assert "did you mean rack?" in reply.warnings[0]

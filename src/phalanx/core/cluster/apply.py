@@ -105,7 +105,9 @@ def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     lane.attempts[event.key] = None
     node.attempts[event.key] = attempt
     job.begin(attempt)
-    job.hold_until = 0.0  # in a replay the hold may not have been noticed to end
+    if job.hold_until:  # in a replay the hold may not have been noticed to end
+        job.hold_until = 0.0
+        queue_up(state, job)
     if event.formation:
         attempt.formation, attempt.released = event.formation, False
         wholes.join_formation(state, job, position, event.formation, event.at)

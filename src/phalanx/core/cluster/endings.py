@@ -50,9 +50,9 @@ class Endings:
         else:
             self._failed(job, attempt, exit)
         last = self.events[-1]
-        if isinstance(last, AttemptEnded) and last.status != Status.PENDING:
-            if is_all_done(job, attempt.key[1], last.status == Status.RUNNING):
-                self._settle(job, Status.COMPLETED, "all that is left of it has done its work")
+        ended = last.status if isinstance(last, AttemptEnded) else Status.PENDING
+        if ended != Status.PENDING and is_all_done(job, attempt.key[1], ended == Status.RUNNING):
+            self._settle(job, outcome_of_rest(job, ended), "all that is left of it has done its work")
 
     def _succeeded(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
         # A task that may have to run again for the others' sake is Completed only when the whole job is.
@@ -197,6 +197,14 @@ def is_all_done(job: JobState, position: int, is_done: bool = False) -> bool:
     others = len(job.done) - (position in job.done)
     unfinished = sum(job.counts[:3]) - (job.status[position] < Status.COMPLETED)
     return unfinished == others and (others > 0 or is_done)
+
+
+def outcome_of_rest(job: JobState, ended: Status) -> Status:
+    """What a job is whose last task ended so, when all others have ended or done their work."""
+    if ended == Status.FAILED or job.counts[Status.FAILED]:
+        return Status.FAILED
+    is_whole = ended != Status.CANCELLED and not job.counts[Status.CANCELLED]
+    return Status.COMPLETED if is_whole or job.gang is not None else Status.CANCELLED
 
 
 def backoff_s(state: ClusterState, failures: int) -> float:

@@ -196,10 +196,12 @@ class JobState:
         self.groups[attempt.group].leave(attempt.key[1])
 
     def mark(self, attempt: Attempt, why: Why) -> None:
-        """It will not keep its place; the first reason counts."""
+        """It will not keep its place; the first reason counts, unless the job starts anew: its life is over then."""
         if attempt.ending is None:
             attempt.ending = why
             self.groups[attempt.group].staying -= 1
+        elif why == Why.RESTARTED:
+            attempt.ending = why
 
     def wait_again(self, position: int) -> None:
         """The task may be placed again from now on."""

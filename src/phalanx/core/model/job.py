@@ -34,6 +34,7 @@ class Group(Struct, frozen=True, omit_defaults=True):
     name: str = ""
     tasks: int = 1
     min: int = 0  # how many of them a gang cannot start without; 0: all
+    optional: bool = False  # a gang starts without any of them
     at_once: int = 0  # how many of each replica may hold a place at one time; 0: all
     replicas: int = 1
     indexes: tuple[int, ...] = ()  # each task's index in the network, where it is not its place in the group
@@ -42,7 +43,7 @@ class Group(Struct, frozen=True, omit_defaults=True):
     @property
     def needed(self) -> int:
         """How many tasks a gang has to have of this group before any may run."""
-        return self.min or self.tasks
+        return 0 if self.optional else self.min or self.tasks
 
     @property
     def completions(self) -> int:

@@ -1,6 +1,6 @@
 """What somebody who evicts wants to place: every member that is needed, and nothing more.
 
-A task that is placed alone is a gang of one here, so that whoever makes room need not tell them apart.
+Tasks that are placed one by one are a gang of a few here, so that whoever makes room need not tell them apart.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from phalanx.core.placement.trim import Quota
 TRIES_MAX = 16  # layouts of several shapes, looked at until they fit beside each other
 
 
-class Lone:
-    """One task of a group, as a gang."""
+class Band:
+    """The first tasks of a group whose tasks are placed one by one, as a gang."""
 
     is_gang = True
 
-    def __init__(self, unit: WaitingGroup) -> None:
+    def __init__(self, unit: WaitingGroup, count: int) -> None:
         self.job: Job = unit.job
         self.rank: Rank = unit.rank
         self.kind = unit.kind
         self._request = unit.request
-        self._position = next(unit.ready(1), None)
+        self._positions = list(unit.ready(count))
 
     def wanted(self) -> tuple[Wanted, ...]:
-        count = int(self._position is not None)
+        count = len(self._positions)
         return (Wanted(self._request, count, count),)
 
     def members(self, group: int) -> list[tuple[int, int]]:
-        return [] if self._position is None else [(0, self._position)]
+        return list(enumerate(self._positions))
 
     def bound(self) -> list[tuple[int, int]]:
         return []
@@ -52,9 +52,11 @@ class Lone:
 class Aim:
     """The members by shape, and the rules for where they stand."""
 
-    def __init__(self, draft: Draft, unit: Unit) -> None:
+    def __init__(self, draft: Draft, unit: Unit, count: int = 1) -> None:
         self.draft = draft
-        self.gang: WaitingGang = cast(WaitingGang, unit) if unit.is_gang else Lone(cast(WaitingGroup, unit))
+        self.gang: WaitingGang = (
+            cast(WaitingGang, unit) if unit.is_gang else Band(cast(WaitingGroup, unit), count)
+        )
         every = shapes_of(self.gang.wanted())
         self.needed = [shape for shape in every if shape.need]
         gang = self.gang.job.gang

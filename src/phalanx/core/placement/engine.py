@@ -27,6 +27,7 @@ from phalanx.core.placement.reserve import Front, Reservation, run_s
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
+BAND_MAX = 64  # for how many tasks of one group others are asked to leave in one step
 _QUOTA_CODES = ("QuotaExhausted", "ExceedsQuotaMax")
 
 _Line = list[tuple[Rank, int, WaitingClass]]
@@ -268,7 +269,7 @@ class _Pass:
         self._evictions += 1
         guard = self.front.reservation(unit.rank)
         mark = self.draft.mark()
-        found = make_room(self.draft, unit, self._policy)
+        found = self._make_room(unit)
         if isinstance(found, Muster) and (guard is None or self._may_pass(guard, unit, found)):
             self._promised.add(unit.job.id)
             self._spots.clear()  # victims may leave more room than was needed
@@ -277,6 +278,16 @@ class _Pass:
         self.draft.rollback(mark)
         kind.evict_at = self._now + self._policy.evict_every_s
         return False
+
+    def _make_room(self, unit: Unit) -> Muster | Reason:
+        """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
+        ready = 0 if unit.is_gang else sum(1 for _ in cast(WaitingGroup, unit).ready(BAND_MAX))
+        for count in (ready, ready // 4):
+            if count > 1 and isinstance(
+                found := make_room(self.draft, unit, self._policy, count=count), Muster
+            ):
+                return found
+        return make_room(self.draft, unit, self._policy)
 
     def _place_part(self, unit: WaitingGang) -> bool:
         """Let members of a gang that need not start whole keep what there is, while the others look on.

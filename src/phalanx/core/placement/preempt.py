@@ -26,20 +26,20 @@ from phalanx.core.placement.sites import Sites
 from phalanx.core.placement.victims import Victims
 
 
-def make_room(draft: Draft, unit: Unit, policy: Policy) -> Muster | Reason:
+def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Muster | Reason:
     """Evict in the draft whoever has to leave for the unit and take its members' grants, or say why not.
 
-    Of a group whose tasks are placed one by one, room is made for the first that is ready. On a no the draft is as
-    it was before.
+    Of a group whose tasks are placed one by one, room is made for the first `count` that are ready. On a no the
+    draft is as it was before.
     """
     if not policy.evicts:
         return _forbidden("This cluster evicts nobody for the sake of others (policy)")
     if not unit.job.may_evict:
         return _forbidden("The job says that it never takes a place from anybody")
-    aim = Aim(draft, unit)
+    aim = Aim(draft, unit, count)
     if not aim.needed:
         return _forbidden("It has every member that it needs, and nobody is evicted for more")
-    victims = Victims(draft, unit.job)
+    victims = Victims(draft, aim.gang.job)
     if (no := _hopeless(aim, victims)) is not None:
         return no
     sites = Sites(aim, victims)

@@ -57,12 +57,10 @@ class Victims:
         here = tenants.used.copy()
         here[[tenants.slots[key] for key in draft.gone]] = False
         lower = here & (tenants.priority < job.priority)
-        # Nobody of the job itself, nor of one that this draft gives places to: it would be left with a part of them.
-        for id in (job.id, *(muster.job for muster in draft.musters)):
-            lower[[tenants.slots[key] for key in tenants.of_job.get(id, {})]] = False
+        lower[[tenants.slots[key] for key in tenants.of_job.get(job.id, {})]] = False
         may_go = lower & (tenants.evictable_at <= draft.now)
         self.protected = int(lower.sum() - may_go.sum())  # lower in priority, but not to be evicted now
-        ties = _Ties(tenants, here & ~_is_leaving(tenants), may_go)
+        ties = _Ties(draft, here & ~_is_leaving(tenants), may_go)
         may_go &= draft.nodes.open[tenants.node] | ties.is_bound | _frees_quota(draft, job, may_go)
         may_go &= (
             np.where(tenants.promise, ties.whole_promise[tenants.job], ties.whole[tenants.job])
@@ -158,8 +156,8 @@ class _Ties:
     Groups of gangs are counted one after another: those of a job begin at `first`, which is −1 for other jobs.
     """
 
-    def __init__(self, tenants: Tenants, here: Mask, may_go: Mask) -> None:
-        self._tenants = tenants
+    def __init__(self, draft: Draft, here: Mask, may_go: Mask) -> None:
+        tenants = self._tenants = draft.tenants
         job, lane = tenants.job, ~tenants.promise
         size = int(job.max(initial=-1)) + 1
         gangs = [(id, needed) for id, needed in tenants.needed.items() if id in tenants.numbers]
@@ -175,9 +173,22 @@ class _Ties:
         least = np.array([count for _, needed in gangs for count in needed], dtype=np.int64)
         held = np.bincount(self._first[job[members]] + tenants.group[members], minlength=len(least))
         self._spare: Column = held - least
+        self._count_draft(draft)
         self.is_spare: Mask = np.zeros(len(tenants.used), dtype=np.bool_)
         leaving = np.flatnonzero(may_go & lane & of_gang)
         self.is_spare[leaving] = self._spare[self._first[job[leaving]] + tenants.group[leaving]] > 0
+
+    def _count_draft(self, draft: Draft) -> None:
+        """Who was given places in this draft keeps them: such a gang cannot leave whole, but has so many more members.
+
+        A placement does not say of which group it is, so only gangs of one group are known to have more to spare.
+        """
+        for muster in draft.musters:
+            number = self._tenants.numbers.get(muster.job)
+            if number is not None and self.is_gang[number]:
+                self.whole[number] = False
+                if len(self._tenants.needed[muster.job]) == 1:
+                    self._spare[self._first[number]] += len(muster.members)
 
     def groups(self, slot: Column) -> tuple[Column, Column]:
         """The group of each of these tenants, numbered over all gangs, and how many members it can do without."""

@@ -1,0 +1,60 @@
+"""The layers of a submission against those of the network: what is told, what is meant, what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.api.jobspec import GatherSpec
+from phalanx.api.schema import SubmitRequest
+from phalanx.core.model.gang import Gather
+from phalanx.errors import NeverFits
+from tests.unit.coordinator.test_declarations import ROWS, a_coordinator
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def a_wish(layer: str, *, must: bool = False, gpus: int = 8, tasks: int = 2) -> SubmitRequest:
+    return SubmitRequest(command=["true"], tasks=tasks, gpus=gpus, gather=[GatherSpec(layer, must)])
+
+
+async def test_a_preference_for_an_unknown_layer_is_told():
+    async with a_coordinator() as here:
+        reply = await here.commands.submit(a_wish("racks"), "ada")
+        (warning,) = reply.warnings
+        assert warning.startswith("gather[0].layer: 'racks': no layer has this name (layers: cluster, spine,")
+        assert warning.endswith("did you mean rack?")
+
+
+async def test_a_preference_for_a_known_layer_needs_no_word():
+    async with a_coordinator() as here:
+        assert (await here.commands.submit(a_wish("rack"), "ada")).warnings == []
+
+
+async def test_a_layer_in_the_wrong_letters_is_the_one_that_must_be_meant():
+    async with a_coordinator() as here:
+        await here.commands.set_topology(ROWS, "ada")
+        reply = await here.commands.submit(a_wish("Row", must=True), "ada")
+        assert reply.warnings == ["gather[0].layer: 'Row': it is read as row, the layer of this network"]
+        gang = here.loop.state.jobs[reply.task_ids[0]].job.gang
+        assert gang is not None
+        assert gang.gather == (Gather("row", must=True),)
+
+
+async def test_who_misspells_a_layer_that_must_be_is_told_the_nearest():
+    async with a_coordinator() as here:
+        await here.commands.set_topology(ROWS, "ada")
+        with pytest.raises(NeverFits, match=r"did you mean row\?") as refused:
+            await here.commands.submit(a_wish("rov", must=True), "ada")
+        assert refused.value.hint == "it would fit in one row instead of one rov"
+
+
+async def test_a_layer_that_is_like_no_other_is_not_replaced_by_one():
+    async with a_coordinator() as here:
+        with pytest.raises(NeverFits) as refused:
+            await here.commands.submit(a_wish("galaxy", must=True, gpus=1), "ada")
+        assert refused.value.hint == "it would fit if its members need not stand in one galaxy"
