@@ -51,7 +51,7 @@ def test_a_store_that_accepts_an_old_epoch_is_found(monkeypatch: Patch):
 
 
 def test_a_forgotten_release_is_found(monkeypatch: Patch):
-    release = apply._release
+    release = apply.release
 
     def forgetful(state: ClusterState, job: Any, attempt: Any) -> None:
         node = state.nodes[attempt.node]
@@ -60,7 +60,7 @@ def test_a_forgotten_release_is_found(monkeypatch: Patch):
         if len(node.lanes) < lanes and attempt.grant.devices:  # only devices, and the cores beside them
             state.table.take(node.row, attempt.grant)
 
-    monkeypatch.setattr(apply, "_release", forgetful)
+    monkeypatch.setattr(apply, "release", forgetful)
     must_find({"ledger"}, within=10)
 
 

@@ -14,12 +14,12 @@ from phalanx.api.fields import check_count, check_name, check_number, check_text
 from phalanx.api.groupspec import GroupSpec, check_after, to_group
 from phalanx.api.patterns import check_pattern
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
-from phalanx.core.model.gang import WAIT_S, Action, Gang, Gather, Match, Restart, Rule, Success
+from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Action, Gang, Gather, Match, Restart, Rule, Success
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import GROUPS_MAX, PRIORITY_MAX, RETRIES_MAX, Group, Job
 from phalanx.core.model.status import Why
 from phalanx.core.model.topology import LAYERS_MAX
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, Unprocessable
 
 GRACE_S = 5.0
 GRACE_S_MAX = 86_400.0
@@ -100,6 +100,8 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
     """The job a spec describes, or a refusal that names the field, its value and what would be right."""
     _check_labels(spec)
     array = _array(spec)
+    if spec.gang is not False:
+        _check_gang_size(spec, array)
     groups = _groups(spec, array)
     known = {group.name for group in groups}
     gang = _gang(spec, groups)
@@ -178,6 +180,18 @@ def _groups(spec: JobSpec, array: Array | None) -> tuple[Group, ...]:
         raise BadRequest(f"groups: {total} tasks in all are too many, at most {TASKS_MAX} are allowed")
     check_after(groups)
     return groups
+
+
+def _check_gang_size(spec: JobSpec, array: Array | None) -> None:
+    """Members are looked at together, so a gang has fewer tasks than a job may have."""
+    tasks = sum(group.tasks for group in spec.groups) if array is None else len(array)
+    if tasks > GANG_TASKS_MAX:
+        field = "array" if array is not None else "groups[0].tasks" if len(spec.groups) == 1 else "groups"
+        raise Unprocessable(
+            f"{field}: {shown(tasks)} tasks are too many for a gang, at most {GANG_TASKS_MAX} can start together",
+            reason="OutOfRange",
+            hint="leave out gang: true for tasks that may start one by one",
+        )
 
 
 def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:

@@ -15,11 +15,11 @@ from phalanx.api.fields import check_count, check_name, check_number, read_durat
 from phalanx.api.groupspec import GroupSpec, to_group
 from phalanx.api.jobspec import GRACE_S, GRACE_S_MAX, read_gather, read_span
 from phalanx.api.schema import FailedTarget, SubmitRequest
-from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
-from phalanx.core.model.gang import WAIT_S, Gang, Restart
+from phalanx.core.model.array import Array, ArrayError, parse_array
+from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Gang, Restart
 from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job
 from phalanx.core.model.target import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, Unprocessable
 
 TARGETS_MAX = 1000
 REQUEST_ID_BYTES_MAX = 255
@@ -137,7 +137,13 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
 
 
 def _gang(request: SubmitRequest) -> Gang | None:
-    check_number("tasks", request.tasks, 1, TASKS_MAX)
+    if request.tasks > GANG_TASKS_MAX:
+        raise Unprocessable(
+            f"tasks: {shown(request.tasks)} are too many for a gang, at most {GANG_TASKS_MAX} can start together",
+            reason="OutOfRange",
+            hint="an array is for tasks that may start one by one: array: 1-1000000",
+        )
+    check_number("tasks", request.tasks, 1, GANG_TASKS_MAX)
     if request.tasks == 1:
         for field, given in (
             ("min", request.min),

@@ -18,6 +18,7 @@ from phalanx.api.schema import (
     TaskView,
 )
 from phalanx.coordinator.views_gang import conditions, finished, gang_view, ranks
+from phalanx.coordinator.why_whole import comes_first
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
@@ -80,7 +81,8 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
 def task_views(job: JobState, positions: Iterable[int], node_names: list[str]) -> list[TaskView]:
     """Tasks and their newest attempts."""
     ranked = ranks(job)
-    return [_task_view(job, position, node_names, ranked.get(position)) for position in positions]
+    held = {group.number: no.text for group in job.groups for no in list(comes_first(job, group))[:1]}
+    return [_task_view(job, position, node_names, ranked.get(position), held) for position in positions]
 
 
 def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
@@ -88,11 +90,13 @@ def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
     return task_views(job, [position], node_names)[0]
 
 
-def _task_view(job: JobState, position: int, node_names: list[str], rank: int | None) -> TaskView:
+def _task_view(
+    job: JobState, position: int, node_names: list[str], rank: int | None, held: dict[int, str]
+) -> TaskView:
     spec, attempt = job.job, job.live.get(position)
     group = job.group_of(position)
     target = group.request.target
-    message, stderr_tail = (DONE, "") if position in job.done else job.details.get(position, ("", ""))
+    message, stderr_tail = _last_words(job, position, held)
     status = Status(job.status[position])
     row = job.nodes[position] if job.nodes else 0
     return TaskView(
@@ -229,6 +233,19 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
         after=[f"{name} {when}" for name, when in group.after],
         finished=finished(job, state),
     )
+
+
+def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str, str]:
+    """What is said of a task, and its last lines on stderr; of one on a node, what it waits for or why it is there again."""
+    if position in job.done:
+        return DONE, ""
+    message, stderr_tail = job.details.get(position, ("", ""))
+    attempt = job.live.get(position)
+    if attempt is None or attempt.ending is not None:
+        return message, stderr_tail
+    if attempt.started_at is None and attempt.released and attempt.group in held:
+        return held[attempt.group], stderr_tail
+    return f"an earlier attempt: {message}" if message else "", stderr_tail
 
 
 def _task_reason(job: JobState, position: int, status: Status) -> str:

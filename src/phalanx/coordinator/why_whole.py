@@ -28,7 +28,7 @@ def standstill(state: ClusterState, job: JobState, position: int, now: float) ->
     if job.hold_until > now:
         yield _held(job, job.hold_until - now)
     if job.gang is None:
-        yield from _after(job, job.group_of(position))
+        yield from comes_first(job, job.group_of(position))
     elif job.forming is not None and job.gang.gang.strict:
         yield _at_the_barrier(job, job.forming, job.gang, now)
     elif not job.is_held:
@@ -46,7 +46,7 @@ def on_its_node(job: JobState, attempt: Attempt, now: float) -> Reason:
         return reason.running(attempt.node, bool(attempt.paused))
     if attempt.formation and not attempt.released and job.forming is not None and job.gang is not None:
         return _at_the_barrier(job, job.forming, job.gang, now)
-    if attempt.formation and (first := next(_after(job, group), None)) is not None:
+    if attempt.formation and (first := next(comes_first(job, group), None)) is not None:
         return first
     return reason.starting(attempt.node)
 
@@ -67,7 +67,7 @@ def _at_the_barrier(job: JobState, forming: Formation, gang: GangState, now: flo
     return reason.barrier_wait(len(forming.ready), len(forming.positions), short, missing, seconds)
 
 
-def _after(job: JobState, group: GroupState) -> Iterator[Reason]:
+def comes_first(job: JobState, group: GroupState) -> Iterator[Reason]:
     """The groups that have to come first and have not."""
     for name, when in group.group.after:
         if not job.has_come(name, when):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec
+from phalanx.core.model.gang import GANG_TASKS_MAX
 from phalanx.manifests.gangs import Gang, GangBook, with_gang
 from phalanx.manifests.members import share_out
 from phalanx.manifests.pods import Template
@@ -40,6 +41,9 @@ def with_gang_of(spec: JobSpec, templates: list[Template], book: GangBook, affin
         )  # fmt: skip
     parts = {gang.name: [n for n, each in enumerate(templates) if each.gang == gang.name] for gang in gangs}
     sizes = [group.tasks for group in spec.groups]
+    if sum(sizes) > GANG_TASKS_MAX:
+        text = f"{sum(sizes)} tasks are too many for a gang, at most {GANG_TASKS_MAX} can start together"
+        raise gangs[0].view.error("", text)
     ready = [book.has_all(gang, sum(sizes[n] for n in parts[gang.name])) for gang in gangs]
     if not all(ready):
         return None

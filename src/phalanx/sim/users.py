@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from phalanx.core.cluster.decision import Accepted, Answer, Replayed
 from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.inputs import (
@@ -64,6 +66,7 @@ class Users:
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
+        self._meddles = 0
         self.unanswered = 0
 
     def begin(self, submissions: int, until_s: float) -> None:
@@ -77,7 +80,7 @@ class Users:
         for _ in range(2 * submissions // 3):
             deed = self._dice.choice(deeds)
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
-        for deed, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.4)):
+        for deed, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.6)):
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
 
@@ -108,8 +111,8 @@ class Users:
 
     # Wishes.
 
-    def _submit(self) -> None:
-        jobs = some_jobs(self._dice, self._nodes, self._world.now)
+    def _submit(self, like: list[Job] | None = None) -> None:
+        jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
         self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
         if self._asked_s > ASKED_S_MAX:
             return
@@ -158,16 +161,23 @@ class Users:
         self._world.after(self._dice.uniform(5.0, 25.0), self.ask, [SetTopology(DEFAULT)])
 
     def _meddle(self) -> None:
-        """The next time that places are promised, somebody changes his mind before they are given."""
+        """The next times that places are promised, somebody changes his mind, or a more urgent job wants the same."""
+        self._meddles = 3
+        self._checkers.on_promise = self._change_mind
 
-        def change_mind(event: RoomPromised) -> None:
-            self._checkers.on_promise = ignore
-            position, node, _ = self._dice.choice(event.members)
-            wish = self._dice.choice((Cancel(event.job), Cancel(event.job, position), Drain(node, "moved")))
-            self._world.after(self._dice.uniform(0.0, 0.5), self.ask, [wish])
+    def _change_mind(self, event: RoomPromised) -> None:
+        position, node, _ = self._dice.choice(event.members)
+        wish = self._dice.choice((Cancel(event.job), Cancel(event.job, position), Drain(node, "moved"), None))
+        soon_s = self._dice.uniform(0.0, 0.5)
+        if wish is None:
+            urgent = self._checkers.places.jobs[event.job]
+            self._world.after(soon_s, self._submit, [structs.replace(urgent, priority=urgent.priority + 5)])
+        else:
+            self._world.after(soon_s, self.ask, [wish])
             self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
-
-        self._checkers.on_promise = change_mind
+        self._meddles -= 1
+        if not self._meddles:
+            self._checkers.on_promise = ignore
 
     def acknowledged(self, request_id: str, jobs: list[Job]) -> None:
         self._checkers.chronicle.told(request_id, [job.id for job in jobs])

@@ -186,3 +186,18 @@ def test_what_cannot_be_a_job_is_refused(groups: list[Fields], fields: Fields, t
 def test_a_job_of_nothing_is_refused():
     with pytest.raises(PhalanxError, match="groups: there is none"):
         to_job(JobSpec([]), id="1", now=0, user="", default_retries=3)
+
+
+@pytest.mark.parametrize(
+    ("groups", "fields", "start"),
+    [
+        ([{"tasks": 10_001}], {}, "groups[0].tasks: 10001 tasks"),
+        ([{"name": "a", "tasks": 6_000}, {"name": "b", "tasks": 6_000}], {}, "groups: 12000 tasks"),
+        ([{}], {"array": "1-10001"}, "array: 10001 tasks"),
+    ],
+)
+def test_a_gang_has_a_limit_of_its_own(groups: list[Fields], fields: Fields, start: str):
+    said = refusal(groups, gang=True, **fields)
+    assert said.startswith(start)
+    assert said.endswith("too many for a gang, at most 10000 can start together")
+    assert a_job(groups, **fields).tasks > 10_000

@@ -246,3 +246,11 @@ def test_labels_are_part_of_the_request():
 )
 def test_gangs_that_contradict_themselves_are_refused(fields: dict[str, Any], says: str):
     assert says in refusal(**fields).detail
+
+
+def test_a_gang_has_a_limit_of_its_own():
+    assert the_job(tasks=10_000).tasks == 10_000
+    error = refusal(tasks=10_001)
+    assert isinstance(error, Unprocessable)
+    assert error.detail == "tasks: 10001 are too many for a gang, at most 10000 can start together"
+    assert "array" in error.hint

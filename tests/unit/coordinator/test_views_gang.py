@@ -208,3 +208,25 @@ def test_members_that_are_done_are_counted_by_group_until_the_job_is_over():
     stage.ends(gang, 0)
     stage.ends(gang, 2)
     assert (seen(stage, gang).finished, seen(stage, gang).counts.completed) == (0, 3)
+
+
+def test_a_member_that_begins_after_others_says_for_whom_it_waits():
+    stage = a_stage()
+    gang = a_gang(a_group(1, name="data"), a_group(1, name="train", after=(("data", "completed"),)))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.starts(gang, 0)
+    assert task(stage, gang, 1).message == "It begins when every task of data has completed; 0 of 1 have"
+    assert task(stage, gang, 0).message == ""
+
+
+def test_what_an_earlier_attempt_said_is_told_as_such():
+    stage = a_stage()
+    gang = a_gang(a_group(1), limit=2)
+    stage.submit(gang)
+    for code in (3, None):
+        stage.muster(gang, {0: "n1"})
+        stage.starts(gang, 0)
+        if code is not None:
+            stage.ends(gang, 0, code=code)
+    assert task(stage, gang, 0).message == "an earlier attempt: exited with code 3"

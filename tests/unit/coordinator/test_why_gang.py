@@ -258,3 +258,12 @@ def test_a_member_that_is_done_and_the_rest_that_waits():
     whole = why(stage, gang)
     assert whole.dominant.code == "Running"
     assert [no.code for no in whole.others] == ["TasksWaiting"]
+
+
+def test_a_member_on_its_node_that_begins_after_others_waits_for_them():
+    stage = a_stage()
+    gang = a_gang(a_group(1, name="data"), a_group(1, name="train", after=(("data", "completed"),)))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.starts(gang, 0)
+    assert why(stage, gang, 1).dominant.code == "WaitingDependency"

@@ -370,6 +370,16 @@ def test_any_success_ends_the_job_well():
     assert (stage.statuses(gang), job.outcome) == ([CANCELLED, COMPLETED], COMPLETED)
 
 
+def test_the_groups_that_count_end_the_gang_whatever_the_others_do():
+    stage = Stage(**TWO)
+    gang = a_gang(a_group(1, name="head"), a_group(2, name="worker"), success=Success(groups=("head",)))
+    job = stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.starts(gang, 0, 1, 2)
+    stage.ends(gang, 0)
+    assert job.outcome == COMPLETED
+
+
 def test_a_rule_may_restart_only_the_replica():
     rule = Rule("restart-replica", groups=("w",))
     stage = Stage(**TWO)

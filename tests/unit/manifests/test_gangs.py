@@ -180,7 +180,7 @@ def test_of_unlike_members_the_first_are_needed():
         *pods(3, "g", "q", requests={"cpu": 8}),
     )
     job, _ = the_gang(*documents)
-    assert [group.needed for group in job.groups] == [3, 0]
+    assert [(group.min, group.optional) for group in job.groups] == [(0, False), (0, True)]
     assert "by kind 3 of 3, 0 of 3" in warned(*documents)
 
 

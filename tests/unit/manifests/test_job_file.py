@@ -169,3 +169,8 @@ def test_what_stands_beside_work_is_told():
     assert [str(each) for each in made.warnings] == [
         "a.yaml:1: Service default/s: kind: 'Service': is not read"
     ]
+
+
+def test_a_gang_that_is_too_large_is_refused_with_its_line():
+    said = refusal("name: train\ngang: true\ncommand: [train]\ntasks: 10001\n")
+    assert said.startswith("job.yaml:4: job train: tasks: 10001 tasks are too many for a gang")

@@ -144,3 +144,10 @@ def test_a_group_of_nobody_is_left_out():
         "a"
     ]
     assert "there is nothing to run" in refusal(a_jobset(a_replicated("b", 0)))
+
+
+def test_a_gang_that_is_too_large_is_refused_before_it_is_shared_out():
+    worker = a_replicated(replicas=2, completions=5001, parallelism=5001)
+    worker["template"]["spec"]["template"]["metadata"] = {"labels": {MEMBER: "g"}}
+    said = refusal(a_podgroup(least=2), a_jobset(worker))
+    assert "PodGroup default/g: 10002 tasks are too many for a gang, at most 10000" in said

@@ -258,7 +258,7 @@ def _has_done_its_work(job: JobState, attempt: Attempt) -> bool:
     success = job.job.success
     if success.any:
         return not success.groups or job.groups[attempt.group].group.name in success.groups
-    if job.gang is not None and job.satisfied:
+    if job.gang is not None and job.satisfied and not success.groups:
         return len(job.live) == 1 and all(
             _well(job, n, attempt) >= g.needed for n, g in enumerate(job.job.groups)
         )

@@ -54,12 +54,18 @@ def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
 
 
 def overdue(state: ClusterState, now: float) -> list[Event]:
-    """Promises whose victims did not leave in time."""
-    return [
-        PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id)
-        for id in state.promised
-        if (promise := state.jobs[id].promise) is not None and now > promise.until
-    ]
+    """Promises whose victims did not leave in time, or of which a node will take no work when they have."""
+    events: list[Event] = []
+    for id in state.promised:
+        promise = state.jobs[id].promise
+        if promise is None:
+            continue
+        nodes = (state.nodes[node] for node, _ in promise.members.values())
+        if any(node.lost or node.drain_reason is not None for node in nodes):
+            events.append(PromiseWithdrawn(at=now, cause="a promised node closed", job=id))
+        elif now > promise.until:
+            events.append(PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id))
+    return events
 
 
 def evict(state: ClusterState, given: Evict, now: float) -> Decision:
