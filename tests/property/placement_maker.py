@@ -159,9 +159,11 @@ class Maker:
         row, given = grant
         key = (job, self.lanes) if is_promise else (self.names[row], self.lanes)
         since = NOW - self.chance.randint(1, 900)
+        is_leaving = self.knotty and not is_promise and self.often(6)
         tenant = Tenant(
-            key, job, "default", group, row, given, priority, evictable_at, NEVER, since, is_promise
-        )
+            key, job, queue, group, row, given, priority, NEVER if is_leaving else evictable_at, NEVER, since,
+            is_leaving=is_leaving, is_promise=is_promise,
+        )  # fmt: skip
         self.picture = self.picture.after((), (tenant,))
         return True
 
@@ -196,7 +198,7 @@ class Maker:
         heir, mine = f"{job}-heir", self.picture.of_job(job)
         if any(each.is_promise for each in mine):
             return
-        leaving = [replace(each, evictable_at=NEVER) for each in mine]
+        leaving = [replace(each, evictable_at=NEVER, is_leaving=True) for each in mine]
         promised = [
             replace(
                 each,

@@ -81,7 +81,8 @@ class Picture:
         return replace(self, tenants=(*(each for each in self.tenants if each.key not in left), *come))
 
     def of_job(self, job: str) -> list[Tenant]:
-        return [each for each in self.tenants if each.job == job]
+        """Whom a job can count on: who was told to leave is as good as gone, though the place is not free yet."""
+        return [each for each in self.tenants if each.job == job and not each.is_leaving]
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,8 @@ def _tenant_line(tenant: Tenant, now: float) -> str:
         marks.append("not evictable" if tenant.evictable_at == NEVER else "protected")
     if tenant.is_promise:
         marks.append("promise")
+    if tenant.is_leaving:
+        marks.append("leaving")
     holds = f"cores {grant.cores} memory {grant.memory_bytes} devices {list(grant.devices)}"
     if tenant.queue != "default":
         marks.append(f"queue {tenant.queue}")

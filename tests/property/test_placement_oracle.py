@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -16,7 +18,7 @@ from tests.property.eviction_oracle import can_make_room, fewest_broken, keeps_g
 from tests.property.placement_cases import a_case
 from tests.property.placement_laws import common, rule_laws
 from tests.property.placement_oracle import Counts, Errand, Picture, Search, Spot, admitted, fits
-from tests.property.placement_stage import Case, errand_of
+from tests.property.placement_stage import Case, SmallUnit, errand_of
 
 LAYERS = ("cluster", "spine", "block", "node")
 
@@ -224,3 +226,43 @@ def _all_fit(picture: Picture, errand: Errand, placed: dict[int, Counts]) -> boo
         picture.spots[row].is_open and fits(picture.free(row), errand.wanted, counts)
         for row, counts in placed.items()
     )
+
+
+def test_the_cases_have_everything_in_them():
+    seen = Counter(feature for seed in range(150) for feature in _features(a_case(seed, True, knotty=True)))
+    for feature in (
+        "promise", "leaving", "protected", "never evicted", "other queue", "closed node", "overdrawn node",
+        "missing label", "quota", "bound member", "target", "labels", "multiple", "must", "prefer", "surplus",
+        "unknown layer", "may not evict", "single task", "several groups", "fewer needed", "own indexes",
+    ):  # fmt: skip
+        assert seen[feature] >= 2, feature
+
+
+def _features(case: Case) -> Iterator[str]:
+    picture = case.picture
+    for tenant in picture.tenants:
+        yield from ["promise"] * tenant.is_promise + ["leaving"] * tenant.is_leaving
+        yield from ["other queue"] * (tenant.queue == "other")
+        yield from ["protected"] * (picture.now < tenant.evictable_at < NEVER)
+        yield from ["never evicted"] * (tenant.evictable_at == NEVER and not tenant.is_leaving)
+    for row, spot in enumerate(picture.spots):
+        yield from ["closed node"] * (not spot.is_open) + ["overdrawn node"] * (picture.free(row).cores < 0)
+        yield from ["missing label"] * any(word.startswith("~") for word in spot.path)
+    for job, needed in picture.needed.items():
+        held = Counter(tenant.group for tenant in picture.of_job(job))
+        yield from ["surplus"] * any(held[group] > least for group, least in enumerate(needed))
+    yield from ["quota"] * bool(picture.quotas)
+    for unit in case.units:
+        yield from _features_of(unit, picture)
+
+
+def _features_of(unit: SmallUnit, picture: Picture) -> Iterator[str]:
+    errand = errand_of(unit)
+    yield from ["bound member"] * bool(errand.bound) + ["may not evict"] * (not errand.may_evict)
+    yield from ["single task"] * (not unit.is_gang) + ["several groups"] * (len(errand.wanted) > 1)
+    for wanted, group in zip(errand.wanted, unit.job.groups, strict=True):
+        yield from ["target"] * (wanted.request.target is not None) + ["labels"] * bool(wanted.request.labels)
+        yield from ["fewer needed"] * (wanted.need < wanted.most) + ["own indexes"] * bool(group.indexes)
+    for rule in errand.gather:
+        yield from ["multiple"] * (rule.multiple > 1) + ["must" if rule.must else "prefer"]
+        yield from ["unknown layer"] * (rule.layer not in picture.layers)

@@ -12,7 +12,7 @@ import difflib
 import json
 import re
 from functools import cache
-from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -51,9 +51,15 @@ def explained(error: msgspec.ValidationError, form: type, noun: str) -> BadReque
     unknown = _UNKNOWN.fullmatch(what)
     if unknown:
         return _unknown_field(unknown.group(1), form, where.rstrip("`").lstrip("."), noun)
-    field = where.rstrip("`").lstrip(".") or "the document"
+    field = where.rstrip("`").lstrip(".")
+    return BadRequest(f"{field or 'the document'}: {complaint(what, form, field)}", reason="InvalidField")
+
+
+def complaint(what: str, form: type, field: str) -> str:
+    """What msgspec has against the value of a field, in our words; of a word that is unknown, those that are known."""
     what = what[:1].lower() + what[1:].replace("`", "")
-    return BadRequest(f"{field}: {what}", reason="InvalidField")
+    words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
+    return f"{what}, give one of: {', '.join(words)}" if words else what
 
 
 def _unknown_field(name: str, form: type, where: str, noun: str) -> BadRequest:
@@ -80,6 +86,13 @@ def _struct_of(form: Any) -> Any:
     if _is_struct(form) or get_origin(form) in (list, dict):
         return form
     return next((each for each in get_args(form) if _is_struct(each)), form)
+
+
+def _words_of(form: Any) -> list[str]:
+    """The words that a field may have, if it is made of words."""
+    if get_origin(form) is Literal:
+        return [str(word) for word in get_args(form)]
+    return [word for each in get_args(form) for word in _words_of(each)]
 
 
 def _is_struct(form: Any) -> bool:

@@ -154,6 +154,7 @@ class JobView(Struct):
     setbacks: int = 0  # restarts of the whole job that were nobody's doing, and do not count
     retry_at: float | None = None  # nothing of it is placed before this
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
+    failures: int = 0  # attempts of all tasks that counted against their retries
 
 
 class TaskView(Struct):

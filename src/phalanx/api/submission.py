@@ -141,7 +141,7 @@ def _gang(request: SubmitRequest) -> Gang | None:
         raise Unprocessable(
             f"tasks: {shown(request.tasks)} are too many for a gang, at most {GANG_TASKS_MAX} can start together",
             reason="OutOfRange",
-            hint="an array is for tasks that may start one by one: array: 1-1000000",
+            hint="tasks that may start one by one are an array, such as 1-1000000",
         )
     check_number("tasks", request.tasks, 1, GANG_TASKS_MAX)
     if request.tasks == 1:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import structs
 
 from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.jobspec import JobSpec
 from phalanx.api.layers import to_spec
 from phalanx.api.quotas import QuotaSpec
 from phalanx.cli.output import OutputOption, emit, note, tell_error
@@ -50,7 +52,7 @@ def apply(
 
     Read are job files of our own, and Kubernetes manifests as they are: Pod, PodGroup, Job, JobSet,
     ClusterNetworkTopology, PriorityClass, and AIchor's manifests. What a process cannot honour is told on standard
-    error.
+    error. Commands run in this folder, unless the file names another.
     """
     here = session(ctx)
     chosen, until = here.output(output), deadline(timeout)
@@ -81,7 +83,11 @@ def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:
 
 
 def _text(file: Path) -> str:
-    raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+    try:
+        raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+    except OSError as error:
+        told = "it is a folder, name the files in it" if file.is_dir() else (error.strerror or str(error)).lower()
+        raise BadRequest(f"{file}: {told}") from None
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -99,12 +105,19 @@ def _request(files: Sequence[Path], strict: bool, allow_infeasible: bool) -> App
     for caution in made.warnings:
         note(f"warning: {caution}")
     return ApplyRequest(
-        specs=made.jobs,
+        specs=[_in_this_folder(spec) for spec in made.jobs],
         topology=None if made.topology is None else to_spec(made.topology),
         quotas=_quotas(made),
         allow_infeasible=allow_infeasible,
         strict=strict,
     )
+
+
+def _in_this_folder(spec: JobSpec) -> JobSpec:
+    """What says nothing of its folder runs in the one where it is applied, as `submit` has it."""
+    here = str(Path.cwd())
+    groups = [structs.replace(group, cwd=here if group.cwd is None else group.cwd) for group in spec.groups]
+    return structs.replace(spec, groups=groups)
 
 
 def _quotas(made: Manifests) -> dict[str, QuotaSpec]:

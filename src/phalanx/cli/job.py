@@ -111,7 +111,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Target", asked.target if alone else None),
             ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
-            ("Retries", job.max_retries if job.restart_limit is None else None),
+            ("Retries", _retries(job) if job.restart_limit is None else None),
             ("Restarts", restarts(job)),
             ("Submitted", moment(job.submitted_at)),
             ("Started", moment(job.started_at)),
@@ -125,6 +125,12 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         yield from group_lines(job)
     if only is not None:
         yield from _newest_attempt(only)
+
+
+def _retries(job: JobView) -> str:
+    """How often a task may be tried again, and how many failures have counted so far."""
+    used = f" ({plural(job.failures, 'failure')} counted so far)" if job.failures else ""
+    return f"{job.max_retries}{used}"
 
 
 def _task_lines(task: TaskView) -> Iterable[str]:

@@ -75,6 +75,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         setbacks=job.setbacks,
         retry_at=job.hold_until or None,
         finished=len(job.done),
+        failures=sum(job.charged.values()),
     )
 
 

@@ -62,9 +62,9 @@ def phase(job: JobState, gang: GangState) -> PhaseWord:
 
 def conditions(job: JobState, position: int) -> list[ConditionView]:
     """That a task was asked to leave its place: by whom and for whom."""
-    found = job.conditions.get(position)
-    if found is None:
-        return []
+    found, attempt = job.conditions.get(position), job.live.get(position)
+    if found is None or (attempt is not None and attempt.ending is None):
+        return []  # it never was, or has a place again
     reason = PREEMPTED if ", preemptor: " in found.message else EVICTED
     return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
 

@@ -159,7 +159,19 @@ def _not_pending(job: JobState, position: int, status: Status, now: float) -> Re
     message = job.details.get(position, ("", ""))[0]
     why = Why(job.why[position])
     text = message or (f"ended: {why.word}" if why else "it ended with code 0")
-    return reason.ended(status.word, text)
+    if why == Why.EVICTED and position in job.conditions:
+        text += f"; {job.conditions[position].message}"
+    return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
+
+
+def _budget(job: JobState) -> str:
+    """Who used up the retries that all tasks of a job share."""
+    restart, used = job.job.restart, sum(job.charged.values())
+    if not restart.shared or used <= job.job.max_retries:
+        return ""
+    who = ", ".join(f"{job.job.task_id(each)} × {count}" for each, count in sorted(job.charged.items()))
+    counted = ", evictions and losses among them," if restart.counts_evictions else ""
+    return f"; all tasks share {job.job.max_retries} retries, and {used} failures{counted} used them up: {who}"
 
 
 def _fix(
@@ -229,7 +241,13 @@ def _fix_of_end(job: JobState, position: int, status: Status) -> Change | None:
 
 
 def _speaker(job: JobState, status: Status) -> int:
-    """The task that speaks for a whole job: the first with the job's status, one on a node before one that is done."""
+    """The task that speaks for a whole job: the first with the job's status, one on a node before one that is done.
+
+    Of a job that failed it is one that failed by itself, before one that ended because the job did.
+    """
+    if status == Status.FAILED:
+        failed = (each for each, now in enumerate(job.status) if now == status)
+        return next((each for each in failed if job.why[each] != Why.JOB_FAILED), max(0, job.status.find(status)))
     if status == Status.RUNNING and job.done:
         return next((each for each in sorted(job.live) if job.status[each] == status), min(job.done))
     return max(0, job.status.find(status))

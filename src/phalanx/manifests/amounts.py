@@ -112,6 +112,8 @@ def read_quantity(view: View, name: str) -> int:
     if amount < 0:
         view.refuse(name, f"{value} is below zero", "taken as 0")
         return 0
+    if name in WHOLE_DEVICES and amount % NANO:
+        view.refuse(name, f"{value} is not a whole number, and devices are given out whole", "rounded up")
     return amount
 
 

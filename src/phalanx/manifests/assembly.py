@@ -17,7 +17,8 @@ from phalanx.manifests.found import Found, Placed, plain_name
 from phalanx.manifests.gangs import Gang, GangBook, gang_id, with_gang
 from phalanx.manifests.members import by_shape, in_order, indexes, needed_of_each
 from phalanx.manifests.pods import Pod
-from phalanx.manifests.traits import common_traits, shared_tolerations, with_traits
+from phalanx.manifests.taints import Toleration
+from phalanx.manifests.traits import common_traits, with_traits
 from phalanx.manifests.view import View
 
 
@@ -115,9 +116,15 @@ def _found(spec: JobSpec, id: str, ranks: list[Pod]) -> Found:
             if pod.nominated and not pod.node and not pod.done
         ),
         done=tuple(position for position, pod in enumerate(ranks) if pod.done),
-        tolerations=shared_tolerations([pod.template for pod in ranks]),
+        tolerations=_tolerations(spec, ranks),
         asked=any(not pod.from_cluster for pod in ranks),
     )
+
+
+def _tolerations(spec: JobSpec, ranks: list[Pod]) -> tuple[tuple[Toleration, ...], ...]:
+    """What each group tolerates: in a plan its members agree, and elsewhere nobody asks."""
+    firsts = itertools.accumulate((group.tasks for group in spec.groups[:-1]), initial=0)
+    return tuple(ranks[first].template.tolerations for first in firsts)
 
 
 def _placed(position: int, pod: Pod) -> Placed:

@@ -55,7 +55,7 @@ def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | No
     )
     made = with_gang_of(with_queue(spec, metadata), [batch.template], book, traits.affinity)
     tell_namespace(metadata)
-    tolerations = batch.template.tolerations
+    tolerations = (batch.template.tolerations,)
     return None if made is None else Found(made, metadata.where(), id, tolerations=tolerations)
 
 

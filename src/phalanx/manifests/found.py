@@ -39,7 +39,7 @@ class Found(Struct, frozen=True):
     placed: tuple[Placed, ...] = ()
     nominated: tuple[tuple[int, str], ...] = ()  # (position, node) that is being freed for it
     done: tuple[int, ...] = ()  # positions of members that have done their work
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[tuple[Toleration, ...], ...] = ()  # of each group; empty: nobody tolerates anything
     asked: bool = True  # False: it only lies in the cluster
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.api.documents import complaint
 from phalanx.api.fields import shown
 from phalanx.api.groupspec import AfterSpec, GroupSpec
 from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec, to_job
@@ -58,9 +59,8 @@ def read_native(document: View, *, placed: bool = False) -> JobSpec:
         return msgspec.convert(plain, JobSpec)
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$")
-        raise _error(
-            document, at.rstrip("`").lstrip("."), what[:1].lower() + what[1:].replace("`", "")
-        ) from None
+        field = at.rstrip("`").lstrip(".")
+        raise _error(document, field, complaint(what, JobSpec, field)) from None
 
 
 def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Job:

@@ -20,7 +20,7 @@ from phalanx.manifests.found import Found, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import Reader
-from phalanx.manifests.traits import common_traits, shared_tolerations, with_traits
+from phalanx.manifests.traits import common_traits, with_traits
 from phalanx.manifests.view import View
 from phalanx.manifests.workload import with_gang_of
 
@@ -76,9 +76,8 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> Found | None:
     )
     gang = with_gang_of(with_queue(made, metadata), templates, book, traits.affinity)
     tell_namespace(metadata)
-    return (
-        None if gang is None else Found(gang, metadata.where(), id, tolerations=shared_tolerations(templates))
-    )
+    tolerations = tuple(template.tolerations for template in templates)
+    return None if gang is None else Found(gang, metadata.where(), id, tolerations=tolerations)
 
 
 def _group(each: View, batch: Batch, before: list[GroupSpec], spec: View) -> GroupSpec:

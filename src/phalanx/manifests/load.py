@@ -305,7 +305,9 @@ def _json(file: str, text: str) -> Any:
         raise _NotJson(
             place(file, error.lineno), f"this is not JSON: {error.msg}", reason="MalformedJson"
         ) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep(file) from None
+    except ValueError as error:
         raise ManifestError(file, f"this is not JSON: {error}", reason="MalformedJson") from None
     _check_depth(found, file)
     if _SURROGATE.search(text):  # an escape may spell half of a character
@@ -320,7 +322,9 @@ def _no_constant(word: str) -> NoReturn:
 def _toml(file: str, text: str) -> Any:
     try:
         found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+    except RecursionError:
+        raise _too_deep(file) from None
+    except (tomllib.TOMLDecodeError, ValueError) as error:
         raise ManifestError(file, f"this is not TOML: {error}", reason="MalformedToml") from None
     _check_depth(found, file)
     return _plain(found)
@@ -342,4 +346,8 @@ def _check_depth(found: Any, file: str) -> None:
             return
         inner = [each.values() if isinstance(each, dict) else each for each in level]
         level = [each for values in inner for each in values if isinstance(each, dict | list)]
-    raise ManifestError(file, f"nested too deep, at most {DEPTH_MAX} levels are read")
+    raise _too_deep(file)
+
+
+def _too_deep(file: str) -> ManifestError:
+    return ManifestError(file, f"nested too deep, at most {DEPTH_MAX} levels are read")

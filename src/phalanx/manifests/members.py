@@ -19,10 +19,15 @@ def in_order(pods: list[Pod]) -> list[Pod]:
 
 
 def by_shape(pods: list[Pod]) -> list[list[Pod]]:
-    """Members that ask for the same and run the same, in the order in which each kind first stands."""
+    """Members that ask for the same and run the same, in the order in which each kind first stands.
+
+    In a plan they also tolerate the same, since it decides which nodes they may use.
+    """
     shapes: dict[bytes, list[Pod]] = {}
     for pod in pods:
-        shapes.setdefault(msgspec.msgpack.encode(pod.template.group), []).append(pod)
+        wish = pod.template
+        tolerated = wish.tolerations if wish.view.source.for_plan else ()
+        shapes.setdefault(msgspec.msgpack.encode((wish.group, tolerated)), []).append(pod)
     return list(shapes.values())
 
 

@@ -204,7 +204,7 @@ class _Reading:
     def _native(self, view: View) -> Found:
         spec = read_native(view)
         validate(spec, view, view.where(), "")
-        return Found(spec, view.where(), spec.name, asked=not view.source.lenient)
+        return Found(spec, view.where(), spec.name or view.where(), asked=not view.source.lenient)
 
     def _pods(self) -> list[Pod]:
         pods = list(self.each("pod", self.reader.pod))

@@ -9,7 +9,6 @@ import msgspec
 
 from phalanx.api.jobspec import JobSpec
 from phalanx.manifests.pods import Template, Traits
-from phalanx.manifests.taints import Toleration
 
 
 def with_traits(spec: JobSpec, traits: Traits) -> JobSpec:
@@ -39,15 +38,6 @@ def common_traits(templates: Sequence[Template]) -> Traits:
         told = "none" if chosen is None else chosen
         other.view.note("", f"members of one job differ in {text}: {told} is taken for all")
     return traits
-
-
-def shared_tolerations(templates: Sequence[Template]) -> tuple[Toleration, ...]:
-    """What every member tolerates."""
-    shared = templates[0].tolerations
-    for each in templates[1:]:
-        if each.tolerations != shared:
-            shared = tuple(toleration for toleration in shared if toleration in each.tolerations)
-    return shared
 
 
 def _chosen(field: str, values: set[Any]) -> Any:

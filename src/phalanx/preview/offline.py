@@ -38,7 +38,8 @@ class Offline:
         self.now = now if spec.now is None else spec.now
         self.names = Names()
         self._count = 0
-        self._tolerance = Tolerance(spec.nodes, [each.tolerations for each in (*spec.jobs, *made.found)])
+        said = [each.tolerations for each in (*spec.jobs, *made.found)]
+        self._tolerance = Tolerance(spec.nodes, said if submit is None else [*said, ()])
         self._stage = Stage(spec, self._tolerance, self.names, self.now)
         self._everybody = submit is None and not _asks(made)
         self._incomplete: list[Incomplete] = [
@@ -67,7 +68,7 @@ class Offline:
         reply = preview(
             self.state, self._new, policy or Policy(), self.now, known=self._known, names=self.names
         )
-        return with_incomplete(reply, self._incomplete)
+        return with_incomplete(self._tolerance.plain(reply), self._incomplete)
 
     def _take_in(self, found: Found) -> Job:
         job = self._job(found)
@@ -94,7 +95,7 @@ class Offline:
         self.warnings.extend(warnings)
         for target, job in jobs:
             self.names.call(job, called(submit, target))
-            yield job
+            yield self._tolerance.aimed(job, ())
 
     def _new_id(self) -> JobId:
         self._count += 1

@@ -1,32 +1,37 @@
 """Taints: nodes that only some jobs may use, said with labels, which the scheduler knows.
 
 A node that nobody of the files tolerates is closed. Where some do, each set of tolerations becomes a label that the
-nodes it covers carry and that its jobs ask for.
+nodes it covers carry and that its groups ask for. Whoever reads the plan is told of taints, not of these labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from msgspec import structs
 
-from phalanx.core.model.job import Job
+from phalanx.api.schema import NodeReasons, ReasonView
+from phalanx.api.schema_plan import PlanReason, PlanReply
+from phalanx.core.model.job import Group, Job
 from phalanx.core.model.resources import Capacity
 from phalanx.manifests.nodes import NodeSpec
 from phalanx.manifests.taints import Taint, Toleration, untolerated
 
 LABEL = "only-tolerated-taints"
+LACKS = " does not carry "
 Tolerations = tuple[Toleration, ...]
 
 
 class Tolerance:
     """Which jobs may use which nodes."""
 
-    def __init__(self, nodes: Iterable[NodeSpec], said: Iterable[Tolerations]) -> None:
-        taints = {node.taints for node in nodes if node.taints}
-        every = dict.fromkeys(said)
+    def __init__(self, nodes: Iterable[NodeSpec], said: Iterable[tuple[Tolerations, ...]]) -> None:
+        self._taints = {node.name: node.taints for node in nodes if node.taints}
+        taints = set(self._taints.values())
+        every = dict.fromkeys(tolerations for job in said for tolerations in job or ((),))
         self._closed = {
-            each: each for each in taints if all(untolerated(each, tolerations) for tolerations in every)
+            each for each in taints if all(untolerated(each, tolerations) for tolerations in every)
         }
         left = [each for each in taints if each not in self._closed]
         self._labels: dict[Tolerations, str] = {}
@@ -49,21 +54,54 @@ class Tolerance:
         }
         return structs.replace(node.capacity, labels={**node.capacity.labels, **labels})
 
-    def aimed(self, job: Job, tolerations: Tolerations) -> Job:
-        """The job, asking for nodes whose taints it tolerates."""
+    def aimed(self, job: Job, tolerations: tuple[Tolerations, ...]) -> Job:
+        """The job, each of its groups asking for nodes whose taints it tolerates."""
+        of_each = tolerations or ((),) * len(job.groups)
+        groups = tuple(self._aimed(group, own) for group, own in zip(job.groups, of_each, strict=True))
+        return structs.replace(job, groups=groups)
+
+    def plain(self, reply: PlanReply) -> PlanReply:
+        """The plan with taints where the scheduler speaks of our labels."""
+        return structs.replace(reply, reasons=[self._plain_reason(each) for each in reply.reasons])
+
+    def _aimed(self, group: Group, tolerations: Tolerations) -> Group:
         label = self._labels.get(tolerations)
         if label is None:
-            return job
-        groups = tuple(
-            structs.replace(
-                group,
-                request=structs.replace(
-                    group.request, labels=tuple(sorted((*group.request.labels, (label, "yes"))))
-                ),
-            )
-            for group in job.groups
+            return group
+        labels = tuple(sorted((*group.request.labels, (label, "yes"))))
+        return structs.replace(group, request=structs.replace(group.request, labels=labels))
+
+    def _plain_reason(self, no: PlanReason) -> PlanReason:
+        nodes = [structs.replace(each, reason=self._plain_view(each)) for each in no.nodes]
+        return structs.replace(
+            no, text=self._sentence(no.text), numbers=self._numbers(no.text, no.numbers), nodes=nodes
         )
-        return structs.replace(job, groups=groups)
+
+    def _plain_view(self, said: NodeReasons) -> ReasonView:
+        no = said.reason
+        return structs.replace(no, text=self._sentence(no.text), numbers=self._numbers(no.text, no.numbers))
+
+    def _sentence(self, text: str) -> str:
+        if LABEL not in text:
+            return text
+        node, _, lacking = text.partition(LACKS)
+        others = [each for each in lacking.split(", ") if not each.startswith(LABEL)]
+        beside = f", and it{LACKS}{', '.join(others)}" if others else ""
+        return f"{node} has a taint that it does not tolerate: {self._keeping_out(text)}{beside}"
+
+    def _numbers(self, text: str, numbers: dict[str, Any]) -> dict[str, Any]:
+        lacking: list[str] | None = numbers.get("lacking")
+        if lacking is None or LABEL not in text:
+            return numbers
+        others = [each for each in lacking if not each.startswith(LABEL)]
+        return numbers | {"lacking": others, "taints": self._keeping_out(text).split(", ")}
+
+    def _keeping_out(self, text: str) -> str:
+        """The taints of a node that keep out those who ask for one of our labels."""
+        node, _, lacking = text.partition(LACKS)
+        asked = {each.removesuffix("=yes") for each in lacking.split(", ")}
+        tolerations = next((own for own, label in self._labels.items() if label in asked), ())
+        return _spelled(tuple(untolerated(self._taints.get(node, ()), tolerations)))
 
 
 def _spelled(taints: tuple[Taint, ...]) -> str:

@@ -35,7 +35,7 @@ from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
 from phalanx.sim.world import World
 from phalanx.store.protocol import Batch, Loaded
 
-REPLAY_EVERY = 25
+REPLAY_EVERY, REPLAY_ALL_EVERY = 30, 120  # of the turns that changed something
 
 
 class Checkers:
@@ -160,13 +160,14 @@ class Checkers:
             self.promises.compare(set(coordinator.state.promised))
         self._settled += 1
         if self._settled % REPLAY_EVERY == 0:
-            self.compare(coordinator)
+            self.compare(coordinator, coordinator.load())
+        if self._settled % REPLAY_ALL_EVERY == 0:
+            self.compare(coordinator, self._whole_log())
 
-    def compare(self, coordinator: Coordinator) -> None:
+    def compare(self, coordinator: Coordinator, loaded: Loaded) -> None:
         if coordinator.state.epoch != self.chronicle.epoch:
             return  # it has been replaced and does not know it yet
-        found = differences(coordinator.state, coordinator.load(), coordinator.turned_at)
-        found += differences(coordinator.state, self._whole_log(), coordinator.turned_at)
+        found = differences(coordinator.state, loaded, coordinator.turned_at)
         if found:
             raise Violation(
                 "replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}"
@@ -178,7 +179,8 @@ class Checkers:
     # At the end.
 
     def finish(self, coordinator: Coordinator) -> None:
-        self.compare(coordinator)
+        self.compare(coordinator, coordinator.load())
+        self.compare(coordinator, self._whole_log())
         check_state(coordinator.state)
         self.chronicle.finish(coordinator.state, coordinator.remembers)
         self.barrier.finish()
@@ -186,9 +188,10 @@ class Checkers:
 
 
 def check_state(state: ClusterState) -> None:
-    broken = invariants.check(state)
-    if broken:
-        raise Violation("ledger", broken[0])
+    for sentence_of in invariants.SENTENCES:
+        for broken in sentence_of(state):
+            about_gangs = sentence_of is invariants.gangs_are_whole
+            raise Violation("gang-whole" if about_gangs else "ledger", broken)
     if state.skipped:
         raise Violation("replay", f"{state.skipped} events named something unknown")
     for job in state.jobs.values():

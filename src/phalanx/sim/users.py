@@ -76,7 +76,7 @@ class Users:
             if self._dice.random() > 0.35:
                 at = 1.0 + until_s * self._dice.random() ** 1.3
             self._world.after(at + self._dice.random(), self._submit)
-        deeds = (self._cancel, self._pause, self._pause, self._drain, self._evict, self._evict)
+        deeds = (self._cancel, *[self._pause] * 3, self._drain, self._evict, self._evict)
         for _ in range(2 * submissions // 3):
             deed = self._dice.choice(deeds)
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)

@@ -49,7 +49,7 @@ def test_what_is_not_json_is_refused(body: bytes):
         (b'{"command": [1]}', "command[0]: expected str, got int"),
         (b'{"env": {"A": null}}', "env[...]: expected str, got null"),
         (b'{"required_gpus": [[0, "x"]]}', "required_gpus[0][1]: expected int, got str"),
-        (b'{"kind": "pod"}', "kind: invalid enum value 'pod'"),
+        (b'{"kind": "pod"}', "kind: invalid enum value 'pod', give one of: command, vps"),
         (b"[]", "the document: expected object, got array"),
         (b'{"time_limit": 1e999}', "time_limit: number out of range"),
         (b'{"cores": ' + b"9" * 5000 + b"}", "cores: integer value out of range"),
@@ -130,7 +130,7 @@ def test_a_query_is_read():
         (b"limit=x", "limit: expected int, got str"),
         (b"limit=", "limit: expected int, got str"),
         (b"limit=1&limit=2", "query parameter 'limit' is given twice"),
-        (b"status=Done", "status: invalid enum value 'Done'"),
+        (b"status=Done", "status: invalid enum value 'Done', give one of: Pending, Assigned,"),
         (b"&".join(b"a%d=1" % n for n in range(40)), "the query cannot be read"),
     ],
 )

@@ -127,3 +127,19 @@ def test_json_is_the_reply(cli: Cli, cluster: FakeCluster, job: str):
     said = cli("apply", "-f", job, "-o", "json")
     assert json.decode(said.out, type=ApplyReply) == cluster.answer
     assert "warning: a preference changes nothing" in said.err
+
+
+@pytest.mark.parametrize(("name", "says"), [("nowhere.yaml", "no such file"), (".", "it is a folder")])
+def test_what_is_no_file_is_told_by_name(cli: Cli, cluster: FakeCluster, name: str, says: str):
+    said = cli("apply", "-f", name)
+    assert (said.code, cluster.asked) == (1, [])
+    assert said.err.startswith(f"error: {name}: {says}")
+    assert "Errno" not in said.err
+
+
+def test_what_names_no_folder_runs_where_it_is_applied(cli: Cli, cluster: FakeCluster, away: Path):
+    (away / "two.yaml").write_text(
+        "groups:\n- {name: a, command: [./a]}\n- {name: b, command: [./b], cwd: /data}\n"
+    )
+    cli("apply", "-f", "two.yaml")
+    assert [group.cwd for group in asked(cluster).specs[0].groups] == [str(away), "/data"]

@@ -76,18 +76,20 @@ def test_a_gang_that_fails_says_why(cli: Cli, cluster: FakeCluster):
     assert f"{ID} Failed: 4 GPUs needed, 2 free" in said.err
 
 
-def test_ps_counts_the_members_that_hold_a_place(cli: Cli, cluster: FakeCluster):
-    cluster.held = [a_gang(), a_gang(ID[:-1] + "a", "Pending", placed=0, counts=Counts(pending=4))]
-    tasks = [line.split()[3] for line in cli("ps").out.splitlines()[1:]]
-    assert tasks == ["4/4", "0/4"]
-    assert "PHASE" in cli("ps", "-o", "wide").out
+def test_ps_counts_what_has_ended_and_in_wide_the_members_that_hold_a_place(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_gang(), a_gang(ID[:-1] + "a", "Completed", counts=Counts(completed=4))]
+    tasks = [line.split()[3] for line in cli("ps", "-a").out.splitlines()[1:]]
+    assert sorted(tasks) == ["0/4", "4/4"]
+    wide = cli("ps", "-o", "wide").out
+    assert "PHASE" in wide and "PLACED" in wide
 
 
 def test_members_that_have_finished_are_not_told_as_running(cli: Cli, cluster: FakeCluster):
     counts = Counts(pending=15, running=5)
     cluster.held = [a_gang(tasks=20, counts=counts, placed=2, finished=3)]
     (row,) = cli("ps").out.splitlines()[1:]
-    assert "5/20 (3 finished)" in row
+    assert row.split()[3] == "3/20"
+    assert "5/20 (3 finished)" in cli("gang", "list").out
     out = cli("show", ID).out
     assert "3 finished, 15 pending, 2 running" in out
     assert "Running, 2 of 20 placed, 3 finished, 4 needed" in out

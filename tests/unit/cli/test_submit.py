@@ -179,3 +179,9 @@ def test_an_array_tells_how_far_it_is(cli: Cli, cluster: FakeCluster):
         f"{ID}: 5 of 10 ended, 5 running, 1 failed",
         f"{ID}: 10 of 10 ended, 1 failed",
     ]
+
+
+def test_what_was_read_otherwise_is_told_on_standard_error(cli: Cli, cluster: FakeCluster):
+    cluster.answer = SubmitReply([ID], ID, [AcceptedTask(ID, 2)], warnings=["gather[0].layer: 'racks': …"])
+    said = cli("submit", "--tasks", "2", "--gather", "racks", "--", "true")
+    assert (said.out, said.err) == (f"{ID}\n", "warning: gather[0].layer: 'racks': …\n")

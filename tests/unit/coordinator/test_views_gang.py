@@ -7,7 +7,8 @@ from phalanx.api.schema_gang import GangView
 from phalanx.coordinator.views import job_view, task_view, task_views
 from phalanx.core.cluster.inputs import Evict
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Ready, Started
+from phalanx.core.model.orders import Exit, Ready, Started
+from phalanx.core.model.status import Why
 from tests.builders import a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
@@ -224,9 +225,21 @@ def test_what_an_earlier_attempt_said_is_told_as_such():
     stage = a_stage()
     gang = a_gang(a_group(1), limit=2)
     stage.submit(gang)
-    for code in (3, None):
-        stage.muster(gang, {0: "n1"})
-        stage.starts(gang, 0)
-        if code is not None:
-            stage.ends(gang, 0, code=code)
+    stage.muster(gang, {0: "n1"})
+    stage.starts(gang, 0)
+    stage.report(gang, 0, Exit(Why.EXITED, 3, 100.0, 100.0, message="exited with code 3"))
+    assert task(stage, gang, 0).message == "exited with code 3"
+    stage.muster(gang, {0: "n1"})
     assert task(stage, gang, 0).message == "an earlier attempt: exited with code 3"
+
+
+def test_a_task_that_has_a_place_again_is_no_longer_called_a_victim():
+    stage = a_stage()
+    job = a_job()
+    stage.submit(job)
+    stage.place(job, 0, "n1")
+    stage.give(Evict(job.id, cause="user ada"))
+    stage.confirm_stops()
+    assert len(task(stage, job, 0).conditions) == 1
+    stage.place(job, 0, "n1")
+    assert task(stage, job, 0).conditions == []

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from phalanx.api.schema import WhyReply
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.inputs import SetQuota, Tick
+from phalanx.core.cluster.inputs import Evict, SetQuota, Tick
 from phalanx.core.model.gang import Gather, Restart
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Ready, Started
@@ -267,3 +267,20 @@ def test_a_member_on_its_node_that_begins_after_others_waits_for_them():
     stage.muster(gang, {0: "n1", 1: "n1"})
     stage.starts(gang, 0)
     assert why(stage, gang, 1).dominant.code == "WaitingDependency"
+
+
+def test_a_job_that_failed_says_who_used_up_the_retries_that_all_share():
+    stage = a_stage()
+    restart = Restart(fails_job=True, shared=True, counts_evictions=True)
+    job = structs.replace(a_job(), groups=(a_group(2),), max_retries=0, restart=restart)
+    stage.submit(job)
+    stage.place(job, 0, "n1")
+    stage.place(job, 1, "n1")
+    stage.give(Evict(job.id, 1, "user ada"))
+    stage.confirm_stops()
+    reply = why(stage, job)
+    assert (reply.id, reply.status) == (f"{job.id}.1", "Failed")
+    assert "evicted by user ada" in reply.dominant.text
+    assert f"all tasks share 0 retries, and 1 failures, evictions and losses among them, used them up: {job.id}.1 × 1" in (
+        reply.dominant.text
+    )

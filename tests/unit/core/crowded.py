@@ -88,7 +88,9 @@ class Crowded:
         self.nodes.take(row, grant)
         self.queues.take(queue, grant)
         may_go, ends = (NEVER, NOW + 5) if until == LEAVING else (until, NEVER)
-        self.tenants.add(Tenant(key, job, queue, group, row, grant, priority, may_go, ends, NOW - ran))
+        self.tenants.add(
+            Tenant(key, job, queue, group, row, grant, priority, may_go, ends, NOW - ran, until == LEAVING)
+        )
         return key
 
     def is_promised(self, job: str, node: str, *devices: int, priority: int = 0) -> TenantKey:

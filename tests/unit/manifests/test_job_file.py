@@ -174,3 +174,8 @@ def test_what_stands_beside_work_is_told():
 def test_a_gang_that_is_too_large_is_refused_with_its_line():
     said = refusal("name: train\ngang: true\ncommand: [train]\ntasks: 10001\n")
     assert said.startswith("job.yaml:4: job train: tasks: 10001 tasks are too many for a gang")
+
+
+def test_a_word_that_is_unknown_is_answered_with_those_that_are_known():
+    said = refusal("name: a\ncommand: [x]\nrestart:\n  rules:\n    - {action: explode}\n")
+    assert "restart.rules[0].action: invalid enum value 'explode', give one of: fail, restart," in said

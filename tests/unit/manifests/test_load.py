@@ -118,10 +118,10 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, line: int, why: s
 
 
 @pytest.mark.parametrize(
-    "text", ["- " * 100 + "x", "[" * 5000, '{"a":' * 100 + "1" + "}" * 100, "[" * 100 + "]" * 100]
+    "text", ["- " * 100 + "x", "[" * 100_000, '{"a":' * 100 + "1" + "}" * 100, "[" * 100 + "]" * 100]
 )
 def test_what_is_nested_too_deep_is_refused(text: str):
-    assert "deep" in refusal(text) or "recursion" in refusal(text)
+    assert "nested too deep, at most 64 levels" in refusal(text)
 
 
 def test_depth_is_refused_in_toml_too():

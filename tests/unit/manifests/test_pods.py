@@ -210,7 +210,7 @@ def test_the_same_pod_twice_is_refused():
 def test_tolerations_are_kept_for_a_plan_and_need_no_word():
     pod = a_pod(tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}])
     made = reading(pod)
-    assert [each.key for each in made.found[0].tolerations] == ["gpu"]
+    assert [each.key for each in made.found[0].tolerations[0]] == ["gpu"]
     assert made.warnings == []
 
 
@@ -256,3 +256,9 @@ def test_a_request_wins_over_a_limit_that_is_higher_and_that_is_told():
     assert the_job(pod).groups[0].cores == 2
     assert "spec.containers[0].resources.limits.cpu: 4" in warned(pod)
     assert warned(pod, for_plan=True) == ""
+
+
+@pytest.mark.parametrize("part", [0.5, "500m"])
+def test_a_part_of_a_whole_device_is_refused(part: object):
+    said = refusal(a_pod(requests={"nvidia.com/gpu": part}))
+    assert f"[nvidia.com/gpu]: {part} is not a whole number" in said

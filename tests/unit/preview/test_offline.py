@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from phalanx.api.groupspec import GroupSpec
@@ -84,7 +85,46 @@ def test_a_taint_keeps_away_whoever_does_not_tolerate_it():
     reply = plan("tainted.yaml", job="tolerating.yaml")
     assert places(reply) == {"tolerates": "gpu-1", "does-not": "cpu-1"}
     assert reply.exit == 3  # the third finds no room, for all that gpu-1 has
-    assert "only-tolerated-taints" in reply.reasons[1].text
+    assert reply.reasons[1].text == "gpu-1 has a taint that it does not tolerate: gpu:NoSchedule"
+    assert reply.reasons[1].numbers == {"lacking": [], "taints": ["gpu:NoSchedule"]}
+    assert "only-tolerated-taints" not in msgspec.json.encode(reply).decode()
+
+
+def test_a_command_tolerates_no_taint():
+    made = reading("tainted.yaml", job="tolerating.yaml")
+    reply = Offline(made, NOW, SubmitRequest(command=["x"], cores=7)).plan()
+    assert "x" not in places(reply)
+
+
+def test_members_of_a_gang_tolerate_each_for_itself():
+    nodes = """
+apiVersion: v1
+kind: Node
+metadata: {name: t1}
+spec: {taints: [{key: k, value: v, effect: NoSchedule}]}
+status: {allocatable: {cpu: "4"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: t2}
+status: {allocatable: {cpu: "4"}}
+"""
+    pod = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: m-%d, labels: {pod-group.scheduling.sigs.k8s.io: g}}
+spec: {containers: [{name: m, command: [x], resources: {requests: {cpu: 4}}}]%s}
+"""
+    gang = """
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: g}
+spec: {minMember: 2}
+"""
+    job = gang + pod % (0, ", tolerations: [{key: k, operator: Exists}]") + pod % (1, "")
+    reply = plan(nodes, job=job)
+    assert places(reply) == {"m-0": "t1", "m-1": "t2"}
 
 
 def test_a_command_is_planned_like_a_file():

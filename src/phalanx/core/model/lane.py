@@ -21,7 +21,9 @@ class Lane:
         self.node = node
         self.grant = grant
         self.attempts: dict[AttemptKey, None] = {}  # a dict keeps order and finds quickly
-        self.is_slow = False  # its runner gave back what was queued, or it has to be left: nothing more is queued
+        self.is_slow = (
+            False  # its runner gave back what was queued, or it has to be left: nothing more is queued
+        )
 
     def __len__(self) -> int:
         return len(self.attempts)

@@ -20,8 +20,8 @@ TenantKey = tuple[str, int]  # (node, lane) of a lane; (job, position) of a prom
 
 
 _COLUMNS = (
-    "used", "node", "cores", "memory", "gpus", "priority", "evictable_at", "ends_at", "since", "promise", "job",
-    "group",
+    "used", "node", "cores", "memory", "gpus", "priority", "evictable_at", "ends_at", "since", "promise", "leaving",
+    "job", "group",
 )  # fmt: skip
 
 
@@ -57,6 +57,7 @@ class Tenants:
         self.ends_at: NDArray[np.float64] = np.zeros(0)
         self.since: NDArray[np.float64] = np.zeros(0)
         self.promise: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self.leaving: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.job: NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # a number for each job, as in `numbers`
         self.group: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.tenants: list[Tenant | None] = []
@@ -124,7 +125,8 @@ class Tenants:
         self.gpus[slot] = len(grant.devices)
         self.priority[slot] = tenant.priority
         self.evictable_at[slot], self.ends_at[slot] = tenant.evictable_at, tenant.ends_at
-        self.since[slot], self.promise[slot] = tenant.since, tenant.is_promise
+        self.since[slot] = tenant.since
+        self.promise[slot], self.leaving[slot] = tenant.is_promise, tenant.is_leaving
         self.job[slot], self.group[slot] = self._number(tenant.job), tenant.group
 
     def _number(self, job: JobId) -> int:

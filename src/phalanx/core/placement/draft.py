@@ -24,7 +24,9 @@ class Draft:
         self.queues = snapshot.queues
         self.now = snapshot.now
         self.size = 0  # members placed, alone or in musters
-        self.gone: set[TenantKey] = set()  # tenants that have left in this draft, though they are still listed
+        self.gone: set[TenantKey] = (
+            set()
+        )  # tenants that have left in this draft, though they are still listed
         self._placements: list[Placement] = []
         self._musters: list[Muster] = []
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []

@@ -124,6 +124,7 @@ class Tries:
             existing[list(near)] = list(near.values())
         self.search = Search(self._nodes.tree, asks, gang.gather if gang else (), existing, bound)
         self._steps = STEPS_MAX
+        self._size: Sequence[int] = ()
         self.gave_up = False  # somewhere a layout may have been missed
 
     def whole(self) -> Iterator[Seats]:
@@ -154,6 +155,8 @@ class Tries:
 
     def _pack(self, candidate: Candidate) -> Seats | None:
         """Look for a layout in one domain by trying, if steps are left."""
+        if candidate.size != self._size:  # the search for all of it leaves enough steps for what is needed
+            self._size, self._steps = candidate.size, STEPS_MAX
         for size in self._sizes(candidate):
             if self._steps <= 0:
                 self.gave_up = True

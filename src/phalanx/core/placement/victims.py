@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
-from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
+from phalanx.core.model.tenants import Tenant, TenantKey, Tenants
 from phalanx.core.model.tree import Column, Mask
 from phalanx.core.placement.draft import Draft
 
@@ -60,7 +60,7 @@ class Victims:
         lower[[tenants.slots[key] for key in tenants.of_job.get(job.id, {})]] = False
         may_go = lower & (tenants.evictable_at <= draft.now)
         self.protected = int(lower.sum() - may_go.sum())  # lower in priority, but not to be evicted now
-        ties = _Ties(draft, here & ~_is_leaving(tenants), may_go)
+        ties = _Ties(draft, here & ~tenants.leaving, may_go)
         may_go &= draft.nodes.open[tenants.node] | ties.is_bound | _frees_quota(draft, job, may_go)
         may_go &= (
             np.where(tenants.promise, ties.whole_promise[tenants.job], ties.whole[tenants.job])
@@ -223,11 +223,6 @@ def _queue(tenants: Tenants, slot: int) -> str:
     return "" if tenant is None else tenant.queue
 
 
-def _is_leaving(tenants: Tenants) -> Mask:
-    """Those who have been asked to leave already: nobody may evict them, and their end is near."""
-    return np.isinf(tenants.evictable_at) & np.isfinite(tenants.ends_at)
-
-
 def price(leaving: Iterable[Tenant], tenants: Tenants, now: float) -> Price:
     """What it costs that these leave together."""
     lanes: dict[JobId, Counter[int]] = {}
@@ -252,7 +247,7 @@ def breaks(tenants: Tenants, job: JobId, gone: Counter[int]) -> bool:
     if needed is None:
         return True
     staying = (each for each in tenants.of_job.get(job, {}).values() if not each.is_promise)
-    held = Counter(each.group for each in staying if each.evictable_at < NEVER or each.ends_at == NEVER)
+    held = Counter(each.group for each in staying if not each.is_leaving)
     return any(held[group] - count < _least(needed, group) for group, count in gone.items())
 
 
