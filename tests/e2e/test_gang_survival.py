@@ -7,6 +7,8 @@ import select
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 
 MEMBERS = 16
@@ -15,6 +17,7 @@ RACK = {f"n{number}": "cpus=4,ram=8GiB,labels=rack=r1" for number in range(1, 5)
 ELSEWHERE = {"n5": "cpus=4,ram=8GiB,labels=rack=r2"}
 
 
+@pytest.mark.timeout(400)  # fifty rounds, each with a runner that starts anew
 def test_all_or_none_under_fifty_kills_of_members_runners(tmp_path: Path) -> None:
     dice = random.Random(3)
     marks = tmp_path / "marks"

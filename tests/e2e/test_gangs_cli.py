@@ -138,7 +138,8 @@ def test_what_can_never_start_whole_exits_with_4(cluster: RealCluster) -> None:
 
 
 def test_a_gang_that_is_evicted_starts_anew_whole(cluster: RealCluster) -> None:
-    id = submit(cluster, "--tasks", "4", "--gpus", "2", "--grace", "1s", "--", "/bin/sleep", "300")
+    deaf = "trap '' TERM; while :; do sleep 1; done"  # it is seen leaving, for as long as its grace
+    id = submit(cluster, "--tasks", "4", "--gpus", "2", "--grace", "2s", "--", "/bin/sh", "-c", deaf)
     until_running(cluster, id)
     assert "1 task asked to leave" in phalanx(cluster, "evict", f"{id}.2")
     condition = cluster.client.task(f"{id}.2").conditions[0]

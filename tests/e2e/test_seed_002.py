@@ -1,4 +1,4 @@
-"""Seed 002 on a real cluster: an experiment outlives as many evictions as it says, and a batch drains by its parallelism."""
+"""Seed 002 on a real cluster: an experiment outlives the evictions it allows, a batch drains by its parallelism."""
 
 from __future__ import annotations
 

@@ -14,7 +14,17 @@ from phalanx.api.fields import check_count, check_name, check_number, check_text
 from phalanx.api.groupspec import GroupSpec, check_after, to_group
 from phalanx.api.patterns import check_pattern
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
-from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Action, Gang, Gather, Match, Restart, Rule, Success
+from phalanx.core.model.gang import (
+    GANG_TASKS_MAX,
+    WAIT_S,
+    Action,
+    Gang,
+    Gather,
+    Match,
+    Restart,
+    Rule,
+    Success,
+)
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import GROUPS_MAX, PRIORITY_MAX, RETRIES_MAX, Group, Job
 from phalanx.core.model.status import Why
@@ -202,7 +212,9 @@ def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:
     check_text("gang.affinity", wish.affinity, TEXT_BYTES_MAX)
     check_text("gang.id", wish.id, GANG_ID_BYTES_MAX)
     if all(group.optional for group in groups):
-        raise BadRequest("groups: every group is optional, so the gang needs nobody: say which it cannot do without")
+        raise BadRequest(
+            "groups: every group is optional, so the gang needs nobody: say which it cannot do without"
+        )
     for number, group in enumerate(groups):
         if group.at_once and group.at_once * group.replicas < group.needed:
             raise BadRequest(
@@ -227,7 +239,9 @@ def _refuse_vain_wishes(spec: JobSpec) -> None:
         )
     for number, group in enumerate(spec.groups):
         if group.optional:
-            raise BadRequest(f"groups[{number}].optional: given without a gang: without one no task waits for others")
+            raise BadRequest(
+                f"groups[{number}].optional: given without a gang: without one no task waits for others"
+            )
         if group.min:
             raise BadRequest(
                 f"groups[{number}].min: {group.min} given without a gang: add gang: true, so that tasks start together"

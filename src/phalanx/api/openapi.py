@@ -37,7 +37,9 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
             }
         ]
     },
-    PlanRequest: {"specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]},
+    PlanRequest: {
+        "specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]
+    },
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
 }

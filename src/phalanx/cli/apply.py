@@ -86,7 +86,11 @@ def _text(file: Path) -> str:
     try:
         raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
     except OSError as error:
-        told = "it is a folder, name the files in it" if file.is_dir() else (error.strerror or str(error)).lower()
+        told = (
+            "it is a folder, name the files in it"
+            if file.is_dir()
+            else (error.strerror or str(error)).lower()
+        )
         raise BadRequest(f"{file}: {told}") from None
     try:
         return raw.decode("utf-8-sig")

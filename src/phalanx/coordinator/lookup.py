@@ -44,10 +44,8 @@ async def find_task(state: ClusterState, store: Store, text: str) -> tuple[JobSt
     job = await find_job(state, store, job_text)
     if not dot:
         return job, 0 if job.job.array is None and job.job.tasks == 1 else None
-    if (
-        (job.job.tasks == 1
-        and job.job.array is None)
-        or not (index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9)
+    if (job.job.tasks == 1 and job.job.array is None) or not (
+        index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9
     ):
         raise NotFound(f"no task {text[:80]!r}", reason="TaskNotFound")
     position = job.job.position(int(index_text))

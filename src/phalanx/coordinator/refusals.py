@@ -7,6 +7,7 @@ from phalanx.coordinator.why_gang import change_to_fit
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
+from phalanx.core.model.reason import Reason
 from phalanx.core.model.status import Status
 from phalanx.core.placement.explain import nearest_request
 from phalanx.errors import BadRequest, Busy, Conflict, NeverFits, NoRoom, NotFound, PhalanxError, TooMany
@@ -55,6 +56,7 @@ def queue_full(state: ClusterState, more: int) -> TooMany | None:
 
 def job_refusal(state: ClusterState, number: int, job: Job, refused: Refused) -> PhalanxError:
     """One of several jobs was refused, and with it all of them."""
+    refused = _untargeted(job, refused)
     detail = f"specs[{number}]{f' ({job.name})' if job.name else ''}: {refused.reason.text}"
     hint = hint_for(state, job, refused)
     return _error(refused.kind, detail, refused.reason.code, hint, [])
@@ -72,7 +74,7 @@ def submit_refusal(
         return BadRequest(
             detail, reason=failed[0].reason if failed else "Misconfigured", extra=_targets(failed)
         )
-    first = refused[0]
+    first = _untargeted(jobs[0][1], refused[0])
     detail = first.reason.text
     if len(failed) > 1:
         listed = "; ".join(f"{each.target}: {each.detail}" for each in failed)
@@ -80,9 +82,22 @@ def submit_refusal(
     return _error(first.kind, detail, first.reason.code, hint_for(state, jobs[0][1], first), failed)
 
 
+def _untargeted(job: Job, refused: Refused) -> Refused:
+    """A job that names no node was not refused for its target: it could never start, whichever node is asked."""
+    no = refused.reason
+    if refused.kind != "target" or any(group.request.target is not None for group in job.groups):
+        return refused
+    if no.code == "NoMatchingLabels":
+        text = f"No node could ever hold a task of it; the nearest says: {no.text}"
+        no = Reason(no.code, no.tier, text, no.numbers)
+    return Refused(no, "never")
+
+
 def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
     """The nearest fix that was tried, or what helps in general."""
     fix = ""
+    if refused.reason.numbers.get("lacking"):
+        return "phalanx nodes -o wide lists the labels of each node"
     if refused.kind == "never":
         asked = [group.request for group in job.groups if not state.table.could_ever(group.request)]
         fix = next(filter(None, (nearest_request(state.table, request) for request in asked)), "")

@@ -237,7 +237,7 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
 
 
 def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str, str]:
-    """What is said of a task, and its last lines on stderr; of one on a node, what it waits for or why it is there again."""
+    """What is said of a task, and its last lines on stderr; of one that is on a node again, that it is of before."""
     if position in job.done:
         return DONE, ""
     message, stderr_tail = job.details.get(position, ("", ""))

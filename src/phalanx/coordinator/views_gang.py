@@ -61,12 +61,16 @@ def phase(job: JobState, gang: GangState) -> PhaseWord:
 
 
 def conditions(job: JobState, position: int) -> list[ConditionView]:
-    """That a task was asked to leave its place: by whom and for whom."""
-    found, attempt = job.conditions.get(position), job.live.get(position)
-    if found is None or (attempt is not None and attempt.ending is None):
-        return []  # it never was, or has a place again
+    """That a task was asked to leave its place: by whom and for whom. It is no longer true of a later attempt."""
+    found = job.conditions.get(position)
+    if found is None:
+        return []
     reason = PREEMPTED if ", preemptor: " in found.message else EVICTED
-    return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
+    live = job.live.get(position)
+    is_past = live is not None and live.placed_at >= found.at and live.ending is None
+    return [
+        ConditionView("DisruptionTarget", "False" if is_past else "True", reason, found.message, found.at)
+    ]
 
 
 def ranks(job: JobState) -> dict[int, int]:

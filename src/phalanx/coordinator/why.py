@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from msgspec import Struct, structs
@@ -52,6 +53,8 @@ def why_reply(
         found = _Waiting(state, job, speaker, now, policy or Policy()).finding()
     else:
         found = Finding([_not_pending(job, speaker, status, now)], fix=_fix_of_end(job, speaker, status))
+        if whole and job.gang is not None and status == Status.FAILED:
+            found.reasons = [_by_name(found.reasons[0], job.job.task_id(speaker))]
         if whole and job.counts[Status.PENDING] and not job.is_over:
             waiting = job.job.task_id(job.status.index(Status.PENDING))
             found.reasons.append(reason.tasks_waiting(job.counts[Status.PENDING], job.job.tasks, waiting))
@@ -159,19 +162,30 @@ def _not_pending(job: JobState, position: int, status: Status, now: float) -> Re
     message = job.details.get(position, ("", ""))[0]
     why = Why(job.why[position])
     text = message or (f"ended: {why.word}" if why else "it ended with code 0")
+    if not message and why == Why.JOB_FAILED and (code := job.exit_code(position)):
+        text = f"it ended with code {code}"
     if why == Why.EVICTED and position in job.conditions:
         text += f"; {job.conditions[position].message}"
     return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
 
 
+def _by_name(no: Reason, task: str) -> Reason:
+    """The end of one task, told of its whole job."""
+    return Reason(no.code, no.tier, f"{task}: {no.text}", no.numbers)
+
+
 def _budget(job: JobState) -> str:
-    """Who used up the retries that all tasks of a job share."""
+    """That the restarts of the whole job are used up, or who used the retries that its tasks share."""
     restart, used = job.job.restart, sum(job.charged.values())
+    if job.restarts_whole and job.restarts and job.restarts >= restart.limit:
+        return f"; all tasks had been started anew {job.restarts} of {restart.limit} times"
     if not restart.shared or used <= job.job.max_retries:
         return ""
     who = ", ".join(f"{job.job.task_id(each)} × {count}" for each, count in sorted(job.charged.items()))
     counted = ", evictions and losses among them," if restart.counts_evictions else ""
-    return f"; all tasks share {job.job.max_retries} retries, and {used} failures{counted} used them up: {who}"
+    return (
+        f"; all tasks share {job.job.max_retries} retries, and {used} failures{counted} used them up: {who}"
+    )
 
 
 def _fix(
@@ -243,14 +257,20 @@ def _fix_of_end(job: JobState, position: int, status: Status) -> Change | None:
 def _speaker(job: JobState, status: Status) -> int:
     """The task that speaks for a whole job: the first with the job's status, one on a node before one that is done.
 
-    Of a job that failed it is one that failed by itself, before one that ended because the job did.
+    Of a job that failed as a whole it is the one that brought it down.
     """
-    if status == Status.FAILED:
-        failed = (each for each, now in enumerate(job.status) if now == status)
-        return next((each for each in failed if job.why[each] != Why.JOB_FAILED), max(0, job.status.find(status)))
+    if status == Status.FAILED and job.outcome is not None:
+        return _culprit(job)
     if status == Status.RUNNING and job.done:
         return next((each for each in sorted(job.live) if job.status[each] == status), min(job.done))
     return max(0, job.status.find(status))
+
+
+def _culprit(job: JobState) -> int:
+    """The first that failed by itself; the others ended because the job did."""
+    failed = [each for each, status in enumerate(job.status) if status == Status.FAILED]
+    bad = [each for each in failed if job.why[each] != Why.JOB_FAILED or job.exit_code(each)]
+    return min(bad or failed, key=lambda each: (job.finished_at(each) or inf, each), default=0)
 
 
 def _place_in_queue(state: ClusterState, job: JobState) -> int | None:

@@ -85,7 +85,7 @@ def _other_layers(job: Job, topology: Topology) -> _Changes:
 
 
 def _instead_of(layer: str, names: list[str]) -> list[str]:
-    """The layers around one, the nearest first; instead of one that does not exist, the one that may be meant comes first."""
+    """The layers around one, the nearest first; if there is none of that name, from the one that may be meant."""
     if layer in names:
         return names[1 : names.index(layer)][::-1]
     near = reason.layer_unknown(layer, names).numbers["nearest"]

@@ -1,4 +1,4 @@
-"""A node's labels as people write them: `rack=r1;zone=a`. They say where it stands in the network, or what it is for."""
+"""A node's labels as people write them, `rack=r1;zone=a`: where it stands in the network, or what it is for."""
 
 from __future__ import annotations
 

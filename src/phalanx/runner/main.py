@@ -25,9 +25,9 @@ from phalanx.errors import PhalanxError
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.devices import discover
+from phalanx.runner.labels import parse_labels
 from phalanx.runner.link import keep_connected
 from phalanx.runner.logroad import LogRoad
-from phalanx.runner.labels import parse_labels
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.shell import Shell

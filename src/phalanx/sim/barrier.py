@@ -83,8 +83,8 @@ class Barrier:
     def _release(self, name: Formation) -> None:
         if name in self._released or name in self._recalled:
             raise Violation("gang-whole", f"{_spell(name)} was released after it was over")
-        for member in self._members(name):
-            if member.is_leaving or not member.is_ready:
+        for member in [each for each in self._members(name) if not each.is_leaving]:
+            if not member.is_ready:
                 raise Violation("gang-whole", f"{_spell(name)} was released before {member.key} was ready")
             if member.key not in self._floor.ready:
                 text = f"{_spell(name)} was released, and no keeper ever had {member.key} ready"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from phalanx.core.cluster import events as e
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Group, Job
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status
@@ -57,7 +57,7 @@ class Places:
 
     def is_enough(self, job: JobId, held: Counter[int]) -> bool:
         """Whether a gang can start with so many members of each group."""
-        return all(held[number] >= group.needed for number, group in enumerate(self.jobs[job].groups))
+        return all(held[number] >= least(group) for number, group in enumerate(self.jobs[job].groups))
 
     def note(self, event: e.Event) -> None:
         match event:
@@ -144,3 +144,8 @@ class Places:
         for job, promised in self.promises.items():
             if job not in displaced:
                 yield from (grant for where, grant in promised.values() if where == node)
+
+
+def least(group: Group) -> int:
+    """How many of a group a gang cannot start without. Counted here anew: `Group.needed` is what is being watched."""
+    return 0 if group.optional else group.min or group.tasks

@@ -15,7 +15,7 @@ from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Why
 from phalanx.sim.floor import Floor
-from phalanx.sim.places import Places, Promised
+from phalanx.sim.places import Places, Promised, least
 from phalanx.sim.violation import Violation
 
 CLOCKS_S = 4.5  # how much two coordinators' clocks may differ, and a little
@@ -113,7 +113,7 @@ class Promises:
             kept = staying + self._places.ended_well(job)
             groups = self._places.jobs[job].groups
             losing = {each.group for each in members if each.key in event.victims}
-            too_few = [number for number in losing if kept[number] < groups[number].needed]
+            too_few = [number for number in losing if kept[number] < least(groups[number])]
             if self._places.jobs[job].gang is not None and staying and too_few:
                 raise Violation("preemption", f"{event.job} leaves {job} too small a gang: {dict(staying)}")
 

@@ -14,7 +14,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.status import Status
 from phalanx.sim.barrier import Barrier
-from phalanx.sim.places import Places
+from phalanx.sim.places import Places, least
 from phalanx.sim.violation import Violation
 
 
@@ -76,6 +76,6 @@ class Restarts:
             return "" if any(well[number] for number in asked) else "only chance"
         for number in asked:
             group = job.groups[number]
-            if well[number] < (group.needed if job.gang else group.tasks):
+            if well[number] < (least(group) if job.gang else group.tasks):
                 return f"group {group.name!r} ({well[number]} of {group.tasks})"
         return ""

@@ -73,7 +73,7 @@ class Users:
         """Spread what they want over the busy time, some at once, most of it early: the faults shall find work."""
         at = 0.0
         for _ in range(submissions):
-            if self._dice.random() > 0.35:
+            if self._dice.random() > 0.45:
                 at = 1.0 + until_s * self._dice.random() ** 1.3
             self._world.after(at + self._dice.random(), self._submit)
         deeds = (self._cancel, *[self._pause] * 3, self._drain, self._evict, self._evict)

@@ -16,8 +16,7 @@ from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.target import Target
-from phalanx.sim.script import ENDLESS_S
-from phalanx.sim.workload_gang import GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
+from phalanx.sim.workload_gang import ENDLESS, GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
 
 GANG_SHARE = 0.4
 RESTARTS = (
@@ -57,13 +56,14 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
     """One job, valid in itself. It may not fit any node."""
     id = a_job_id(dice, now)
     array, argv = _shape(dice)
+    is_endless = argv == ENDLESS
     return Job(
         id=id,
         groups=(_group(Command(argv), _request(dice, nodes), array),),
         batch=id,
         submitted_at=now,
         queue=dice.choice(QUEUES),
-        priority=dice.choice(PRIORITIES),
+        priority=-5 if is_endless else dice.choice(PRIORITIES),
         array=array,
         time_limit_s=dice.uniform(1.0, 8.0) if dice.random() < 0.15 else None,
         max_retries=dice.choice((0, 1, 3, 3)),
@@ -71,7 +71,7 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
         user="ada",
         restart=dice.choice(RESTARTS),
         may_evict=dice.random() < 0.9,
-        evictable=dice.random() < 0.85,
+        evictable=is_endless or dice.random() < 0.85,
         min_run_s=dice.choice(MIN_RUNS_S),
     )
 
@@ -95,7 +95,7 @@ def cluster_s(job: Job, nodes: dict[str, Capacity]) -> float:
 
 
 def is_endless(job: Job) -> bool:
-    return any(group.command.argv[1:2] == (str(ENDLESS_S),) for group in job.groups)
+    return any(group.command.argv == ENDLESS for group in job.groups)
 
 
 def _group_s(job: Job, group: Group, nodes: dict[str, Capacity]) -> float:
@@ -144,7 +144,7 @@ def _command(dice: Random, run_s: float) -> tuple[str, ...]:
         return ("signal", brief, "11")
     if kind < 0.93:
         return ("stubborn", spelled, "0")
-    return ("missing",) if kind < 0.96 else ("run", str(ENDLESS_S), "0")
+    return ("missing",) if kind < 0.95 else ENDLESS
 
 
 def _request(dice: Random, nodes: dict[str, Capacity]) -> Request:

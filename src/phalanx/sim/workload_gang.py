@@ -10,6 +10,7 @@ from phalanx.core.model.resources import Request
 from phalanx.sim.script import ENDLESS_S
 
 GIB = 1 << 30
+ENDLESS = ("run", str(ENDLESS_S), "0")  # idle work of low priority, until somebody cancels it
 GRACES_S = (0.0, 0.2, 2.0, 5.0)
 MIN_RUNS_S = (0.0, 0.0, 0.0, 0.0, 12.0)
 PRIORITIES = (0, 0, 0, 0, 5, 5, 10, -5)
@@ -29,7 +30,7 @@ _ENDS_WELL = ("run", "flaky", "stubborn")
 
 def a_gang(dice: Random, id: str, now: float) -> Job:
     """A job of two to six members in one to three groups."""
-    endless = dice.random() < 0.08
+    endless = dice.random() < 0.15
     groups = _groups(dice, endless)
     restart = _restart(dice, groups)
     return Job(
@@ -47,7 +48,7 @@ def a_gang(dice: Random, id: str, now: float) -> Job:
         restart=restart,
         success=_success(dice, groups),
         may_evict=dice.random() < 0.9,
-        evictable=dice.random() < 0.85,
+        evictable=endless or dice.random() < 0.85,
         min_run_s=dice.choice(MIN_RUNS_S),
     )
 
@@ -71,11 +72,12 @@ def _group(dice: Random, name: str, tasks: int, endless: bool, before: Group | N
         may_wait_for_end = before.command.argv[0] in _ENDS_WELL and not endless
         after = ((before.name, dice.choice(("started", "completed")) if may_wait_for_end else "started"),)
     return Group(
-        Command(("run", str(ENDLESS_S), "0") if endless else _command(dice, run_s)),
+        Command(ENDLESS if endless else _command(dice, run_s)),
         Request(dice.choice((1, 1, 1, 2)), dice.choice((0, GIB)), dice.choice((0, 0, 0, 1))),
         name=name,
         tasks=tasks,
         min=dice.randint(1, tasks) if dice.random() < 0.4 else 0,
+        optional=before is not None and dice.random() < 0.12,
         replicas=dice.choice((1, tasks)),
         indexes=tuple(range(tasks - 1, -1, -1)) if dice.random() < 0.2 else (),
         after=after,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.api.jobspec import GatherSpec
+from phalanx.api.layers import LayerSpec, TopologySpec
 from phalanx.api.schema import SubmitRequest
 from phalanx.core.model.gang import Gather
 from phalanx.errors import NeverFits
@@ -58,3 +59,30 @@ async def test_a_layer_that_is_like_no_other_is_not_replaced_by_one():
         with pytest.raises(NeverFits) as refused:
             await here.commands.submit(a_wish("galaxy", must=True, gpus=1), "ada")
         assert refused.value.hint == "it would fit if its members need not stand in one galaxy"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+async def test_labels_that_no_node_carries_are_no_wrong_request_but_one_that_never_fits(tasks: int):
+    async with a_coordinator() as here:
+        wish = SubmitRequest(command=["true"], tasks=tasks, labels={"disk": "ssd"})
+        with pytest.raises(NeverFits, match="does not carry disk=ssd") as refused:
+            await here.commands.submit(wish, "ada")
+        assert refused.value.detail.startswith("No node could ever hold")
+        assert refused.value.hint == "phalanx nodes -o wide lists the labels of each node"
+
+
+async def test_a_gang_that_cannot_be_divided_as_it_must_never_fits():
+    async with a_coordinator() as here:
+        rule = [GatherSpec("row", must=True, multiple=4)]
+        await here.commands.set_topology(ROWS, "ada")
+        with pytest.raises(NeverFits):
+            await here.commands.submit(SubmitRequest(command=["true"], tasks=3, gather=rule), "ada")
+
+
+async def test_a_layer_may_be_named_by_its_label():
+    async with a_coordinator() as here:
+        await here.commands.set_topology(TopologySpec([LayerSpec("BlockLayer", ["row"])]), "ada")
+        reply = await here.commands.submit(a_wish("row", must=True), "ada")
+        assert reply.warnings == [
+            "gather[0].layer: 'row': it is read as BlockLayer, the layer of this network"
+        ]

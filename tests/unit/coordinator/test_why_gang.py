@@ -281,6 +281,22 @@ def test_a_job_that_failed_says_who_used_up_the_retries_that_all_share():
     reply = why(stage, job)
     assert (reply.id, reply.status) == (f"{job.id}.1", "Failed")
     assert "evicted by user ada" in reply.dominant.text
-    assert f"all tasks share 0 retries, and 1 failures, evictions and losses among them, used them up: {job.id}.1 × 1" in (
+    assert "all tasks share 0 retries, and 1 failures, evictions and losses among them" in reply.dominant.text
+    assert reply.dominant.text.endswith(f"used them up: {job.id}.1 × 1")
+
+
+def test_a_gang_that_failed_names_the_task_that_did():
+    stage = a_stage()
+    gang = a_gang(a_group(1, name="a"), a_group(1, name="b"), limit=1)
+    stage.submit(gang)
+    for _ in range(2):
+        stage.muster(gang, {0: "n1", 1: "n1"})
+        stage.starts(gang, 0, 1)
+        stage.ends(gang, 1, code=3)
+        stage.confirm_stops()
+    reply = why(stage, gang)
+    assert (reply.id, reply.status) == (gang.id, "Failed")
+    assert (
         reply.dominant.text
+        == f"{gang.id}.1: it ended with code 3; all tasks had been started anew 1 of 1 times"
     )

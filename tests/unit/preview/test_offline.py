@@ -91,9 +91,11 @@ def test_a_taint_keeps_away_whoever_does_not_tolerate_it():
 
 
 def test_a_command_tolerates_no_taint():
-    made = reading("tainted.yaml", job="tolerating.yaml")
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  tolerations: [{key: gpu, operator: Exists}]\n"
+    made = reading("tainted.yaml", job=pod + "  containers: [{name: m, command: [x]}]\n")
     reply = Offline(made, NOW, SubmitRequest(command=["x"], cores=7)).plan()
     assert "x" not in places(reply)
+    assert "a" in places(reply)
 
 
 def test_members_of_a_gang_tolerate_each_for_itself():

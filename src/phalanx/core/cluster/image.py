@@ -279,7 +279,7 @@ def _restore_whole(state: ClusterState, job: JobState, image: WholeImage) -> Non
         job.forming = Formation(*image.forming)
         state.forming[job.job.id] = None
         for position, attempt in job.live.items():
-            if attempt.formation == job.forming.number and not attempt.released and attempt.ending is None:
+            if attempt.formation == job.forming.number and not attempt.released:
                 job.forming.positions.add(position)
                 if attempt.ready:
                     job.forming.ready.add(position)

@@ -183,7 +183,6 @@ class JobState:
         self.move(position, Status.ASSIGNED)
         self.attempts[position] = number
         self.live[position] = attempt
-        self.conditions.pop(position, None)  # it was about the attempt before; the story keeps it
         self.delayed.pop(position, None)  # in a replay the backoff may not have been noticed to end
         if self.nodes is None:
             self.nodes = array("I", bytes(4 * len(self.status)))

@@ -183,7 +183,8 @@ def _restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
         job.satisfied = False
         job.restarting = bool(job.live)
     drop_promise(state, job)
-    end_forming(state, job)
+    if event.positions is None:  # members of other replicas still wait at the barrier for each other
+        end_forming(state, job)
     hold(state, job, event.retry_at, event.at)
     queue_up(state, job)
     return orders
