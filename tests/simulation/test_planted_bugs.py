@@ -16,7 +16,7 @@ from msgspec import structs
 from phalanx.coordinator import links
 from phalanx.coordinator.heart import Heart, Turn, restore
 from phalanx.coordinator.links import Letter
-from phalanx.core.cluster import apply, liveness, reports
+from phalanx.core.cluster import apply, holdings, liveness, reports
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Submit, Tell
 from phalanx.core.cluster.membership import carry_on
@@ -51,7 +51,7 @@ def test_a_store_that_accepts_an_old_epoch_is_found(monkeypatch: Patch):
 
 
 def test_a_forgotten_release_is_found(monkeypatch: Patch):
-    release = apply.release
+    release = holdings.release
 
     def forgetful(state: ClusterState, job: Any, attempt: Any) -> None:
         node = state.nodes[attempt.node]

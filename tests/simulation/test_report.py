@@ -34,6 +34,14 @@ def test_a_failure_prints_its_seed_its_sentence_and_one_command(
     assert lines[-1].endswith("of the seeds")
 
 
+def test_the_table_says_in_how_many_seeds_gangs_started(capsys: pytest.CaptureFixture[str]):
+    assert main(["--seeds", "4", "--jobs", "1", "--faults", ""]) == 0
+    (row,) = [
+        line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("gang released")
+    ]
+    assert row[-1].endswith("%") and int(row[2]) >= int(row[3]) > 0
+
+
 def test_unknown_faults_are_refused_and_known_ones_listed(capsys: pytest.CaptureFixture[str]):
     assert main(["--faults", "gremlins"]) == 2
     assert main(["--faults", "list"]) == 0

@@ -88,6 +88,9 @@ class Endings:
             self._for_good(job, attempt, exit)
         else:
             self._retry_or_fail(job, attempt, exit)
+        if not attempt.released:
+            task = job.job.task_id(attempt.key[1])
+            self._recall(job, f"{task} ended before all were ready: {_said(exit)}")
 
     def _retry_or_fail(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
         position = attempt.key[1]

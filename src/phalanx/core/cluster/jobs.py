@@ -156,13 +156,20 @@ class JobState:
         return self.groups[bisect_right(self.firsts, position) - 1]
 
     def has_come(self, group: str, when: str) -> bool:
-        """Whether every task of a group has started, or has completed. Nobody waits for what was cancelled."""
+        """Whether every task of a group has started, or has completed.
+
+        Nobody waits for what was cancelled, nor, in a gang, for members without a place that it can do without.
+        """
         state = next(each for each in self.groups if each.group.name == group)
         status = self.status[state.first : state.last]
+        waiting = status.count(Status.PENDING)
+        if self.gang is not None and len(status) - waiting >= state.group.needed:
+            waiting = 0
         if when == "started":
-            return not (status.count(Status.PENDING) or status.count(Status.ASSIGNED))
+            return not (waiting or status.count(Status.ASSIGNED))
         done = sum(state.first <= position < state.last for position in self.done)
-        return status.count(Status.COMPLETED) + status.count(Status.CANCELLED) + done == len(status)
+        running = status.count(Status.RUNNING) - done
+        return not (waiting or status.count(Status.ASSIGNED) or running or status.count(Status.FAILED))
 
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed
