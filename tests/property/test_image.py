@@ -61,7 +61,7 @@ def test_an_image_holds_the_whole_state(deeds: list[Deed]):
 def test_a_job_looks_the_same_out_of_the_history(deeds: list[Deed]):
     state = a_lived_in_cluster(deeds).state
     for job in state.jobs.values():
-        if job.live:
+        if job.live or job.promise is not None:  # such a job does not leave memory
             continue
         again = decode_job(encode_job(job))
         assert job_view(state, again) == job_view(state, job)

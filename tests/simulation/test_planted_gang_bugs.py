@@ -59,7 +59,7 @@ def test_victims_that_leave_without_a_promise_are_found(monkeypatch: Patch):
         return Decision([TasksEvicted(at=now, cause="plan", keys=keys)], [], Accepted())
 
     monkeypatch.setattr(musters, "_promise", evict_first)
-    must_find({"preemption"}, within=10)
+    must_find({"preemption"}, within=20)
 
 
 def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkeypatch: Patch):
@@ -84,7 +84,7 @@ def test_a_dead_member_that_counts_as_ready_is_found(monkeypatch: Patch):
     """The formation goes on without a member whose node was lost, as if it were there."""
     monkeypatch.setattr(Endings, "_recall", lambda self, job, text: None)
     monkeypatch.setattr(barrier, "_is_enough", lambda job: True)
-    must_find({"gang-whole"}, within=20, faults=AT_THE_BARRIER)
+    must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER)
 
 
 # Off by one.
@@ -107,7 +107,7 @@ def test_a_gang_that_is_released_with_one_member_too_few_is_found(monkeypatch: P
 
     for module in (liveness, reports):
         monkeypatch.setattr(module, "ready", hasty)
-    must_find({"gang-whole"}, within=5)
+    must_find({"gang-whole"}, within=10)
 
 
 # The barrier.
@@ -125,7 +125,7 @@ def test_a_word_to_go_before_the_release_is_durable_is_found(monkeypatch: Patch)
         append(self, owner, store, epoch, batch, history, done)
 
     monkeypatch.setattr(Disk, "append", hasty)
-    must_find({"durable"}, within=5)
+    must_find({"durable"}, within=10)
 
 
 def test_a_recalled_member_that_runs_is_found(monkeypatch: Patch):
@@ -138,7 +138,7 @@ def test_a_recalled_member_that_runs_is_found(monkeypatch: Patch):
         return stop(self, order, now)
 
     monkeypatch.setattr(RunnerState, "_stop", deaf)
-    must_find({"gang-whole"}, within=20, faults=AT_THE_BARRIER)
+    must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER)
 
 
 # Victims.
@@ -154,7 +154,7 @@ def test_a_victim_gang_that_is_left_too_small_is_found(monkeypatch: Patch):
 
     monkeypatch.setattr(apply, "open_lane", forgetful)
     monkeypatch.setattr(musters, "_breaks_a_gang", lambda state, keys: False)
-    must_find({"preemption"}, within=30, faults=[])
+    must_find({"preemption"}, within=60, faults=[])
 
 
 def test_a_protected_victim_is_found(monkeypatch: Patch):
@@ -180,13 +180,13 @@ def test_a_promise_that_outlives_its_cancelled_job_is_found(monkeypatch: Patch):
             return cancelled(state, event)
 
     monkeypatch.setattr(apply, "_tasks_cancelled", leaky)
-    must_find({"nomination"}, within=40, faults=[])
+    must_find({"nomination"}, within=60, faults=[])
 
 
 def test_a_promised_place_that_is_given_to_another_is_found(monkeypatch: Patch):
     monkeypatch.setattr(Ledger, "promise", lambda self, grant: None)
     monkeypatch.setattr(Ledger, "withdraw", lambda self, grant: None)
-    must_find({"nomination"}, within=40, faults=[])
+    must_find({"nomination"}, within=60, faults=[])
 
 
 def test_a_promise_that_never_ends_is_found(monkeypatch: Patch):

@@ -164,8 +164,10 @@ class Keeper(Life):
             return False
         if spawn.held:
             self.held[key] = spawn
-            slow = self._dice.random() < SLOW_SHARE
-            self.later(self._dice.uniform(0.0, SLOW_MAX_S) if slow else 0.0, self._prepared, key)
+            if self._dice.random() < SLOW_SHARE:
+                self.later(self._dice.uniform(0.0, SLOW_MAX_S), self._prepared, key)
+            else:
+                self._prepared(key)
         else:
             self._tell_start(self._spawn(spawn.start, fate))
         return True

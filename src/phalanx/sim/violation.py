@@ -4,9 +4,10 @@ from __future__ import annotations
 
 
 class Violation(AssertionError):
-    """`checker` is one of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable, gang-whole,
+    """`checker` names who saw it.
 
-    preemption, nomination, restarts.
+    One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; or, of gangs and urgent
+    jobs, gang-whole, preemption, nomination, restarts.
     """
 
     def __init__(self, checker: str, sentence: str) -> None:
