@@ -15,7 +15,10 @@ from bench.session import Session
 
 GANGS, ROUNDS = 300, 5
 PAIRS = 4
-HYPERQUEUE_PER_S, SLURM_PER_S = 22.0, 2.2  # measured on a machine of this kind, see ../shared/contract/speed.md
+HYPERQUEUE_PER_S, SLURM_PER_S = (
+    22.0,
+    2.2,
+)  # measured on a machine of this kind, see ../shared/contract/speed.md
 
 
 def measure(session: Session) -> Chapter:

@@ -73,7 +73,9 @@ Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), 
 Address = Annotated[str, Meta(pattern=rf"^https?://{_HOST}(?::{_PORT})?\Z")]
 Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
 Join = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z"), "host:port, such as 127.0.0.1:7434"]
-Loopback = Annotated[str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (for others, until TLS: ssh -L)"]
+Loopback = Annotated[
+    str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (for others, until TLS: ssh -L)"
+]
 Folder = Annotated[Path, "a path"]
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
