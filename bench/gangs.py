@@ -18,7 +18,7 @@ PAIRS = 4
 HYPERQUEUE_PER_S, SLURM_PER_S = (
     22.0,
     2.2,
-)  # measured on a machine of this kind, see ../shared/contract/speed.md
+)  # measured on a machine of this kind, on another day
 
 
 def measure(session: Session) -> Chapter:

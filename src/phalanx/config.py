@@ -3,8 +3,7 @@
 This is the only file that reads the environment. From strongest to weakest: flags; `PHALANX_*` variables; the
 seeds' `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
 `$XDG_CONFIG_HOME/phalanx/config.toml`; `/etc/phalanx/conf.d/*.toml` and `phalanx.toml`; defaults. A key is
-`section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave the section out). Every value
-remembers its source. The token files live here too; what a token allows is `api/auth.py`'s business.
+`section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave the section out). Token files live here too.
 """
 
 from __future__ import annotations
@@ -73,9 +72,7 @@ Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), 
 Address = Annotated[str, Meta(pattern=rf"^https?://{_HOST}(?::{_PORT})?\Z")]
 Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
 Join = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z"), "host:port, such as 127.0.0.1:7434"]
-Loopback = Annotated[
-    str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (for others, until TLS: ssh -L)"
-]
+Loopback = Annotated[str, Meta(pattern=rf"^{_LOOPBACK}\Z"), "a loopback address (others: ssh -L)"]
 Folder = Annotated[Path, "a path"]
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
@@ -94,6 +91,7 @@ class Coordinator(Struct, frozen=True, kw_only=True):
     lost_after_s: Annotated[Seconds, "how long a runner may be silent before it counts as lost"] = 30.0
     max_task_retries: Annotated[Count, "retries of a task whose job does not say"] = 3
     loss_limit: Annotated[Count, "how often a task may be lost with its node before it fails"] = 5
+    aging_s: Annotated[Count, "how long a job waits to be one point of priority more urgent; 0: never"] = 0
     pending_limit: Annotated[Count, "how many tasks may wait before submits are refused"] = 10_000_000
 
     def __post_init__(self) -> None:

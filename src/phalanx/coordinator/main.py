@@ -89,6 +89,7 @@ def rules_of(settings: Settings) -> Rules:
         lost_after_s=section.lost_after_s,
         self_fence_s=section.lost_after_s * 2 / 3,
         loss_limit=section.loss_limit,
+        aging_s=float(section.aging_s),
         stuck_after_s=3 * section.lost_after_s,
         pending_max=section.pending_limit,
     )
