@@ -3,7 +3,7 @@
 This is the only file that reads the environment. From strongest to weakest: flags; `PHALANX_*` variables; the
 seeds' `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
 `$XDG_CONFIG_HOME/phalanx/config.toml`; `/etc/phalanx/conf.d/*.toml` and `phalanx.toml`; defaults. A key is
-`section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave the section out). Token files live here too.
+`section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out). Token files live here too.
 """
 
 from __future__ import annotations

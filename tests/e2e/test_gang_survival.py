@@ -39,7 +39,8 @@ def test_all_or_none_under_fifty_kills_of_members_runners(tmp_path: Path) -> Non
             job = eventually(lambda id=id: _ended(cluster, id), 40.0, f"{id} ended")  # type: ignore[misc]
             assert job == "Completed"
             _check_whole(marks, id)
-        assert len(met) >= 3  # the faults met members on their way, at the barrier and running
+        assert met["at the barrier"] > 0  # the faults met members before and after the release
+        assert met["running"] > 0
 
 
 def _check_whole(marks: Path, id: str) -> None:

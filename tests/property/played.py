@@ -19,6 +19,7 @@ from phalanx.core.cluster.starting import brief, roll
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started
 from phalanx.core.model.resources import Capacity, Grant
+from phalanx.core.model.status import Why
 from phalanx.core.runner import RunnerState
 from phalanx.store.protocol import Batch, Loaded
 from tests.property.keeper import PlayedKeeper
@@ -205,7 +206,8 @@ class Played:
         """In the moment of release no member of the formation may be missing from a machine that is alive."""
         for key in self.formations[released.job, released.formation]:
             attempt = self.state.attempt(key)
-            if attempt is None or attempt.ending is not None:
+            # A plan of the same turn may have evicted it since.
+            if attempt is None or attempt.ending not in (None, Why.EVICTED):
                 self.early.append(key)
 
     def watch(self, machine: Machine) -> None:

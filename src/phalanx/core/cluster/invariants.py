@@ -129,7 +129,8 @@ def gangs_are_whole(state: ClusterState) -> Iterator[str]:
             yield f"{job.job.id}: members are ready that are not in the formation"
         held = job.gang.held()
         whole = all(held[n] >= group.needed for n, group in enumerate(job.job.groups))
-        if job.gang.gang.strict and not job.satisfied and not whole and not state.skipped:
+        is_part = any(held.values()) and not whole  # after a damaged record all of it may be leaving
+        if job.gang.gang.strict and not job.satisfied and is_part and not state.skipped:
             yield f"{job.job.id}: a strict formation holds only a part: {dict(held)}"
 
 
