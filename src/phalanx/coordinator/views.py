@@ -17,7 +17,7 @@ from phalanx.api.schema import (
     StatusWord,
     TaskView,
 )
-from phalanx.coordinator.views_gang import conditions, finished, gang_view, ranks
+from phalanx.coordinator.views_gang import conditions, gang_view, ranks
 from phalanx.coordinator.why_whole import comes_first
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import NO_CODE, JobState
@@ -232,7 +232,7 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
         command=list(group.command.argv),
         request=_request_view(group.request),
         after=[f"{name} {when}" for name, when in group.after],
-        finished=finished(job, state),
+        finished=job.done_in(state),
     )
 
 

@@ -92,13 +92,6 @@ def task_ids(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
     return [state.jobs[id].job.task_id(position) for id, position, _ in sorted(keys) if id in state.jobs]
 
 
-def finished(job: JobState, group: GroupState) -> int:
-    """How many tasks of a group ended with code 0 and are Completed once the whole job is."""
-    if not job.done or len(job.groups) == 1:
-        return len(job.done)
-    return sum(group.first <= position < group.last for position in job.done)
-
-
 def nominated(promise: Promise) -> dict[str, int]:
     """The nodes that are kept for a job, and how many members will stand on each."""
     return dict(sorted(Counter(node for node, _ in promise.members.values()).items()))
@@ -124,7 +117,7 @@ class _Tally:
 
     def __init__(self, job: JobState, group: GroupState) -> None:
         status = job.status[group.first : group.last]
-        done = finished(job, group)
+        done = job.done_in(group)
         self.needed = group.group.needed
         self.well = status.count(Status.COMPLETED) + done
         self.running = status.count(Status.RUNNING) - done

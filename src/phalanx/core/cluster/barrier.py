@@ -27,11 +27,11 @@ def ready(state: ClusterState, attempts: list[Attempt], now: float, cause: str) 
         members = [
             each for each in attempts if each.key[0] == id and not each.released and each.ending is None
         ]
-        if job.forming is None or not members:
+        if job.forming is None or job.gang is None or not members:
             continue
         fresh = [each for each in members if not each.ready]
         events += [AttemptReady(at=now, cause=cause, key=each.key) for each in fresh]
-        if job.forming.positions <= job.forming.ready | {each.key[1] for each in fresh} and _is_enough(job):
+        if job.forming.positions <= job.forming.ready | {each.key[1] for each in fresh} and job.gang.is_whole:
             number = job.forming.number
             events.append(GangReleased(at=now, cause=cause, job=id, formation=number))
     return events
@@ -60,10 +60,3 @@ def go_orders(job: JobState) -> list[Effect]:
         if attempt.formation and attempt.released and attempt.started_at is None and attempt.ending is None
         and job.groups[attempt.group].may_begin
     ]  # fmt: skip
-
-
-def _is_enough(job: JobState) -> bool:
-    """Whether the members that hold a place are as many as the gang needs."""
-    assert job.gang is not None
-    held = job.gang.held()
-    return job.satisfied or all(held[n] >= group.needed for n, group in enumerate(job.job.groups))

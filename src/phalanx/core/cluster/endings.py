@@ -64,11 +64,7 @@ class Endings:
         """Not the task's doing: its node, its gang or somebody more urgent."""
         loss = exit.why not in NO_LOSS
         position = attempt.key[1]
-        if attempt.ending in (Why.RECALLED, Why.RESTARTED) or exit.why in (
-            Why.RETURNED,
-            Why.RECALLED,
-            Why.RESTARTED,
-        ):
+        if exit.why in (Why.RETURNED, Why.RECALLED, Why.RESTARTED):
             self._again(attempt, exit, self._now)
         elif not attempt.released:
             self._again(attempt, exit, self._now, loss=loss)
@@ -237,8 +233,7 @@ def _can_be_spared(job: JobState, attempt: Attempt) -> bool:
         return False
     group = job.groups[attempt.group]
     staying = job.gang.held()[attempt.group]  # those being stopped are not counted, this one among them
-    done = sum(group.first <= position < group.last for position in job.done)
-    return staying + done >= group.group.needed
+    return staying + job.done_in(group) >= group.group.needed
 
 
 def _breaks_the_gang(job: JobState, attempt: Attempt) -> bool:
@@ -277,8 +272,8 @@ def _has_done_its_work(job: JobState, attempt: Attempt) -> bool:
 def _well(job: JobState, number: int, attempt: Attempt) -> int:
     """How many tasks of a group have ended well, counting the one that just did."""
     group = job.groups[number]
-    done = sum(group.first <= position < group.last for position in job.done)
-    return job.status[group.first : group.last].count(Status.COMPLETED) + done + (attempt.group == number)
+    completed = job.status[group.first : group.last].count(Status.COMPLETED)
+    return completed + job.done_in(group) + (attempt.group == number)
 
 
 def _replica(job: JobState, attempt: Attempt) -> tuple[int, ...]:

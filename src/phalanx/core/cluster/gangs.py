@@ -116,6 +116,12 @@ class GangState:
         left = state.owner.status[state.first : state.last].count(Status.PENDING)
         return min(left, needed if self.gang.match == "only-waiting" else max(0, needed - held))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has started whole, or holds all the places that it needs for that."""
+        groups = self.owner.groups
+        return self.owner.satisfied or all(each.staying >= each.group.needed for each in groups)
+
     def held(self) -> Counter[int]:
         """How many members of each group hold a place and will keep it."""
         return Counter({state.number: state.staying for state in self.owner.groups})

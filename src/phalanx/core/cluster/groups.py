@@ -31,6 +31,8 @@ class Owner(Protocol):
 
     def has_come(self, group: str, when: str) -> bool: ...
 
+    def is_ready(self, position: int) -> bool: ...
+
 
 class GroupState:
     """One group of a job; a unit that waits, unless the job is a gang."""
@@ -82,9 +84,6 @@ class GroupState:
         if self.group.replicas == 1:
             return self._in_order(min(most, self.group.at_once - self.live.get(0, 0)))
         return self._within_limits(most)
-
-    def is_ready(self, position: int) -> bool:
-        return self.owner.status[position] == Status.PENDING and position not in self.owner.delayed
 
     @property
     def pending_count(self) -> int:
@@ -145,7 +144,7 @@ class GroupState:
                 most -= 1
         position = self.fresh
         while position < self.last and most > 0:
-            if self.is_ready(position):
+            if self.owner.is_ready(position):
                 yield position
                 most -= 1
             position += 1

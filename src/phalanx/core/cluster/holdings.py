@@ -115,9 +115,7 @@ def note_completeness(state: ClusterState, job: JobState) -> None:
     """Whether a formation that may hold a part holds all that it needs by now."""
     if job.gang is None or job.gang.gang.strict:
         return
-    held = job.gang.held()
-    whole = job.satisfied or all(held[n] >= group.needed for n, group in enumerate(job.job.groups))
-    (state.incomplete.discard if whole else state.incomplete.add)(job.job.id)
+    (state.incomplete.discard if job.gang.is_whole else state.incomplete.add)(job.job.id)
 
 
 def queue_up(state: ClusterState, job: JobState) -> None:

@@ -24,6 +24,7 @@ from phalanx.core.model.status import Status, Why
 
 NO_CODE = -32_768
 DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory
+_OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about how long others take
 
 
 class Condition:
@@ -40,38 +41,10 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts",
-        "charged",
-        "code",
-        "conditions",
-        "counts",
-        "delayed",
-        "details",
-        "done",
-        "ended_at",
-        "first_code",
-        "first_started_at",
-        "firsts",
-        "formations",
-        "forming",
-        "gang",
-        "groups",
-        "hold_until",
-        "job",
-        "live",
-        "losses",
-        "nodes",
-        "outcome",
-        "promise",
-        "recalls",
-        "restarting",
-        "restarts",
-        "satisfied",
-        "setbacks",
-        "status",
-        "times",
-        "totals",
-        "why",
+        "attempts", "charged", "code", "conditions", "counts", "delayed", "details", "done", "ended_at",
+        "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups", "hold_until",
+        "job", "live", "losses", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
+        "satisfied", "setbacks", "status", "times", "totals", "why",
     )  # fmt: skip
 
     def __init__(
@@ -167,9 +140,12 @@ class JobState:
             waiting = 0
         if when == "started":
             return not (waiting or status.count(Status.ASSIGNED))
-        done = sum(state.first <= position < state.last for position in self.done)
-        running = status.count(Status.RUNNING) - done
+        running = status.count(Status.RUNNING) - self.done_in(state)
         return not (waiting or status.count(Status.ASSIGNED) or running or status.count(Status.FAILED))
+
+    def done_in(self, group: GroupState) -> int:
+        """How many tasks of a group ended with code 0 and are Completed once the whole job is."""
+        return sum(group.first <= position < group.last for position in self.done)
 
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed
@@ -223,10 +199,7 @@ class JobState:
             times = self._times()
             times[2 * position] = exit.started_at
             times[2 * position + 1] = exit.ended_at or 0.0
-            if exit.why in (
-                Why.NONE,
-                Why.EXITED,
-            ):  # one that was stopped says nothing about how long others take
+            if exit.why in _OWN_ENDS:
                 self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
         if (exit.message or exit.stderr_tail) and (
             position in self.details or len(self.details) < DETAILS_MAX

@@ -16,7 +16,6 @@ from phalanx.core.cluster.inputs import Evict, ProposeMuster, Redeem
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
-from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Muster, Placement
 from phalanx.core.model.reason import Reason, Tier
@@ -33,7 +32,7 @@ def propose_muster(state: ClusterState, given: ProposeMuster, now: float) -> Dec
         return STALE
     if muster.victims or muster.displaced:
         return _promise(state, job, muster, now)
-    if not _has_room(state, muster.members):
+    if not _fits_after(state, muster):
         return STALE
     return Decision(_placed(state, job, muster.members, now, "plan", promised=False), [], Accepted())
 
@@ -89,22 +88,6 @@ def _may_be_placed(state: ClusterState, job: JobState, muster: Muster) -> bool:
         each.node in state.nodes and state.nodes[each.node].takes_work and job.is_ready(each.position)
         for each in muster.members
     )
-
-
-def _has_room(state: ClusterState, members: tuple[Placement, ...]) -> bool:
-    """Several members may share a node, so they are tried on it together."""
-    taken: list[tuple[Ledger, Placement]] = []
-    try:
-        for each in members:
-            ledger = state.table.ledgers[state.nodes[each.node].row]
-            if not ledger.has_room(each.grant):
-                return False
-            ledger.take(each.grant)
-            taken.append((ledger, each))
-        return True
-    finally:
-        for ledger, each in reversed(taken):
-            ledger.give_back(each.grant)
 
 
 def _promise(state: ClusterState, job: JobState, muster: Muster, now: float) -> Decision:
@@ -172,7 +155,7 @@ def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
 
 
 def _fits_after(state: ClusterState, muster: Muster) -> bool:
-    """Whether all members fit once the victims have left, tried on the ledgers and undone."""
+    """Whether all members fit beside each other once the victims, if any, have left; nothing is changed."""
     undo: list[tuple[Callable[[Grant], None], Grant]] = []
     try:
         for node, lane_id in muster.victims:
