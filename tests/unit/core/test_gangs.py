@@ -1,21 +1,20 @@
-"""Gangs in the cluster: whole or not at all, from the muster through the barrier to the end."""
+"""How a gang starts: whole or not at all, from the muster through the barrier."""
 
 from __future__ import annotations
 
 from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.inputs import Cancel, Evict, Hello, ProposeMuster, Tick
-from phalanx.core.model.gang import Restart, Rule, Success
-from phalanx.core.model.orders import Exit, Go, Phase, Ready, Started, Stop
+from phalanx.core.cluster.inputs import Cancel, Hello, ProposeMuster, Tick
+from phalanx.core.model.gang import Restart
+from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
 from phalanx.core.model.plan import Muster
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.waiting import Wanted
 from tests.builders import a_capacity, a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
-PENDING, ASSIGNED, RUNNING = Status.PENDING, Status.ASSIGNED, Status.RUNNING
-COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
+PENDING, RUNNING, FAILED = Status.PENDING, Status.RUNNING, Status.FAILED
 TWO = {"n1": {"cores": 4}, "n2": {"cores": 4}}
 
 
@@ -131,111 +130,6 @@ def test_a_program_that_is_not_there_fails_the_gang_before_anybody_ran():
     assert stage.told(Go) == []
 
 
-def test_the_failure_of_one_restarts_all():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(3), limit=1)
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
-    stage.starts(gang, 0, 1, 2)
-    stage.ends(gang, 1, 1)
-    assert sorted(key[1] for key in stage.told(Stop)) == [0, 2]
-    assert not stage.waits(job)  # not before the last attempt of its life before has gone
-    stage.confirm_stops()
-    assert (stage.statuses(gang), job.restarts) == ([PENDING] * 3, 1)
-    assert stage.waits(job)
-
-
-def test_a_member_that_finished_runs_again_when_the_gang_restarts():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(2), limit=1)
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 0)
-    assert stage.statuses(gang) == [RUNNING, RUNNING]
-    stage.ends(gang, 1, 1)
-    assert stage.statuses(gang) == [PENDING, PENDING]
-    stage.muster(gang, {0: "n1", 1: "n2"})
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 1)
-    stage.ends(gang, 0)
-    assert stage.statuses(gang) == [COMPLETED, COMPLETED]
-    assert (job.outcome, job.is_over) == (COMPLETED, True)
-
-
-def test_more_failures_than_the_limit_fail_the_job():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(2), limit=1)
-    job = stage.submit(gang)
-    for _ in range(2):
-        stage.muster(gang, {0: "n1", 1: "n2"})
-        stage.starts(gang, 0, 1)
-        stage.ends(gang, 0, 1)
-        stage.confirm_stops()
-    assert stage.statuses(gang) == [FAILED, FAILED]
-    assert job.outcome == FAILED
-    assert Why(job.why[1]) == Why.JOB_FAILED
-
-
-def test_five_evictions_are_survived_and_the_sixth_is_not():
-    """Seed 002: backoffLimit 5, evictions count the same."""
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(2), restart=Restart(whole=True, limit=5, counts_evictions=True))
-    job = stage.submit(gang)
-    for turn in range(6):
-        assert not job.is_over, turn
-        stage.now += 100
-        stage.beat("n1", [])
-        stage.beat("n2", [])
-        stage.muster(gang, {0: "n1", 1: "n2"})
-        stage.starts(gang, 0, 1)
-        stage.give(Evict(gang.id))
-        stage.confirm_stops()
-    assert (job.outcome, job.restarts) == (FAILED, 5)
-
-
-def test_evictions_that_do_not_count_restart_for_ever():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(2), limit=0)
-    job = stage.submit(gang)
-    for _ in range(8):
-        stage.now += 100
-        stage.beat("n1", [])
-        stage.beat("n2", [])
-        stage.muster(gang, {0: "n1", 1: "n2"})
-        stage.starts(gang, 0, 1)
-        stage.give(Evict(gang.id))
-        stage.confirm_stops()
-    assert stage.statuses(gang) == [PENDING, PENDING]
-    assert job.restarts == 0
-
-
-def test_a_lost_node_is_one_setback_however_many_members_it_held():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(4))
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n1", 3: "n2"})
-    stage.starts(gang, 0, 1, 2, 3)
-    stage.give(Hello("n1", "b", "origin-n1", a_capacity(cores=4), []))
-    stage.confirm_stops()
-    assert (job.setbacks, job.restarts) == (1, 0)
-    assert stage.statuses(gang) == [PENDING] * 4
-
-
-def test_surplus_members_can_be_evicted_alone():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(3, min=2))
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
-    stage.starts(gang, 0, 1, 2)
-    stage.give(Evict(gang.id, 2))
-    stage.confirm_stops()
-    assert stage.statuses(gang) == [RUNNING, RUNNING, PENDING]
-    assert stage.waits(job)
-    assert job.gang is not None
-    assert job.gang.wanted()[0].need == 1  # it comes back by itself
-
-
 def test_a_gang_starts_with_its_minimum_and_the_rest_comes_later():
     stage = Stage(**TWO)
     gang = a_gang(a_group(4, min=2))
@@ -246,18 +140,6 @@ def test_a_gang_starts_with_its_minimum_and_the_rest_comes_later():
     stage.muster(gang, {2: "n2"})
     stage.report(gang, 2, Ready)
     assert (gang.id, 2, 1) in stage.told(Go)
-
-
-def test_a_gang_is_done_when_its_last_running_member_is():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(3, min=2))
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1"})
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 0)
-    stage.ends(gang, 1)
-    assert stage.statuses(gang) == [COMPLETED, COMPLETED, CANCELLED]
-    assert job.outcome == COMPLETED
 
 
 def test_waiting_and_running_counts_those_that_run():
@@ -357,54 +239,6 @@ def test_without_a_gang_a_later_group_waits_in_the_queue():
     stage.place(plain, 0, "n1")
     stage.ends(plain, 0)
     assert [group in stage.state.waiting for group in state.groups] == [False, True]
-
-
-def test_any_success_ends_the_job_well():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(2), success=Success(any=True), restart=Restart())
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 1)
-    stage.confirm_stops()
-    assert (stage.statuses(gang), job.outcome) == ([CANCELLED, COMPLETED], COMPLETED)
-
-
-def test_the_groups_that_count_end_the_gang_whatever_the_others_do():
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(1, name="head"), a_group(2, name="worker"), success=Success(groups=("head",)))
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
-    stage.starts(gang, 0, 1, 2)
-    stage.ends(gang, 0)
-    assert job.outcome == COMPLETED
-
-
-def test_a_rule_may_restart_only_the_replica():
-    rule = Rule("restart-replica", groups=("w",))
-    stage = Stage(**TWO)
-    job = a_gang(a_group(4, name="w", replicas=2), restart=Restart(whole=True, limit=2, rules=(rule,)))
-    plain = structs.replace(job, gang=None)
-    state = stage.submit(plain)
-    for position in range(4):
-        stage.place(plain, position, "n1")
-        stage.report(plain, position, Started)
-    stage.ends(plain, 0, 1)
-    assert [key[1] for key in stage.told(Stop)] == [1]
-    stage.confirm_stops()
-    assert stage.statuses(plain) == [PENDING, PENDING, RUNNING, RUNNING]
-    assert state.restarts == 1
-
-
-def test_a_rule_that_fails_the_job_does_so_at_once():
-    rule = Rule("fail", patterns=("out of memory",))
-    stage = Stage(**TWO)
-    gang = a_gang(a_group(2), restart=Restart(whole=True, limit=9, rules=(rule,)))
-    job = stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
-    stage.starts(gang, 0, 1)
-    stage.report(gang, 0, Exit(Why.OOM, -9, message="out of memory: the kernel ended it"))
-    assert job.outcome == FAILED
 
 
 def test_a_needed_member_cannot_be_cancelled_alone():
