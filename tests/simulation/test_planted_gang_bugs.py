@@ -28,6 +28,7 @@ from phalanx.core.cluster.decision import Accepted, Decision
 from phalanx.core.cluster.effects import Effect, Send
 from phalanx.core.cluster.endings import Endings
 from phalanx.core.cluster.events import Event, JobRestarted, TasksCancelled, TasksEvicted
+from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Group
@@ -83,7 +84,7 @@ def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkey
 def test_a_dead_member_that_counts_as_ready_is_found(monkeypatch: Patch):
     """The formation goes on without a member whose node was lost, as if it were there."""
     monkeypatch.setattr(Endings, "_recall", lambda self, job, text: None)
-    monkeypatch.setattr(barrier, "_is_enough", lambda job: True)
+    monkeypatch.setattr(GangState, "is_whole", True)
     must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER)
 
 
