@@ -15,7 +15,10 @@
     ├── NeverFits                         422     4   no node of this cluster could ever hold it
     ├── TooMany                           429    75   a queue is full: try again after `retry_after_s`
     ├── NoRoom                            503     3   no node can take it now (asked with no_queue)
-    └── Unavailable                       503    69   the coordinator cannot be reached, or cannot write
+    ├── Unavailable                       503    69   the coordinator cannot be reached, or cannot write
+    │   └── NotActive                     503    69   a standby was asked for a change: its `leader` may do it
+    └── ConfigError                       500     2   a setting that cannot be used
+        └── TokenError                    500    77   a token file that must not be used
 
 What other libraries raise is translated into one of these at the door.
 """
@@ -107,3 +110,21 @@ class NoRoom(PhalanxError):
 
 class Unavailable(PhalanxError):
     status, exit_code, title = 503, 69, "Unavailable"
+
+
+class NotActive(Unavailable):
+    """A standby was asked to change something. `extra["leader"]` says who can, if anybody is known to."""
+
+    title = "Not the active coordinator"
+
+
+class ConfigError(PhalanxError):
+    """A setting that cannot be used: which one, what it says, where it stands and what would be right."""
+
+    status, exit_code, title = 500, 2, "Wrong setting"
+
+
+class TokenError(ConfigError):
+    """A token file that must not be used. Never a reason to try another one."""
+
+    exit_code = 77

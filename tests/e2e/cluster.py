@@ -20,8 +20,8 @@ from typing import TypeVar
 
 import phalanx
 from phalanx.api.schema import TaskView
-from phalanx.config import ensure_token
 from phalanx.errors import PhalanxError
+from phalanx.tokenfile import ensure_token
 
 T = TypeVar("T")
 _RUN = (

@@ -18,7 +18,7 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, module_name, sourc
 When = Literal["at once", "later", "never"]
 
 CORE = {"core", "core.model", "core.cluster", "core.placement", "core.runner"}
-SHARED = {"config", "errors", "clock", "diary", "__version__"}
+SHARED = {"config", "settings", "tokenfile", "endpoint", "errors", "clock", "diary", "__version__"}
 DOORS = CORE | SHARED | {"api", "store"}
 SHELLS = DOORS | {"dashboard", "coordinator", "runner"}
 
@@ -32,7 +32,10 @@ ARROWS: dict[str, set[str]] = {
     "clock": set(),
     "diary": set(),
     "errors": CORE,
-    "config": CORE | {"errors", "clock", "__version__"},
+    "settings": CORE | {"errors"},
+    "tokenfile": {"errors", "settings"},
+    "config": CORE | {"errors", "settings", "tokenfile"},
+    "endpoint": {"config", "errors", "settings", "tokenfile"},
     "store": CORE | SHARED,
     "api": CORE | SHARED,
     "manifests": CORE | SHARED | {"api"},
@@ -47,7 +50,7 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 # Start-up time is felt here, so these may import inside a function.
-LAZY_ROOMS = {"cli", "embedded", "config", "phalanx"}
+LAZY_ROOMS = {"cli", "embedded", "config", "tokenfile", "phalanx"}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
 ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "embedded"}
 

@@ -10,23 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.config import (
-    ALIASES,
-    KEYS,
-    TASK_VARIABLE,
-    VARIABLES,
-    ConfigError,
-    Endpoint,
-    Secret,
-    Settings,
-    TokenError,
-    connection,
-    ensure_token,
-    load,
-    read_token,
-    task_environment,
-)
-from phalanx.errors import Unauthorized, Unavailable
+from phalanx.config import TASK_VARIABLE, load, task_environment
+from phalanx.endpoint import Endpoint, connection
+from phalanx.errors import ConfigError, TokenError, Unauthorized, Unavailable
+from phalanx.settings import ALIASES, KEYS, VARIABLES, Secret, Settings
+from phalanx.tokenfile import ensure_token, read_token
 
 Read = Callable[..., Settings]
 
@@ -63,7 +51,7 @@ def test_defaults(read: Read, tmp_path: Path):
     assert settings.state_dir == state
     assert settings.output == "table"
     assert (settings.coordinator.bind, settings.coordinator.port) == ("127.0.0.1", 7433)
-    assert (settings.coordinator.link_port, settings.runner.join) == (7434, "127.0.0.1:7434")
+    assert (settings.coordinator.link_port, settings.runner.join) == (7434, ("127.0.0.1:7434",))
     assert (settings.coordinator.heartbeat_s, settings.coordinator.lost_after_s) == (5.0, 30.0)
     assert (settings.coordinator.max_task_retries, settings.coordinator.loss_limit) == (3, 5)
     assert settings.coordinator.pending_limit == 10_000_000
@@ -148,9 +136,10 @@ def test_the_seeds_names_are_understood(read: Read, tmp_path: Path):
         KRISHIV_HEARTBEAT_TIMEOUT_SECS="45",
         KRISHIV_SOMETHING_ELSE="is none of our business",
     )
-    assert (settings.client.address, settings.client.token) == ("http://head:50051", "secret")
+    assert (settings.client.address, settings.client.token) == (("http://head:50051",), "secret")
+    assert settings.coordinator.token == "secret"
     assert (settings.coordinator.max_task_retries, settings.coordinator.lost_after_s) == (7, 45.0)
-    assert read(KRISHIV_COORDINATOR="a:1", PHALANX_ADDRESS="b:2").client.address == "http://b:2"
+    assert read(KRISHIV_COORDINATOR="a:1", PHALANX_ADDRESS="b:2").client.address == ("http://b:2",)
 
 
 def test_where_others_reach_a_node_is_a_host(read: Read):
@@ -162,7 +151,7 @@ def test_where_others_reach_a_node_is_a_host(read: Read):
 
 
 def test_every_alias_means_a_key_and_every_key_has_a_variable():
-    assert set(ALIASES.values()) <= set(KEYS)
+    assert {key for keys in ALIASES.values() for key in keys} <= set(KEYS)
     assert set(VARIABLES.values()) == set(KEYS)
     assert {"PHALANX_ADDRESS", "PHALANX_TOKEN", "PHALANX_TOKEN_FILE", "PHALANX_STATE_DIR"} <= set(VARIABLES)
     assert not any(TASK_VARIABLE.fullmatch(name) for name in VARIABLES)
@@ -201,8 +190,6 @@ def test_variables_of_tasks_are_left_alone(read: Read):
         ("PHALANX_OUTPUT", "xml", "table, json, yaml, wide or name"),
         ("PHALANX_STATE_DIR", "", "a path"),
         ("PHALANX_TOKEN_FILE", "", "a path"),
-        ("PHALANX_COORDINATOR_BIND", "0.0.0.0", "a loopback address"),
-        ("PHALANX_COORDINATOR_BIND", "example.org", "a loopback address"),
     ],
 )
 def test_a_wrong_value_is_told_with_its_key_source_and_remedy(
@@ -275,7 +262,20 @@ def test_values_may_have_units(read: Read):
     ],
 )
 def test_an_address_may_be_short(read: Read, text: str, address: str):
-    assert read(PHALANX_ADDRESS=text).client.address == address
+    assert read(PHALANX_ADDRESS=text).client.address == (address,)
+
+
+def test_several_addresses_stand_in_one_setting(read: Read):
+    assert read(PHALANX_ADDRESS="a:1, https://b:2").client.address == ("http://a:1", "https://b:2")
+    assert read(PHALANX_RUNNER_JOIN="a:1,b:2").runner.join == ("a:1", "b:2")
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0", "example.org", "10.0.0.1"])
+def test_other_machines_are_listened_to_with_tls_only(read: Read, tmp_path: Path, bind: str):
+    with pytest.raises(ConfigError, match=r"coordinator.bind = .*expected a loopback address"):
+        read(PHALANX_COORDINATOR_BIND=bind)
+    tls = {"PHALANX_COORDINATOR_TLS_CERT_FILE": "c.pem", "PHALANX_COORDINATOR_TLS_KEY_FILE": "k.pem"}
+    assert read(PHALANX_COORDINATOR_BIND=bind, **tls).coordinator.bind == bind
 
 
 # Tokens
@@ -361,7 +361,7 @@ def test_the_cluster_that_runs_here(read: Read, tmp_path: Path):
     with pytest.raises(Unavailable, match="no cluster is running here"):
         connection(settings)
     announce(tmp_path / "state")
-    assert connection(settings) == ("http://127.0.0.1:7433", "phx_local")
+    assert connection(settings) == (("http://127.0.0.1:7433",), "phx_local")
 
 
 def test_the_token_of_this_machine_is_shown_to_nobody_else(read: Read, tmp_path: Path):

@@ -39,7 +39,8 @@ from phalanx.api.schema import (
 )
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.sse import Feed
-from phalanx.config import connection, load
+from phalanx.config import load
+from phalanx.endpoint import connection
 from phalanx.errors import TooMany, Unavailable
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class AsyncClient:
         self, address: str | None = None, token: str | None = None, *, exchange: AsyncExchange | None = None
     ) -> None:
         if token is None or (address is None and exchange is None):
-            address, token = connection(load({"client.address": address, "client.token": token}))
+            (address, *_), token = connection(load({"client.address": address, "client.token": token}))
         self._token = token
         self._exchange = exchange or HttpxExchange(address or "")
 

@@ -40,7 +40,8 @@ from phalanx.api.schema import (
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.sse import Feed
 from phalanx.clock import SystemClock
-from phalanx.config import connection, load
+from phalanx.config import load
+from phalanx.endpoint import connection
 from phalanx.errors import TooMany, Unavailable
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class Client:
         self, address: str | None = None, token: str | None = None, *, exchange: Exchange | None = None
     ) -> None:
         if token is None or (address is None and exchange is None):
-            address, token = connection(load({"client.address": address, "client.token": token}))
+            (address, *_), token = connection(load({"client.address": address, "client.token": token}))
         self._token = token
         self._exchange = exchange or HttpExchange(address or "")
         self._clock = SystemClock()

@@ -13,7 +13,7 @@ from msgspec import Struct, msgpack
 from phalanx.core.model.orders import AttemptKey, Disposition, Order, Phase, Report
 from phalanx.core.model.resources import Capacity
 
-VERSION = 2  # 2: gangs (rolls, ready, go), briefs by group, and where peers reach a runner
+VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
@@ -39,14 +39,17 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     epoch: int
     heartbeat_s: float
     self_fence_s: float
+    generation: int = 0  # of the node's lease: heartbeats and reports must carry it
+    credential: str = ""  # the node's own, in exchange for a join token: to be kept, and shown from now on
 
 
 class Rejected(Struct, frozen=True, tag="rejected"):
-    """No session. `retry` says whether trying again later could help."""
+    """No session. `retry` says whether trying again later could help, `leader` where (a link, host:port)."""
 
     code: str
     message: str
     retry: bool
+    leader: str = ""
 
 
 class Orders(Struct, frozen=True, tag="orders"):
@@ -57,11 +60,15 @@ class Orders(Struct, frozen=True, tag="orders"):
 class Reports(Struct, frozen=True, tag="reports"):
     epoch: int
     reports: list[Report]
+    generation: int = 0
 
 
 class Dispositions(Struct, frozen=True, tag="dispositions"):
+    """What became of each report, and the epoch and lease generation that are in force."""
+
     epoch: int
     items: list[tuple[AttemptKey, Disposition]]
+    generation: int = 0
 
 
 class Beat(Struct, frozen=True, tag="beat"):
@@ -70,6 +77,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     epoch: int
     sent_at: float
     held: list[tuple[AttemptKey, Phase]]
+    generation: int = 0
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):

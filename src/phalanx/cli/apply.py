@@ -22,8 +22,8 @@ from phalanx.cli.output import OutputOption, emit, note, tell_error
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
-from phalanx.config import Output
 from phalanx.errors import BadRequest, PhalanxError
+from phalanx.settings import Output
 
 if TYPE_CHECKING:
     from phalanx.manifests.read import Manifests

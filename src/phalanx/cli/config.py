@@ -11,8 +11,9 @@ import typer
 from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
-from phalanx.config import ALIASES, KEYS, SYSTEM, Settings, files
+from phalanx.config import SYSTEM, files
 from phalanx.errors import NotFound
+from phalanx.settings import ALIASES, KEYS, Settings
 
 
 def show(ctx: typer.Context, output: OutputOption = None) -> None:
@@ -64,7 +65,7 @@ def _table(found: Settings) -> Table:
 
 
 def _explained(found: Settings, key: str) -> dict[str, Any]:
-    aliases = [alias for alias, name in ALIASES.items() if name == key]
+    aliases = [alias for alias, names in ALIASES.items() if key in names]
     return {
         "purpose": KEYS[key].purpose,
         "expected": KEYS[key].expected,

@@ -13,8 +13,8 @@ from phalanx.api.schema import WatchEvent
 from phalanx.cli.session import Session
 from phalanx.cli.table import Table, coloured
 from phalanx.cli.text import clean, moment
-from phalanx.config import Output
 from phalanx.errors import PhalanxError
+from phalanx.settings import Output
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client

@@ -15,7 +15,7 @@ import typer
 
 from phalanx.cli.table import Table
 from phalanx.cli.text import clean, clean_lines
-from phalanx.config import Output
+from phalanx.settings import Output
 
 OutputOption = Annotated[
     Output | None,

@@ -11,7 +11,7 @@ from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.text import size
-from phalanx.config import Output
+from phalanx.settings import Output
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 

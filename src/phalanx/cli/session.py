@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from phalanx.cli.owner import Owner
-from phalanx.config import Output, Settings, connection, endpoint, load
+from phalanx.config import load
+from phalanx.endpoint import connection, endpoint
 from phalanx.errors import Unavailable
+from phalanx.settings import Output, Settings
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
@@ -52,7 +54,7 @@ def connect(settings: Settings) -> Client:
     if settings.client.address is None:
         _refuse_dead(settings)
     found = connection(settings)
-    return Client(found.address, found.token)
+    return Client(found.addresses[0], found.token)
 
 
 def _refuse_dead(settings: Settings) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 
 from phalanx.cli.owner import Owner
-from phalanx.config import Endpoint, Settings
+from phalanx.endpoint import Endpoint
 from phalanx.errors import Conflict, Unavailable
+from phalanx.settings import Settings
 
 
 def prepare(folder: Path) -> None:

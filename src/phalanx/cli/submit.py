@@ -13,7 +13,7 @@ from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
 from phalanx.cli.wish import Wish, takes_a_wish
-from phalanx.config import Output
+from phalanx.settings import Output
 
 
 @takes_a_wish

@@ -25,8 +25,9 @@ from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.cli.text import plural
 from phalanx.clock import SystemClock
-from phalanx.config import ConfigError, Settings, ensure_token
-from phalanx.errors import Conflict, Unavailable
+from phalanx.errors import ConfigError, Conflict, Unavailable
+from phalanx.settings import Settings
+from phalanx.tokenfile import ensure_token
 
 NODES_MAX = 1000
 
@@ -139,7 +140,7 @@ def _member(settings: Settings, name: str, pretend: str | None) -> Settings:
         state_dir=folder,
         work_dir=folder / "work",
         token_file=settings.coordinator.node_token_file,
-        join=endpoint_of(settings).link,
+        join=(endpoint_of(settings).link,),
         pretend=pretend,
     )
     return replace(settings, runner=runner)

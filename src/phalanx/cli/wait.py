@@ -17,9 +17,9 @@ from phalanx.cli.progress import Progress
 from phalanx.cli.session import session
 from phalanx.cli.text import span
 from phalanx.clock import SystemClock
-from phalanx.config import Output
 from phalanx.core.model.quantity import parse_seconds
 from phalanx.errors import PhalanxError
+from phalanx.settings import Output
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client

@@ -20,7 +20,6 @@ from phalanx.api.app import build_app
 from phalanx.api.auth import Tokens
 from phalanx.api.protocol import BoundedProtocol
 from phalanx.clock import Clock, SteadyClock
-from phalanx.config import Settings, ensure_token
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.heart import Turn
@@ -33,8 +32,10 @@ from phalanx.core.cluster.state import Rules
 from phalanx.core.model.plan import Policy
 from phalanx.diary import diary, open_diary
 from phalanx.errors import PhalanxError
+from phalanx.settings import Settings
 from phalanx.store.protocol import Fenced, Store, StoreError
 from phalanx.store.sqlite import SqliteStore
+from phalanx.tokenfile import ensure_token
 
 log = diary("coordinator")
 

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from phalanx.api import wire
 from phalanx.clock import SteadyClock
-from phalanx.config import Settings, read_token, task_environment
+from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
 from phalanx.diary import diary, open_diary
 from phalanx.errors import PhalanxError
@@ -31,6 +31,8 @@ from phalanx.runner.logroad import LogRoad
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.shell import Shell
+from phalanx.settings import Settings
+from phalanx.tokenfile import read_token
 
 log = diary("runner")
 
@@ -66,7 +68,7 @@ async def _run(settings: Settings) -> int:
         Cgroups.find(f"{section.name}-{origin[:8]}"),
     )
     await shell.open()
-    host, _, port = section.join.rpartition(":")
+    host, _, port = section.join[0].rpartition(":")
     return await _until_stopped(shell, host.strip("[]"), int(port))
 
 

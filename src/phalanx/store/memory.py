@@ -2,55 +2,119 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
+from collections.abc import Callable
 
-from phalanx.store.protocol import Batch, Fenced, History, Loaded
+from phalanx.clock import SystemClock
+from phalanx.store.protocol import Batch, Candidate, Fenced, History, Leader, Loaded, Moved, Pruned
+
+
+class Memory:
+    """What is kept. Several stores may share one, as several processes share a file."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.holder: Candidate | None = None
+        self.until = 0.0  # the end of the holder's lease
+        self.batches: list[Batch] = []
+        self.pruned = 0  # batches up to here are gone
+        self.image: tuple[int, bytes] | None = None
+        self.history: dict[str, bytes] = {}
+
+    @property
+    def head(self) -> int:
+        return self.batches[-1].revision if self.batches else self.pruned
 
 
 class MemoryStore:
-    """Lists in memory. Two coordinators given the same object fence each other as with any store."""
+    """One coordinator's view of a memory."""
 
-    def __init__(self) -> None:
-        self._epoch = 0
-        self._batches: list[Batch] = []
-        self._image: tuple[int, bytes] | None = None
-        self._history: dict[str, bytes] = {}
+    def __init__(self, memory: Memory | None = None, monotonic: Callable[[], float] | None = None) -> None:
+        self._kept = memory or Memory()
+        self._monotonic = monotonic or SystemClock().monotonic
+        self._head: int | None = None  # where the log ended when we last looked
 
-    async def open_term(self) -> int:
-        self._epoch += 1
-        return self._epoch
+    async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
+        kept, now = self._kept, self._monotonic()
+        if kept.holder is None or kept.until <= now or kept.holder.name == candidate.name:
+            kept.epoch += 1
+            kept.holder, kept.until = candidate, now + lease_s
+        return Leader(kept.epoch, kept.holder)
 
-    async def load(self) -> Loaded:
-        revision, body = self._image or (0, None)
-        return Loaded(body, revision, [batch for batch in self._batches if batch.revision > revision])
-
-    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+    async def renew(self, epoch: int, lease_s: float) -> None:
         self._check(epoch)
-        self._batches.append(batch)
-        self._history.update((record.job, record.body) for record in history)
+        self._kept.until = self._monotonic() + lease_s
+
+    async def resign(self, epoch: int) -> None:
+        if epoch == self._kept.epoch:
+            self._kept.holder = None
+
+    async def leader(self) -> Leader | None:
+        kept = self._kept
+        if kept.holder is None or kept.until <= self._monotonic():
+            return None
+        return Leader(kept.epoch, kept.holder)
+
+    async def open_term(self, at_least: int = 1) -> int:
+        self._kept.epoch = max(self._kept.epoch + 1, at_least)
+        self._kept.holder = None
+        return self._kept.epoch
 
     async def confirm(self, epoch: int) -> None:
         self._check(epoch)
 
+    async def load(self) -> Loaded:
+        self._head = self._kept.head
+        revision, body = self._kept.image or (0, None)
+        return Loaded(body, revision, self._after(revision))
+
+    async def since(self, after: int, limit: int) -> list[Batch]:
+        if after < self._kept.pruned:
+            raise Pruned(f"the log begins after revision {self._kept.pruned}")
+        return self._after(after)[:limit]
+
+    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+        self._check(epoch)
+        if self._head is not None and self._head != self._kept.head:
+            raise Moved(f"the log ends at {self._kept.head}, not at {self._head}")
+        self._kept.batches.append(batch)
+        self._kept.history.update((record.job, record.body) for record in history)
+        self._head = batch.revision
+
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         self._check(epoch)
-        self._image = (revision, body)
+        self._kept.image = (revision, body)
+
+    async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
+        self._check(epoch)
+        covered = min(before, self._kept.image[0] if self._kept.image else 0)
+        at = bisect_right(self._kept.batches, covered, key=lambda batch: batch.revision)
+        if at:
+            self._kept.pruned = self._kept.batches[at - 1].revision
+            del self._kept.batches[:at]
+        for job in sorted(self._kept.history)[: max(0, len(self._kept.history) - keep_jobs)]:
+            del self._kept.history[job]
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
-        start = bisect_left(self._batches, after + 1, key=lambda batch: batch.revision)
-        found = (batch for batch in self._batches[start:] if subject in batch.subjects)
+        found = (batch for batch in self._after(after) if subject in batch.subjects)
         return [batch for batch, _ in zip(found, range(limit), strict=False)]
 
     async def history(self, job: str) -> bytes | None:
-        return self._history.get(job)
+        return self._kept.history.get(job)
 
     async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
-        jobs = sorted((job for job in self._history if job.startswith(prefix)), reverse=True)
-        return [History(job, self._history[job]) for job in jobs if before is None or job < before][:limit]
+        kept = self._kept.history
+        jobs = sorted((job for job in kept if job.startswith(prefix)), reverse=True)
+        return [History(job, kept[job]) for job in jobs if before is None or job < before][:limit]
 
     async def close(self) -> None:
         """Nothing to do."""
 
+    def _after(self, revision: int) -> list[Batch]:
+        return self._kept.batches[
+            bisect_right(self._kept.batches, revision, key=lambda batch: batch.revision) :
+        ]
+
     def _check(self, epoch: int) -> None:
-        if epoch != self._epoch:
-            raise Fenced(epoch, self._epoch)
+        if epoch != self._kept.epoch:
+            raise Fenced(epoch, self._kept.epoch)

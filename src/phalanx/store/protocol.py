@@ -1,7 +1,8 @@
-"""What a store owes: an epoch that only grows, an append that only the holder of the newest epoch may do.
+"""What a store owes: an epoch that only grows, an office that one coordinator holds, an append that only it may do.
 
 A store keeps batches of events in order, whole images of the state from time to time, and the records of
-jobs that left memory. It knows nothing of what they mean. One contract suite holds every implementation.
+jobs that left memory. It knows nothing of what they mean. One contract suite holds every implementation;
+docs/operations/stores.md says what each of them can be trusted with.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from msgspec import Struct
 
 
 class StoreError(Exception):
-    """The store cannot be read or written: a full disk, a read-only folder. Nothing of the batch was kept."""
+    """The store cannot be read or written: a full disk, no majority, an answer that was lost.
+
+    Whether the write took effect is not known. `load` tells, and once anything has been appended after that load,
+    a write that came late can no longer take effect.
+    """
 
 
 class Fenced(StoreError):
@@ -22,6 +27,29 @@ class Fenced(StoreError):
         super().__init__(f"epoch {mine} is over, {current} is in force")
         self.mine = mine
         self.current = current
+
+
+class Moved(StoreError):
+    """The log does not end where this store last saw it end: a write whose answer was lost took effect after all."""
+
+
+class Pruned(StoreError):
+    """The log no longer reaches back so far: start again from the image."""
+
+
+class Candidate(Struct, frozen=True):
+    """Who stands for the office, and where it would be reached. A name stays the same across restarts."""
+
+    name: str
+    address: str = ""  # of REST
+    link: str = ""  # for runners, host:port
+
+
+class Leader(Struct, frozen=True):
+    """Who holds the office, and under which epoch."""
+
+    epoch: int
+    candidate: Candidate
 
 
 class Batch(Struct, frozen=True):
@@ -49,29 +77,65 @@ class Loaded(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Durable when the call returns; all or nothing."""
+    """Durable when the call returns; all or nothing. One object serves one coordinator."""
 
-    async def open_term(self) -> int:
-        """Mint an epoch higher than every one before, durably, and return it."""
+    # The office.
+
+    async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
+        """Take the office if it is vacant, its lease is over, or our own former self holds it; say who has it now.
+
+        The epoch is minted in the same transaction that takes the office, higher than every one before, so whoever
+        wins has already fenced off whoever came before.
+        """
         ...
 
-    async def load(self) -> Loaded: ...
+    async def renew(self, epoch: int, lease_s: float) -> None:
+        """Keep the office for another lease from now, or raise Fenced if it is no longer ours."""
+        ...
 
-    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
-        """Keep a batch, or raise Fenced if `epoch` is not the newest."""
+    async def resign(self, epoch: int) -> None:
+        """Leave the office vacant, if it is still ours, so that a successor need not wait for the lease to end."""
+        ...
+
+    async def leader(self) -> Leader | None:
+        """Who holds the office; None if nobody does."""
+        ...
+
+    async def open_term(self, at_least: int = 1) -> int:
+        """Take the office by force and mint an epoch: for one who is alone by other means, and for migrations."""
         ...
 
     async def confirm(self, epoch: int) -> None:
         """Raise Fenced if `epoch` is not the newest. Who writes nothing for a while asks, before renewing leases."""
         ...
 
+    # The log.
+
+    async def load(self) -> Loaded:
+        """The newest image and what came after it. The next append goes after what this saw."""
+        ...
+
+    async def since(self, after: int, limit: int) -> list[Batch]:
+        """Batches with a revision above `after`, oldest first, with their subjects; or raise Pruned."""
+        ...
+
+    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+        """Keep a batch after the last one, or raise Fenced if `epoch` is not the newest, Moved if the log moved on."""
+        ...
+
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         """Keep an image; later loads start from it."""
+        ...
+
+    async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
+        """Drop batches with a revision up to `before` that an image covers, and all but the newest job records."""
         ...
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
         """Batches that concern a job or node, oldest first, with a revision above `after`."""
         ...
+
+    # The past.
 
     async def history(self, job: str) -> bytes | None:
         """The record of a job that left memory."""

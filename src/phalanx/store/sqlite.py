@@ -9,24 +9,42 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, StoreError
+from phalanx.clock import SystemClock
+from phalanx.store.protocol import (
+    Batch,
+    Candidate,
+    Fenced,
+    History,
+    Leader,
+    Loaded,
+    Moved,
+    Pruned,
+    StoreError,
+)
 
-SCHEMA = 1
+SCHEMA = 2  # 2: an office with a lease, and a log whose beginning may be gone
 IMAGES_KEPT = 2
 _CREATE = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS office (
+    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, address TEXT NOT NULL, link TEXT NOT NULL,
+    until REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS subject (name TEXT NOT NULL, revision INTEGER NOT NULL, PRIMARY KEY (name, revision))
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS image (revision INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS history (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS quarantine (source TEXT NOT NULL, key TEXT NOT NULL, body BLOB);
-INSERT OR IGNORE INTO meta VALUES ('epoch', 0), ('schema', 1);
+INSERT OR IGNORE INTO meta VALUES ('epoch', 0), ('schema', 2), ('pruned', 0);
+UPDATE meta SET value = 2 WHERE key = 'schema';
 """
+_TAKE_OFFICE = "INSERT OR REPLACE INTO office VALUES (1, ?, ?, ?, ?)"
+_SUBJECTS = "SELECT revision, name FROM subject WHERE revision > ? AND revision <= ? ORDER BY revision, name"
 _DROP_OLD_IMAGES = (
     "DELETE FROM image WHERE revision NOT IN (SELECT revision FROM image ORDER BY revision DESC LIMIT ?)"
 )
@@ -39,19 +57,49 @@ _DROP_RECORD = {
 class SqliteStore:
     """A store in one file, for one machine."""
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
+    def __init__(self, path: Path, *, durable: bool = True, now: Callable[[], float] | None = None) -> None:
         self._path = path
+        # Wall time: it is the same for all processes of the machine, and goes on over a reboot. A jump of it may end
+        # an office too early or too late; the epoch keeps either from doing harm.
+        self._now = now or SystemClock().now
+        self._head: int | None = None  # where the log ended when we last looked
         with _translated(path):
             self._db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
+            self._check_schema()
             self._db.execute("PRAGMA journal_mode=WAL")
             # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
             self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
             self._db.executescript(_CREATE)
-            self._check_schema()
 
-    async def open_term(self) -> int:
+    async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
         with self._transaction():
-            self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
+            holder, now = self._holder(), self._now()
+            if holder is None or holder.name == candidate.name:
+                until = now + lease_s
+                self._db.execute(_TAKE_OFFICE, (candidate.name, candidate.address, candidate.link, until))
+                self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
+                holder = candidate
+            return Leader(self._epoch(), holder)
+
+    async def renew(self, epoch: int, lease_s: float) -> None:
+        with self._transaction():
+            self._check_epoch(epoch)
+            self._db.execute("UPDATE office SET until = ?", (self._now() + lease_s,))
+
+    async def resign(self, epoch: int) -> None:
+        with self._transaction():
+            if epoch == self._epoch():
+                self._db.execute("DELETE FROM office")
+
+    async def leader(self) -> Leader | None:
+        with _translated(self._path):
+            holder = self._holder()
+            return None if holder is None else Leader(self._epoch(), holder)
+
+    async def open_term(self, at_least: int = 1) -> int:
+        with self._transaction():
+            self._db.execute("UPDATE meta SET value = MAX(value + 1, ?) WHERE key = 'epoch'", (at_least,))
+            self._db.execute("DELETE FROM office")
             return self._epoch()
 
     async def load(self) -> Loaded:
@@ -66,11 +114,14 @@ class SqliteStore:
                     batches.append(Batch(at, body))
                 else:
                     bad += self._quarantine("log", at, body)
+            self._head = self._newest()
             return Loaded(image, revision, batches, bad)
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         with self._transaction():
             self._check_epoch(epoch)
+            if self._head is not None and self._head != (newest := self._newest()):
+                raise Moved(f"the log ends at {newest}, not at {self._head}")
             crc = zlib.crc32(batch.body)
             self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (batch.revision, crc, batch.body))
             subjects = [(name, batch.revision) for name in batch.subjects]
@@ -78,6 +129,41 @@ class SqliteStore:
             records = [(record.job, zlib.crc32(record.body), record.body) for record in history]
             if records:
                 self._db.executemany("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", records)
+        self._head = batch.revision
+
+    async def since(self, after: int, limit: int) -> list[Batch]:
+        with _translated(self._path):
+            if after < (pruned := self._meta("pruned")):
+                raise Pruned(f"the log begins after revision {pruned}")
+            rows = self._db.execute(
+                "SELECT revision, crc, body FROM log WHERE revision > ? ORDER BY revision LIMIT ?",
+                (after, limit),
+            ).fetchall()
+            subjects: dict[int, list[str]] = {}
+            last = rows[-1][0] if rows else after
+            for revision, name in self._db.execute(_SUBJECTS, (after, last)):
+                subjects.setdefault(revision, []).append(name)
+        return [
+            Batch(revision, body, tuple(subjects.get(revision, ())))
+            for revision, crc, body in rows
+            if crc == zlib.crc32(body)
+        ]
+
+    async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
+        with self._transaction():
+            self._check_epoch(epoch)
+            image = self._db.execute("SELECT COALESCE(MIN(revision), 0) FROM image").fetchone()[0]
+            (last,) = self._db.execute(
+                "SELECT MAX(revision) FROM log WHERE revision <= ?", (min(before, image),)
+            ).fetchone()
+            if last is not None:
+                self._db.execute("DELETE FROM log WHERE revision <= ?", (last,))
+                self._db.execute("DELETE FROM subject WHERE revision <= ?", (last,))
+                self._db.execute("UPDATE meta SET value = ? WHERE key = 'pruned'", (last,))
+            self._db.execute(
+                "DELETE FROM history WHERE job IN (SELECT job FROM history ORDER BY job DESC LIMIT -1 OFFSET ?)",
+                (keep_jobs,),
+            )
 
     async def confirm(self, epoch: int) -> None:
         with _translated(self._path):
@@ -127,8 +213,21 @@ class SqliteStore:
                     self._db.execute("ROLLBACK")
                 raise
 
+    def _meta(self, key: str) -> int:
+        return int(self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
+
     def _epoch(self) -> int:
-        return int(self._db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0])
+        return self._meta("epoch")
+
+    def _newest(self) -> int:
+        (newest,) = self._db.execute("SELECT MAX(revision) FROM log").fetchone()
+        return self._meta("pruned") if newest is None else int(newest)
+
+    def _holder(self) -> Candidate | None:
+        row = self._db.execute(
+            "SELECT name, address, link FROM office WHERE until > ?", (self._now(),)
+        ).fetchone()
+        return None if row is None else Candidate(*row)
 
     def _check_epoch(self, epoch: int) -> None:
         current = self._epoch()
@@ -136,10 +235,12 @@ class SqliteStore:
             raise Fenced(epoch, current)
 
     def _check_schema(self) -> None:
-        found = int(self._db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()[0])
-        if found != SCHEMA:
+        """Refuse a file of a newer version before anything in it is changed."""
+        tables = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'meta'"
+        found = self._meta("schema") if self._db.execute(tables).fetchone()[0] else 0
+        if found > SCHEMA:
             raise StoreError(
-                f"{self._path} has schema {found}, this Phalanx reads schema {SCHEMA}: use a matching version"
+                f"{self._path} has schema {found}, this Phalanx reads schemas up to {SCHEMA}: use a newer version"
             )
 
     def _newest_image(self) -> tuple[int, bytes | None, int]:

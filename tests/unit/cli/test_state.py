@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from phalanx.cli.owner import Owner
 from phalanx.cli.session import Session
 from phalanx.cli.state import announced, claimed, endpoint_of, owner, prepare
-from phalanx.config import Endpoint, endpoint, load
+from phalanx.config import load
+from phalanx.endpoint import Endpoint, endpoint
 from phalanx.errors import Conflict, Unavailable
 
 

@@ -15,8 +15,9 @@ import pytest
 from phalanx.cli import up
 from phalanx.cli.owner import Owner
 from phalanx.cli.state import owner
-from phalanx.config import Settings, load
+from phalanx.config import load
 from phalanx.errors import Conflict
+from phalanx.settings import Settings
 from tests.e2e.cluster import eventually
 
 
@@ -36,7 +37,7 @@ def test_pretended_nodes_are_numbered(tmp_path: Path):
     assert {own.runner.pretend for own in members.values()} == {"gpus=8"}
     assert members["n2"].runner.state_dir == tmp_path / "runners" / "n2"
     assert members["n2"].runner.token_file == tmp_path / "node-credentials"
-    assert members["n2"].runner.join == "127.0.0.1:7434"
+    assert members["n2"].runner.join == ("127.0.0.1:7434",)
 
 
 def test_several_nodes_share_one_machine_instead_of_counting_it_twice(

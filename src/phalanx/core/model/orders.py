@@ -46,6 +46,7 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
     group_tasks: int = 1
     replicas: int = 1  # of this group
     replicas_of_all: int = 1  # of all groups of the job together
+    token: str = ""  # what the job's own processes may show to the coordinator
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):

@@ -1,0 +1,60 @@
+"""Where a cluster is, and what to show it: what was named, or what runs here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import MsgspecError, Struct, json
+
+from phalanx.config import load
+from phalanx.errors import ConfigError, Unauthorized, Unavailable
+from phalanx.settings import LOOPBACK, Secret, Settings
+from phalanx.tokenfile import read_token
+
+
+class Endpoint(Struct, frozen=True):
+    """Where the cluster of `phalanx up` is: endpoint.json of the state folder while it runs."""
+
+    address: str
+    link: str
+    token_file: str
+    pid: int
+
+
+class Connection(NamedTuple):
+    """Where a cluster is and what to show it. Of several addresses any may lead to the active coordinator."""
+
+    addresses: tuple[str, ...]
+    token: Secret
+
+
+def connection(settings: Settings | None = None) -> Connection:
+    """The cluster that was named, or the one that runs here, with its token."""
+    settings = settings or load()
+    client, local = settings.client, endpoint(settings.state_dir)
+    addresses = client.address or ((local.address,) if local else ())
+    if not addresses:
+        raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
+    if client.token:
+        return Connection(addresses, client.token)
+    return Connection(addresses, read_token(client.token_file or _token_file(settings, addresses, local)))
+
+
+def endpoint(state_dir: Path) -> Endpoint | None:
+    path = state_dir / "endpoint.json"
+    try:
+        return json.decode(path.read_bytes(), type=Endpoint) if path.is_file() else None
+    except (OSError, MsgspecError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="`phalanx up` writes a new one") from error
+
+
+def _token_file(settings: Settings, addresses: tuple[str, ...], local: Endpoint | None) -> Path:
+    """The token of a cluster on this machine. It is shown to no other."""
+    if local and addresses == (local.address,):
+        return Path(local.token_file)
+    is_here = all(re.match(rf"https?://{LOOPBACK}(?::|\Z)", each) for each in addresses)
+    if is_here and settings.coordinator.token_file.exists():
+        return settings.coordinator.token_file
+    raise Unauthorized(f"no token to show to {addresses[0]}", hint="use --token-file or PHALANX_TOKEN_FILE")

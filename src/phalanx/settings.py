@@ -1,0 +1,220 @@
+"""What can be set: every key, its type, what that expects, what it is for, and its default.
+
+Which source wins, and how texts become values, is `config.py`'s business. An address holds no user and no
+password, so that no token stands in one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+
+from msgspec import Meta, Struct
+
+from phalanx.core.model.quantity import SECONDS_MAX
+from phalanx.errors import ConfigError
+
+
+class Secret(str):
+    """A token. Its repr hides it, so that no log line or traceback holds it by accident."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "(hidden)"
+
+
+_HOST = r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
+_PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_SITE = rf"https?://{_HOST}(?::{_PORT})?"
+LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
+
+# The sentence beside a type says what is expected.
+Port = Annotated[int, Meta(ge=1, le=65535), "a port from 1 to 65535"]
+Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1000000000"]
+Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
+Share = Annotated[float, Meta(gt=0, le=1), "a share of all, such as 0.55"]
+Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
+Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "a text of one line"]
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
+Site = Annotated[str, Meta(pattern=rf"^{_SITE}\Z")]
+Addresses = Annotated[tuple[Site, ...], Meta(min_length=1, max_length=16)]
+Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
+Door = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z")]
+Doors = Annotated[tuple[Door, ...], Meta(min_length=1, max_length=16), "host:port, or several with commas"]
+StoreUrl = Annotated[
+    str,
+    Meta(pattern=r"^(sqlite:[^\x00-\x1f\x7f?#]*|memory:|(etcds?|rediss?)://[^\x00-\x20\x7f@?#]+)\Z"),
+    "sqlite:PATH, etcd://h1:2379,h2:2379/prefix, redis://host:6379/prefix (etcds, rediss: with TLS) or memory:",
+]
+Folder = Annotated[Path, "a path"]
+Output = Literal["table", "json", "yaml", "wide", "name"]
+
+
+class Coordinator(Struct, frozen=True, kw_only=True):
+    """What `phalanx coordinator` needs."""
+
+    state_dir: Annotated[Folder, "where the coordinator keeps its database"]
+    store: Annotated[
+        StoreUrl, "where the cluster's state is kept; sqlite: alone means in the state folder"
+    ] = "sqlite:"
+    store_ca_file: Annotated[Path | None, "a path", "whose certificates of etcd or Redis are believed"] = None
+    store_cert_file: Annotated[Path | None, "a path", "our certificate for etcd or Redis"] = None
+    store_key_file: Annotated[Path | None, "a path", "the key to store_cert_file"] = None
+    store_user: Annotated[Text | None, "a text of one line", "our user name at etcd or Redis"] = None
+    store_password_file: Annotated[Path | None, "a path", "the password to store_user"] = None
+    name: Annotated[Name, "this coordinator's name among several, the same after a restart"]
+    lease_s: Annotated[Seconds, "how long a silent coordinator keeps its office"] = 6.0
+    advertise: Annotated[Site | None, "https://host:port", "where clients reach this coordinator"] = None
+    link_advertise: Annotated[Door | None, "host:port", "where runners reach this coordinator"] = None
+    secret_file: Annotated[Folder, "the cluster's secret, the same for all its coordinators; made at first"]
+    token: Annotated[Secret | None, "a token", "a token users may show; a file is safer"] = None
+    tokens: Annotated[Secret | None, "tokens, with commas", "more tokens users may show"] = None
+    token_file: Annotated[
+        Folder, "the tokens users may show; made at the first start, read again when changed"
+    ]
+    node_token: Annotated[Secret | None, "a token", "a token runners may show; a file is safer"] = None
+    node_token_file: Annotated[Folder, "the tokens runners may show; made at the first start"]
+    auth_reload_interval_s: Annotated[Seconds, "how often token files and certificates are read again"] = 60.0
+    audit_file: Annotated[Folder, "where it is written down who did what"]
+    tls_cert_file: Annotated[Path | None, "a path", "the certificate both ports show"] = None
+    tls_key_file: Annotated[Path | None, "a path", "the key to tls_cert_file"] = None
+    tls_ca_file: Annotated[Path | None, "a path", "whose certificates runners must show (mutual TLS)"] = None
+    bind: Annotated[Host, "a host name or IP address", "the address both ports listen on"] = "127.0.0.1"
+    port: Annotated[Port, "where REST listens"] = 7433
+    link_port: Annotated[Port, "where runners dial in"] = 7434
+    hosts: Annotated[tuple[Text, ...], "a list of names", "more values of the Host header to accept"] = ()
+    heartbeat_s: Annotated[Seconds, "how often runners report"] = 5.0
+    lost_after_s: Annotated[Seconds, "how long a runner may be silent before it counts as lost"] = 30.0
+    brake_share: Annotated[Share, "the share of nodes that, silent at once, are not believed lost"] = 0.55
+    breaker_failures: Annotated[Count, "failures in a row after which a node rests; 0: never"] = 5
+    breaker_pause_s: Annotated[Seconds, "how long it rests"] = 60.0
+    max_task_retries: Annotated[Count, "retries of a task whose job does not say"] = 3
+    loss_limit: Annotated[Count, "how often a task may be lost with its node before it fails"] = 5
+    aging_s: Annotated[Count, "how long a job waits to be one point of priority more urgent; 0: never"] = 0
+    pending_limit: Annotated[Count, "how many tasks may wait before submits are refused"] = 10_000_000
+    keep_events: Annotated[Count, "how many events are kept for stories"] = 1_000_000
+    keep_jobs: Annotated[Count, "how many ended jobs are kept"] = 1_000_000
+
+    def __post_init__(self) -> None:
+        if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
+            raise ConfigError(f"coordinator.lost_after_s = {self.lost_after_s:g}: expected >= 2 heartbeat_s")
+        if self.port == self.link_port:
+            raise ConfigError(f"coordinator.port and coordinator.link_port are both {self.port}")
+        if not re.fullmatch(LOOPBACK, self.bind) and self.tls_cert_file is None:
+            raise ConfigError(
+                f"coordinator.bind = {self.bind!r}: expected a loopback address, for there is no TLS",
+                hint="give coordinator.tls_cert_file and tls_key_file (`phalanx ca` makes them), or use ssh -L",
+            )
+        _check_pair("coordinator.tls", self.tls_cert_file, self.tls_key_file)
+        _check_pair("coordinator.store", self.store_cert_file, self.store_key_file)
+
+
+class Runner(Struct, frozen=True, kw_only=True):
+    """What `phalanx runner` needs."""
+
+    name: Annotated[Name, "the node's name"]
+    state_dir: Annotated[Folder, "where the runner keeps its outbox and the logs of its tasks"]
+    work_dir: Annotated[Folder, "where tasks without a folder of their own run"]
+    token: Annotated[Secret | None, "a token", "a token to show to the coordinator; a file is safer"] = None
+    token_file: Annotated[
+        Folder, "the token shown to the coordinator, if the node has no credential of its own"
+    ]
+    join: Annotated[Doors, "the link ports of the coordinators"] = ("127.0.0.1:7434",)
+    tls_ca_file: Annotated[Path | None, "a path", "whose certificates of coordinators are believed"] = None
+    tls_cert_file: Annotated[Path | None, "a path", "the node's certificate"] = None
+    tls_key_file: Annotated[Path | None, "a path", "the key to tls_cert_file"] = None
+    pretend: Annotated[Text | None, "a text of one line", "invented hardware, such as gpus=8,cpus=64"] = None
+    address: Annotated[Host | None, "a host name or IP address", "where other nodes reach this one"] = None
+    labels: Annotated[Text | None, "a text of one line", "labels of the node, such as rack=r1;zone=a"] = None
+    log_max_bytes: Annotated[Size, "how much of one stream of one attempt is kept"] = 64 << 20
+
+    def __post_init__(self) -> None:
+        _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
+
+
+class Client(Struct, frozen=True, kw_only=True):
+    """What every other command needs to reach a cluster."""
+
+    address: Annotated[
+        Addresses | None,
+        "http://host:port, or several with commas",
+        "the cluster, if not that of `phalanx up`",
+    ] = None
+    token_file: Annotated[Path | None, "a path", "the file with the token to show"] = None
+    token: Annotated[Secret | None, "a token", "a token; token_file is safer, and beats it"] = None
+    ca_file: Annotated[Path | None, "a path", "whose certificates of coordinators are believed"] = None
+    cert_file: Annotated[Path | None, "a path", "our own certificate, if the cluster asks for one"] = None
+    key_file: Annotated[Path | None, "a path", "the key to cert_file"] = None
+
+    def __post_init__(self) -> None:
+        _check_pair("client.", self.cert_file, self.key_file)
+
+
+class Given(NamedTuple):
+    """What one source says of one key; sources of a lower rank are stronger."""
+
+    value: Any
+    source: str
+    rank: int
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Everything, resolved. `given` holds what each source said of each key, the strongest first."""
+
+    state_dir: Annotated[Folder, "where the cluster started by `phalanx up` keeps everything"]
+    output: Annotated[Output, "table, json, yaml, wide or name", "how results are shown"] = "table"
+    coordinator: Coordinator
+    runner: Runner
+    client: Client
+    given: dict[str, tuple[Given, ...]] = {}
+
+
+class Key(NamedTuple):
+    """One setting: the type it is read as, what that expects, what it is for, and its variable."""
+
+    type: Any
+    expected: str
+    purpose: str
+    variable: str
+
+
+def _keys(prefix: str, section: type) -> Iterator[tuple[str, Key]]:
+    for name, hint in get_type_hints(section, include_extras=True).items():
+        if hasattr(hint, "__metadata__"):
+            *_, expected, purpose = hint.__metadata__
+            variable = "PHALANX_" + (prefix.removeprefix("client.") + name).replace(".", "_").upper()
+            yield prefix + name, Key(hint, expected, purpose, variable)
+
+
+SECTIONS = {"coordinator": Coordinator, "runner": Runner, "client": Client}
+KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{s}.", SECTIONS[s])}
+VARIABLES = {key.variable: name for name, key in KEYS.items()}
+SECRETS = {
+    "client.token",
+    "coordinator.token",
+    "coordinator.tokens",
+    "coordinator.node_token",
+    "runner.token",
+}
+LISTS = {"coordinator.hosts", "runner.join", "client.address"}
+# The names of seed 001. One that both sides read stands for a key of each.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "KRISHIV_COORDINATOR": ("client.address",),
+    "KRISHIV_COORDINATOR_BEARER_TOKEN": ("client.token", "coordinator.token"),
+    "KRISHIV_COORDINATOR_BEARER_TOKENS": ("coordinator.tokens",),
+    "KRISHIV_COORDINATOR_BEARER_TOKEN_FILE": ("client.token_file", "coordinator.token_file"),
+    "KRISHIV_COORDINATOR_AUTH_RELOAD_INTERVAL_SECS": ("coordinator.auth_reload_interval_s",),
+    "KRISHIV_EXECUTOR_TASK_BEARER_TOKEN": ("runner.token", "coordinator.node_token"),
+    "KRISHIV_MAX_TASK_RETRIES": ("coordinator.max_task_retries",),
+    "KRISHIV_HEARTBEAT_TIMEOUT_SECS": ("coordinator.lost_after_s",),
+    "KRISHIV_LEADER_LEASE_SECS": ("coordinator.lease_s",),
+}
+
+
+def _check_pair(what: str, cert: Path | None, key: Path | None) -> None:
+    if (cert is None) != (key is None):
+        sign = "" if what.endswith(".") else "_"
+        raise ConfigError(f"{what}{sign}cert_file and {what}{sign}key_file: give both or neither")
