@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper.cgroup import members
@@ -149,6 +150,16 @@ def test_without_a_renewed_lease_everything_is_stopped(tmp_path: Path):
         node.processes.lease(60.0)
         node.start("late/0/2", "true")
         assert (await node.ended("late/0/2")).reason is None
+
+    tell(tmp_path, story)
+
+
+def test_a_lease_that_was_long_on_its_way_is_not_lengthened_by_that(tmp_path: Path):
+    async def story(node: Node) -> None:
+        node.sh("j/0/1", "trap 'exit 0' TERM; echo ready; sleep 300 & wait")
+        await node.said("j/0/1", "ready")
+        node.processes.lease(60.0, SystemClock().monotonic() - 1.0)
+        assert (await node.ended("j/0/1")).reason == "fenced"
 
     tell(tmp_path, story)
 

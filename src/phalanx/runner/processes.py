@@ -24,6 +24,7 @@ KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 SOCKET = "keeper.sock"
 REQUESTS_PER_FRAME = 256
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
+LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
 
 
 class Launch(Struct, frozen=True, omit_defaults=True):
@@ -214,9 +215,12 @@ class Processes(asyncio.Protocol):
     def resume(self, key: str) -> None:
         self._ask("resume", key)
 
-    def lease(self, seconds_left: float) -> None:
-        """Without another call within that time the keeper stops everything by itself."""
-        self._ask("lease", seconds_left)
+    def lease(self, seconds_left: float, until: float | None = None) -> None:
+        """Without another call in that time, and before that instant since boot, the keeper stops everything."""
+        if until is None or self._version < LEASE_ENDS_SINCE:
+            self._ask("lease", seconds_left)
+        else:
+            self._ask("lease", seconds_left, until)
 
     def forget(self, keys: Sequence[str]) -> None:
         """The exits of these attempts are safe elsewhere; the keeper need not remember them."""

@@ -116,7 +116,7 @@ class Shell:
         was_welcomed = self.agent.welcomed
         self._do(self.agent.receive(message, now), now)
         if isinstance(message, wire.BeatAck | wire.Welcome) and self._keeper is not None:
-            self._keeper.lease(max(0.0, self.agent.state.lease_until - now))
+            self._renew_lease(self._keeper)
         if isinstance(message, wire.Rejected):
             log.error("the coordinator refused us", code=message.code, message=message.message)
             if not message.retry:
@@ -131,6 +131,10 @@ class Shell:
     def disconnected(self) -> None:
         self._wire = None
         self.agent.welcomed = False
+
+    def _renew_lease(self, keeper: Processes) -> None:
+        left_s = max(0.0, self.agent.state.lease_until - self.clock.now())
+        keeper.lease(left_s, self.clock.monotonic() + left_s)
 
     # What time brings.
 
@@ -184,7 +188,7 @@ class Shell:
         self._briefed.clear()
         self._keeper = await Processes.open(self._state_dir, self._news)
         # It knows no lease until it is told one, and without a lease it would stop nothing.
-        self._keeper.lease(max(0.0, self.agent.state.lease_until - self.clock.now()))
+        self._renew_lease(self._keeper)
         for row in (await self._keeper.listing()).attempts:
             if row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))

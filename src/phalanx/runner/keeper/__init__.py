@@ -19,7 +19,8 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
     retract      key                         take back what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
     stop         key grace_s                 SIGTERM, after the grace SIGKILL; a later start is refused
-    lease        seconds_left                without a renewal in that time everything is stopped
+    lease        seconds_left until?         without a renewal in that time, and before that instant since
+                                             boot (it may have been long on its way), everything is stopped
     list                                     → listing [[key state pid started_at exit?]…] facts
     forget       [keys]                      ended attempts the runner has safely reported
     shutdown     grace_s                     stop everything, then exit
@@ -28,4 +29,4 @@ and, whenever an attempt has ended and nothing of its tree is alive: `ended key 
 answered with `misunderstood text`.
 """
 
-VERSION = 2  # 2: held starts
+VERSION = 3  # 2: held starts; 3: a lease ends at an instant

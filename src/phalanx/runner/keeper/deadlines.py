@@ -40,8 +40,10 @@ class Deadlines:
         attempt.kill_at = self._kill_at[attempt.key] = min(attempt.kill_at, kill_at)
         self._next_at = 0.0
 
-    def renew_lease(self, seconds_left: float) -> None:
-        self._lease_until = now() + seconds_left
+    def renew_lease(self, seconds_left: float, until: float | None) -> None:
+        """Both are told, because the telling may be late: a runner may hang, and must not lengthen it by that."""
+        end = now() + seconds_left
+        self._lease_until = end if until is None else min(end, until)
         self._next_at = 0.0
 
     def lease_is_over(self) -> bool:

@@ -182,8 +182,8 @@ class Requests:
             self._refuse(key, code, message)
             self._go_on(request[2].get("lane"), key)
 
-    def lease(self, seconds_left: float) -> None:
-        self._deadlines.renew_lease(float(seconds_left))
+    def lease(self, seconds_left: float, until: float | None = None) -> None:
+        self._deadlines.renew_lease(float(seconds_left), None if until is None else float(until))
 
     def listing(self) -> None:
         facts = {"version": VERSION, "log_cap": self._trimmer.supported, "briefs": [*self._spawner.briefs]}
