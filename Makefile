@@ -11,7 +11,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 install: $(VENV)/.installed ## make .venv with what phalanx needs to run
-install-test: $(VENV)/.installed-test ## the same, with what the tests and checks need
+install-test: $(VENV)/.installed-test $(VENV)/.servers ## the same, with what the tests and checks need
 install-bench: $(VENV)/.installed-bench ## the same, with the schedulers we compare with
 
 $(VENV)/.installed: requirements.lock $(INSTALL_INPUTS)
@@ -21,6 +21,10 @@ $(VENV)/.installed: requirements.lock $(INSTALL_INPUTS)
 $(VENV)/.installed-test: requirements-test.lock $(INSTALL_INPUTS)
 	bash scripts/install requirements-test.lock
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.servers: scripts/servers | $(VENV)/.installed-test
+	bash scripts/servers
+	@touch $@
 
 $(VENV)/.installed-bench: requirements-bench.lock $(INSTALL_INPUTS)
 	bash scripts/install requirements-bench.lock

@@ -31,6 +31,7 @@ class Pretender:
         self.ended = 0
         self._run_s = run_s
         self._epoch = 0
+        self._generation = 0  # of its lease
         self._unpacker = wire.Unpacker()
         name, capacity = f"pretender-{number}", Capacity(cores, 64 << 30)
         self._say(wire.HelloMessage(wire.VERSION, token, name, f"life-{number}", name, capacity, 0, []))
@@ -44,13 +45,14 @@ class Pretender:
                     self._obey(message)
                 case wire.Welcome():
                     self._epoch, self.heartbeat_s = message.epoch, message.heartbeat_s
+                    self._generation = message.generation
                 case wire.Rejected():
                     raise RuntimeError(message.message)
         return bool(data)
 
     def beat(self) -> None:
         """It holds nothing: what was started has ended."""
-        self._say(wire.Beat(self._epoch, time.time(), []))
+        self._say(wire.Beat(self._epoch, time.time(), [], self._generation))
 
     def _obey(self, message: wire.Orders) -> None:
         now = time.time()
@@ -60,7 +62,7 @@ class Pretender:
         ]
         self.ended += len(reports)
         if reports:
-            self._say(wire.Reports(message.epoch, reports))
+            self._say(wire.Reports(message.epoch, reports, self._generation))
 
     def _say(self, message: wire.Message) -> None:
         self.sock.sendall(wire.pack(message))

@@ -16,7 +16,7 @@ from phalanx.core.model.array import parse_array
 from phalanx.core.model.gang import Gang, Gather, Restart
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Ready, Started
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Ready, Report, Started
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.status import Status, Why
@@ -134,10 +134,10 @@ class Cluster:
         return Status(self.state.jobs[job.id].status[position])
 
     def ready(self, node: str, key: AttemptKey, life: str = "a", epoch: int = 1) -> Answer | None:
-        return self.give(Tell(node, life, epoch, Ready(key)))[0]
+        return self.tell(node, Ready(key), life, epoch)
 
     def started(self, node: str, key: AttemptKey, life: str = "a", epoch: int = 1) -> Answer | None:
-        return self.give(Tell(node, life, epoch, Started(key, self.now)))[0]
+        return self.tell(node, Started(key, self.now), life, epoch)
 
     def ended(
         self,
@@ -150,10 +150,22 @@ class Cluster:
     ) -> Answer | None:
         reason = why if why is not None else Why.EXITED if code else Why.NONE
         exit = Exit(reason, code, self.now, self.now)
-        return self.give(Tell(node, life, epoch, Ended(key, exit)))[0]
+        return self.tell(node, Ended(key, exit), life, epoch)
+
+    def tell(
+        self, node: str, report: Report, life: str = "a", epoch: int = 1, generation: int | None = None
+    ) -> Answer | None:
+        """A report under the node's own lease, unless another is given."""
+        lease = self.lease(node) if generation is None else generation
+        return self.give(Tell(node, life, epoch, report, lease))[0]
 
     def beat(self, node: str, *held: AttemptKey, life: str = "a") -> Answer | None:
-        return self.give(Heartbeat(node, life, [(key, Phase.RUNNING) for key in held]))[0]
+        return self.give(Heartbeat(node, life, [(key, Phase.RUNNING) for key in held], self.lease(node)))[0]
+
+    def lease(self, node: str) -> int:
+        """The generation of the node's lease that is in force."""
+        known = self.state.nodes.get(node)
+        return 0 if known is None else known.generation
 
 
 def a_cluster(**nodes: dict[str, int]) -> Cluster:

@@ -18,11 +18,11 @@ from typing import Any, Self, TypeVar
 
 from phalanx.api import wire
 from phalanx.api.app import build_app
-from phalanx.api.auth import Tokens
 from phalanx.api.client import Client
 from phalanx.api.inprocess import BridgedExchange, InProcessExchange
 from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
+from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.server import Door
 from phalanx.core.cluster.state import Rules
@@ -90,15 +90,16 @@ class _Cluster:
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(32)
         self._folder = tempfile.TemporaryDirectory(prefix="phalanx-local-", ignore_cleanup_errors=True)
-        self._coordinator = Coordinator(MemoryStore(), Rules(), self.token, RETRIES)
-        self.app = build_app(self._coordinator.commands, Tokens([("local", self.token)]))
+        self._node_token = secrets.token_urlsafe(32)
+        keys = Credentials.local(self.token, self._node_token)
+        self._coordinator = Coordinator(MemoryStore(), Rules(), keys, RETRIES)
+        self.app = build_app(self._coordinator.commands, keys)
         self._shells: list[Shell] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._doors: set[Door] = set()
 
     async def open(self, nodes: int, pretend: str | None) -> None:
-        await self._coordinator.open()
-        self._keep(self._coordinator.loop.run())
+        await self._coordinator.member.open()  # alone, so it is active at once
+        self._keep(self._coordinator.member.run())
         for number in range(1, nodes + 1):
             await self._add_node(f"n{number}", pretend)
 
@@ -112,12 +113,12 @@ class _Cluster:
     async def _add_node(self, name: str, pretend: str | None) -> None:
         folder = Path(self._folder.name) / name
         folder.mkdir()
-        agent = Agent(name, secrets.token_hex(8), name, self.token, capacity_of(name, pretend))
+        agent = Agent(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
         cgroups = Cgroups.find(f"{name}-{agent.incarnation}")
         shell = Shell(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
         await shell.open()
         self._shells.append(shell)
-        hello = wire.LogHello(wire.VERSION, self.token, name, agent.incarnation)
+        hello = wire.LogHello(wire.VERSION, self._node_token, name, agent.incarnation)
         self._connect(shell)
         self._connect(LogRoad(lambda: hello, shell.log_root, shell.is_live))
         self._keep(shell.beat())
@@ -127,7 +128,7 @@ class _Cluster:
     def _connect(self, speaker: Speaker) -> None:
         """A runner's end and a coordinator's end, joined by a pipe in memory."""
         parts = self._coordinator
-        near, far = Wire(speaker), Door(parts.links, parts.roads, parts.loop.post, self._doors)
+        near, far = Wire(speaker), Door(parts.links, parts.roads, parts.member.post, parts.doors)
         here, there = _Pipe(far), _Pipe(near)
         here.peer, there.peer = there, here
         far.connection_made(there)

@@ -11,7 +11,7 @@ from msgspec import MsgspecError, Struct, json
 from phalanx.config import load
 from phalanx.errors import ConfigError, Unauthorized, Unavailable
 from phalanx.settings import LOOPBACK, Secret, Settings
-from phalanx.tokenfile import read_token
+from phalanx.tokenfile import first_token
 
 
 class Endpoint(Struct, frozen=True):
@@ -39,7 +39,7 @@ def connection(settings: Settings | None = None) -> Connection:
         raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
     if client.token:
         return Connection(addresses, client.token)
-    return Connection(addresses, read_token(client.token_file or _token_file(settings, addresses, local)))
+    return Connection(addresses, first_token(client.token_file or _token_file(settings, addresses, local)))
 
 
 def endpoint(state_dir: Path) -> Endpoint | None:

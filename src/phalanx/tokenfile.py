@@ -12,38 +12,84 @@ from phalanx.errors import TokenError, Unavailable
 from phalanx.settings import Secret
 
 TOKEN = re.compile(r"[!-~]{1,4096}")
+FILE_BYTES_MAX = 1 << 20
+TOKENS_MAX = 1000
 
 
 def read_token(path: Path) -> Secret:
-    """The token in a file that only its owner may read, as ssh demands of keys."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            found = os.fstat(file.fileno())
-            text = (file.read(5000) or b"").decode("latin-1").strip()
-    except OSError as error:
-        raise TokenError(f"token file {path} cannot be read: {error.strerror}") from error
-    if found.st_mode & 0o077 or found.st_uid not in {os.geteuid(), 0}:
-        raise TokenError(f"others may use {path} ({stat.filemode(found.st_mode)})", hint=f"chmod 600 {path}")
+    """The one secret in a file that only its owner may read, as ssh demands of keys."""
+    text = _read(path).strip()
     if not TOKEN.fullmatch(text):
         raise TokenError(f"token file {path} holds no token")
     return Secret(text)
 
 
+def read_tokens(path: Path) -> tuple[Secret, ...]:
+    """The tokens in such a file, with commas or on lines of their own; none, if it was emptied."""
+    tokens = split_tokens(_read(path))
+    if len(tokens) > TOKENS_MAX or not all(TOKEN.fullmatch(token) for token in tokens):
+        raise TokenError(f"token file {path} holds something else than up to {TOKENS_MAX} tokens")
+    return tokens
+
+
+def first_token(path: Path) -> Secret:
+    """The token to show, of a file that may hold several: while tokens are being replaced, each of them is good."""
+    tokens = read_tokens(path)
+    if not tokens:
+        raise TokenError(f"token file {path} holds no token")
+    return tokens[0]
+
+
+def split_tokens(text: str) -> tuple[Secret, ...]:
+    return tuple(dict.fromkeys(Secret(each.strip()) for each in re.split(r"[,\n]", text) if each.strip()))
+
+
 def ensure_token(path: Path) -> Secret:
-    """The token in `path`, made if there is none. Two that start at once agree on one."""
+    """The first token in `path`, made if there is none. Two that start at once agree on one."""
+    make_token(path)
+    return first_token(path)
+
+
+def make_token(path: Path) -> None:
+    """Make the file with a new token, unless it is there."""
     from secrets import token_urlsafe
 
-    draft = path.with_name(f".{path.name}.{token_urlsafe(6)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(f"phx_{token_urlsafe(32)}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(FileExistsError):
-                os.link(draft, path)
-            draft.unlink()
+            write_token(path, f"phx_{token_urlsafe(32)}\n", replace=False)
     except OSError as error:
         raise Unavailable(f"cannot write {path}: {error.strerror}", hint="try --state DIR") from error
-    return read_token(path)
+
+
+def write_token(path: Path, text: str, *, replace: bool = True) -> None:
+    """Write a secret durably, for its owner alone. Without `replace` a file that is there already stays."""
+    from secrets import token_urlsafe
+
+    draft = path.with_name(f".{path.name}.{token_urlsafe(6)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    if replace:
+        draft.replace(path)
+        return
+    with suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()
+
+
+def _read(path: Path) -> str:
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            found = os.fstat(file.fileno())
+            body = file.read(FILE_BYTES_MAX + 1) or b""
+    except OSError as error:
+        raise TokenError(f"token file {path} cannot be read: {error.strerror}") from error
+    if found.st_mode & 0o077 or found.st_uid not in {os.geteuid(), 0}:
+        raise TokenError(f"others may use {path} ({stat.filemode(found.st_mode)})", hint=f"chmod 600 {path}")
+    if not body and not stat.S_ISREG(found.st_mode):  # an empty pipe says nothing, and is not an emptied file
+        raise TokenError(f"token file {path} is no file")
+    if len(body) > FILE_BYTES_MAX:
+        raise TokenError(f"token file {path} is larger than {FILE_BYTES_MAX} bytes")
+    return body.decode("latin-1")

@@ -11,19 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.store.protocol import Batch, Fenced, History, StoreError
+from phalanx.store.protocol import Batch, History, StoreError
 from phalanx.store.sqlite import SqliteStore
-from tests.contract.test_store import a_batch, bodies
+from tests.contract.worlds import a_batch, bodies
 from tests.contract.writers import a_batch as a_large_batch
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = f'"{sys.executable}"'
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -40,32 +35,6 @@ def disk(tmp_path: Path) -> Path:
     if tried.returncode != 0:
         pytest.skip("mounting a small disk needs root")
     return folder
-
-
-async def test_everything_is_there_after_a_restart_and_the_epoch_grows(path: Path):
-    store = SqliteStore(path)
-    first = await store.open_term()
-    await store.append(first, a_batch(1, "j1"), [History("j0", b"record")])
-    await store.save_image(first, 1, b"image")
-    await store.append(first, a_batch(2, "j1"), [])
-    await store.close()
-    store = SqliteStore(path)
-    assert await store.open_term() > first
-    loaded = await store.load()
-    assert (loaded.image, bodies(loaded)) == (b"image", [b"batch 2"])
-    assert len(await store.story("j1", 0, 10)) == 2
-    assert await store.history("j0") == b"record"
-
-
-async def test_a_second_coordinator_on_the_same_file_fences_the_first(path: Path):
-    one, two = SqliteStore(path), SqliteStore(path)
-    first = await one.open_term()
-    await one.append(first, a_batch(1), [])
-    second = await two.open_term()
-    with pytest.raises(Fenced):
-        await one.append(first, a_batch(2), [])
-    await two.append(second, a_batch(2), [])
-    assert bodies(await one.load()) == [b"batch 1", b"batch 2"]
 
 
 async def test_a_flipped_byte_in_a_record_is_set_aside_and_the_rest_loads(path: Path):
@@ -133,17 +102,6 @@ async def test_after_damage_at_the_end_of_the_log_writing_goes_on(path: Path):
     assert len((await store.load()).batches) == 1
     await store.append(epoch, Batch(2, b"another"), [])
     assert bodies(await store.load()) == [b"<record 1>", b"another"]
-
-
-async def test_a_revision_is_written_once_and_a_refused_batch_leaves_no_trace(path: Path):
-    store = SqliteStore(path)
-    epoch = await store.open_term()
-    await store.append(epoch, a_batch(1, "j1"), [])
-    with pytest.raises(StoreError):
-        await store.append(epoch, Batch(1, b"again", ("j2",)), [History("j2", b"record")])
-    assert bodies(await store.load()) == [b"batch 1"]
-    assert await store.history("j2") is None
-    assert await store.story("j2", 0, 10) == []
 
 
 async def test_a_batch_is_kept_with_all_its_records_or_not_at_all(path: Path):

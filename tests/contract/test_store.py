@@ -1,4 +1,4 @@
-"""What every store owes, asked of each: the fake in memory and the real one on a disk."""
+"""What every store owes, asked of each: the log, images, stories and the past. The office is in test_office.py."""
 
 from __future__ import annotations
 
@@ -9,24 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.store.memory import MemoryStore
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, Store
+from phalanx.store.protocol import Batch, Fenced, History, Loaded, Moved, Pruned, Store, StoreError
 from phalanx.store.sqlite import SqliteStore
+from tests.contract.worlds import World, a_batch, bodies, revisions
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "store.db")
-
-
-def a_batch(revision: int, *subjects: str) -> Batch:
-    return Batch(revision, b"batch %d" % revision, subjects)
 
 
 async def test_an_empty_store_loads_as_nothing(store: Store):
@@ -129,6 +116,162 @@ async def test_a_record_written_again_is_the_newer_one(store: Store):
     assert await store.past(None, 10) == [History("j1", b"second")]
 
 
+async def test_a_second_coordinator_sees_what_the_first_wrote_and_fences_it(world: World):
+    one, two = await world.store(), await world.store()
+    first = await one.open_term()
+    await one.append(first, a_batch(1), [])
+    second = await two.open_term()
+    assert bodies(await two.load()) == [b"batch 1"]
+    with pytest.raises(Fenced):
+        await one.append(first, a_batch(2), [])
+    await two.append(second, a_batch(2), [])
+    assert bodies(await one.load()) == [b"batch 1", b"batch 2"]
+
+
+async def test_everything_is_there_when_the_store_is_opened_again(world: World):
+    store = await world.store()
+    first = await store.open_term()
+    await store.append(first, a_batch(1, "j1"), [History("j0", b"record")])
+    await store.save_image(first, 1, b"image")
+    await store.append(first, a_batch(2, "j1"), [])
+    again = await world.store()
+    assert await again.open_term() > first
+    loaded = await again.load()
+    assert (loaded.image, bodies(loaded)) == (b"image", [b"batch 2"])
+    assert revisions(await again.story("j1", 0, 10)) == [1, 2]
+    assert await again.history("j0") == b"record"
+
+
+async def test_a_log_that_moved_on_since_the_load_is_not_written(world: World):
+    """As when our own write, whose answer was lost, took effect after all."""
+    ours, late = await world.store(), await world.store()
+    epoch = await ours.open_term()
+    await ours.load()
+    await late.load()
+    await late.append(epoch, a_batch(1), [])
+    with pytest.raises(Moved):
+        await ours.append(epoch, a_batch(2, "j1"), [History("j1", b"record")])
+    assert await ours.history("j1") is None
+    assert bodies(await ours.load()) == [b"batch 1"]
+    await ours.append(epoch, a_batch(2), [])
+
+
+async def test_once_anything_was_appended_a_late_write_can_no_longer_take_effect(world: World):
+    ours, late = await world.store(), await world.store()
+    epoch = await ours.open_term()
+    await late.load()
+    await ours.load()
+    await ours.append(epoch, a_batch(1), [])
+    with pytest.raises(Moved):
+        await late.append(epoch, a_batch(2), [])
+    assert bodies(await ours.load()) == [b"batch 1"]
+
+
+async def test_a_revision_is_written_once_and_a_refused_batch_leaves_no_trace(store: Store):
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1, "j1"), [])
+    with pytest.raises(StoreError):
+        await store.append(epoch, Batch(1, b"again", ("j2",)), [History("j2", b"record")])
+    assert bodies(await store.load()) == [b"batch 1"]
+    assert await store.history("j2") is None
+    assert await store.story("j2", 0, 10) == []
+
+
+async def test_batches_are_followed_with_their_subjects(store: Store):
+    epoch = await store.open_term()
+    for revision in (2, 5, 6):
+        await store.append(epoch, a_batch(revision, "n1", f"j{revision}"), [])
+    found = await store.since(2, 10)
+    assert revisions(found) == [5, 6]
+    assert found[0].body == b"batch 5"
+    assert sorted(found[0].subjects) == ["j5", "n1"]
+    assert revisions(await store.since(0, 2)) == [2, 5]
+    assert await store.since(6, 10) == []
+
+
+async def test_a_log_is_pruned_only_where_an_image_covers_it(store: Store):
+    epoch = await store.open_term()
+    for revision in range(1, 7):
+        await store.append(epoch, a_batch(revision, "j1"), [])
+    await store.prune(epoch, before=6, keep_jobs=10)
+    assert revisions(await store.since(0, 10)) == [1, 2, 3, 4, 5, 6]
+    await store.save_image(epoch, 3, b"image 3")
+    await store.prune(epoch, before=6, keep_jobs=10)
+    assert revisions((await store.load()).batches) == [4, 5, 6]
+    assert revisions(await store.story("j1", 0, 10)) == [4, 5, 6]
+
+
+async def test_who_follows_a_log_that_was_pruned_is_told(store: Store):
+    epoch = await store.open_term()
+    for revision in range(1, 5):
+        await store.append(epoch, a_batch(revision), [])
+    await store.save_image(epoch, 4, b"image")
+    await store.prune(epoch, before=2, keep_jobs=10)
+    with pytest.raises(Pruned):
+        await store.since(1, 10)
+    assert revisions(await store.since(2, 10)) == [3, 4]
+
+
+async def test_a_log_that_was_pruned_whole_goes_on_where_it_ended(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in (1, 2):
+        await store.append(epoch, a_batch(revision), [])
+    await store.save_image(epoch, 2, b"image")
+    await store.prune(epoch, before=2, keep_jobs=10)
+    again = await world.store()
+    assert await again.load() == Loaded(b"image", 2, [])
+    with pytest.raises(StoreError):
+        await again.append(epoch, a_batch(2), [])
+    await again.load()
+    await again.append(epoch, a_batch(3), [])
+    assert revisions((await again.load()).batches) == [3]
+
+
+async def test_only_the_newest_records_of_jobs_are_kept(store: Store):
+    epoch = await store.open_term()
+    ids = [f"{number:03}" for number in range(250)]
+    for revision, at in enumerate(range(0, 250, 50), start=1):
+        await store.append(epoch, a_batch(revision), [History(id, b"x") for id in ids[at : at + 50]])
+    await store.prune(epoch, before=0, keep_jobs=3)
+    assert [record.job for record in await store.past(None, 10)] == ["249", "248", "247"]
+    assert await store.history("246") is None
+
+
+async def test_nobody_prunes_under_an_old_epoch(store: Store):
+    old = await store.open_term()
+    await store.append(old, a_batch(1), [History("j1", b"record")])
+    await store.save_image(old, 1, b"image")
+    await store.open_term()
+    with pytest.raises(Fenced):
+        await store.prune(old, before=1, keep_jobs=0)
+    assert revisions(await store.since(0, 10)) == [1]
+    assert await store.history("j1") == b"record"
+
+
+async def test_large_batches_images_and_records_come_back_whole(store: Store):
+    """Larger than one request to etcd may be."""
+    epoch = await store.open_term()
+    body = bytes(range(256)) * 12_000
+    await store.append(epoch, Batch(1, body, ("j1",)), [History("j0", body[1:])])
+    await store.save_image(epoch, 1, body[2:])
+    await store.append(epoch, Batch(2, body[3:], tuple(f"j{at}" for at in range(300))), [])
+    loaded = await store.load()
+    assert (loaded.image, bodies(loaded)) == (body[2:], [body[3:]])
+    assert await store.history("j0") == body[1:]
+    assert (await store.story("j1", 0, 1))[0].body == body
+    assert revisions(await store.story("j299", 0, 10)) == [2]
+
+
+async def test_many_batches_are_read_in_order_and_in_pages(store: Store):
+    epoch = await store.open_term()
+    for revision in range(1, 451):
+        await store.append(epoch, a_batch(revision, "n1"), [])
+    assert revisions((await store.load()).batches) == list(range(1, 451))
+    assert revisions(await store.since(10, 430)) == list(range(11, 441))
+    assert revisions(await store.story("n1", 5, 420)) == list(range(6, 426))
+
+
 subjects = st.lists(st.sampled_from(("j1", "j2", "n1")), max_size=2, unique=True).map(tuple)
 deeds = st.sampled_from(("term", "append", "append", "append", "stale", "image"))
 steps = st.lists(st.tuples(deeds, subjects, st.sampled_from("abc")), max_size=20)
@@ -172,7 +315,3 @@ def run(coroutine):
     except StopIteration as stop:
         return stop.value
     raise AssertionError("it waited for something")
-
-
-def bodies(loaded: Loaded) -> list[bytes]:
-    return [batch.body for batch in loaded.batches]

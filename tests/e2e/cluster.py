@@ -13,12 +13,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import phalanx
+from phalanx.api.connection import HttpExchange
 from phalanx.api.schema import TaskView
 from phalanx.errors import PhalanxError
 from phalanx.tokenfile import ensure_token
@@ -44,33 +47,86 @@ def eventually(condition: Callable[[], T | None], within_s: float = 15.0, what: 
 
 
 class RealCluster:
-    """A coordinator and its runners, each a process of its own."""
+    """One coordinator or several, and their runners, each a process of its own."""
 
-    def __init__(self, folder: Path, heartbeat_s: float = 1.0, lost_after_s: float = 6.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        heartbeat_s: float = 1.0,
+        lost_after_s: float = 6.0,
+        coordinators: tuple[str, ...] = ("coordinator",),
+        store: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self.folder = folder
-        self.port, self.link_port = _free_ports(2)
+        self.coordinators = coordinators
+        self.store = store or ("sqlite:" if len(coordinators) == 1 else f"sqlite:{folder}/shared.db")
+        self.settings = dict(settings or {})  # of every coordinator, besides those given here
+        ports = _free_ports(2 * len(coordinators))
+        self.ports = {name: (ports[2 * at], ports[2 * at + 1]) for at, name in enumerate(coordinators)}
+        self.port, self.link_port = self.ports[coordinators[0]]
         self.heartbeat_s, self.lost_after_s = heartbeat_s, lost_after_s
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.pretends: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.user_token = ensure_token(folder / "token")
         self.node_token = ensure_token(folder / "node-token")
-        self.client = phalanx.Client(f"http://127.0.0.1:{self.port}", self.user_token)
+        self.client = phalanx.Client([self.address(name) for name in coordinators], self.user_token)
+        self.clients = {name: self._client_of(name) for name in coordinators}  # each asks only this one, once
 
-    def start_coordinator(self) -> None:
+    def _client_of(self, name: str) -> phalanx.Client:
+        exchange = HttpExchange(self.address(name), patience_s=0.0)
+        return phalanx.Client(token=self.user_token, exchange=exchange)
+
+    def address(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name][0]}"
+
+    def start_coordinator(self, name: str | None = None) -> None:
+        name = name or self.coordinators[0]
+        port, link_port = self.ports[name]
         self._start(
-            "coordinator",
+            name,
             "coordinator",
             {
-                "coordinator.state_dir": str(self.folder / "coordinator"),
+                "coordinator.name": name,
+                "coordinator.store": self.store,
+                "coordinator.state_dir": str(self.folder / name),
+                "coordinator.secret_file": str(self.folder / "cluster-secret"),
                 "coordinator.token_file": str(self.folder / "token"),
                 "coordinator.node_token_file": str(self.folder / "node-token"),
-                "coordinator.port": self.port,
-                "coordinator.link_port": self.link_port,
+                "coordinator.port": port,
+                "coordinator.link_port": link_port,
                 "coordinator.heartbeat_s": self.heartbeat_s,
                 "coordinator.lost_after_s": self.lost_after_s,
-            },
+            }
+            | self.settings,
         )
+
+    def leader(self, within_s: float = 20.0) -> str:
+        """The name of the coordinator that says it leads, and of whom no other says so."""
+
+        def only_one() -> str | None:
+            found = [name for name in self.coordinators if self.status_of(name, "/leaderz") == 200]
+            return found[0] if len(found) == 1 else None
+
+        return eventually(only_one, within_s, "one coordinator leads")
+
+    def standbys(self) -> list[str]:
+        leader = self.leader()
+        return [name for name in self.coordinators if name != leader]
+
+    def status_of(self, name: str, path: str) -> int:
+        """What one coordinator answers at a path; 0 if it does not answer."""
+        request = urllib.request.Request(self.address(name) + path)
+        request.add_header("Authorization", f"Bearer {self.user_token}")
+        try:
+            with urllib.request.urlopen(request, timeout=2.0) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+        except OSError:
+            return 0
 
     def start_runner(self, name: str, pretend: str | None = None) -> None:
         self.pretends[name] = pretend or self.pretends[name]
@@ -81,15 +137,18 @@ class RealCluster:
                 "runner.name": name,
                 "runner.state_dir": str(self.folder / name),
                 "runner.token_file": str(self.folder / "node-token"),
-                "runner.join": f"127.0.0.1:{self.link_port}",
+                "runner.join": ",".join(f"127.0.0.1:{link}" for _, link in self.ports.values()),
                 "runner.pretend": self.pretends[name],
             },
         )
 
     def start(self, nodes: dict[str, str]) -> None:
-        """The coordinator, the nodes, and the moment when all are there."""
-        self.start_coordinator()
+        """The coordinators, the nodes, and the moment when all are there."""
+        for name in self.coordinators:
+            self.start_coordinator(name)
         eventually(self.is_ready, 20.0, "the coordinator is ready")
+        for name in self.coordinators:
+            self.wait_ready(name)
         for name, pretend in nodes.items():
             self.start_runner(name, pretend)
         self.wait_online(*nodes)
@@ -100,6 +159,10 @@ class RealCluster:
         except PhalanxError:
             return False
         return True
+
+    def wait_ready(self, name: str) -> None:
+        """Until a coordinator leads, or follows whoever does."""
+        eventually(lambda: self.status_of(name, "/readyz") == 200, 20.0, f"{name} is ready")
 
     def wait_online(self, *names: str, within_s: float = 20.0) -> None:
         eventually(lambda: self._online() >= set(names), within_s, f"{names} online")
@@ -116,17 +179,20 @@ class RealCluster:
         for name, process in self.processes.items():
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
-            if name != "coordinator" and process.poll() is None:
+            if name not in self.coordinators and process.poll() is None:
                 process.terminate()
         for name, process in self.processes.items():
-            if name != "coordinator":
+            if name not in self.coordinators:
                 _end(process)
         for name in self.pretends:
             _end_keeper(self.folder / name)
-        if "coordinator" in self.processes:
-            self.processes["coordinator"].terminate()
-            _end(self.processes["coordinator"])
-        self.client.close()
+        started = [self.processes[name] for name in self.coordinators if name in self.processes]
+        for process in started:
+            process.terminate()
+        for process in started:
+            _end(process)
+        for client in (self.client, *self.clients.values()):
+            client.close()
 
     def wait_task(self, id: str, *statuses: str, within_s: float = 20.0) -> TaskView:
         """The task once it has one of these statuses."""
@@ -146,7 +212,7 @@ class RealCluster:
         except PhalanxError:
             return set()
 
-    def _start(self, name: str, part: str, settings: dict[str, object]) -> None:
+    def _start(self, name: str, part: str, settings: Mapping[str, object]) -> None:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PHALANX_", "KRISHIV_"))}
         env |= {"XDG_STATE_HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / "none")}
         log = (self.folder / f"{name}.log").open("ab")
@@ -159,10 +225,16 @@ class RealCluster:
 
 @contextmanager
 def a_real_cluster(
-    folder: Path, nodes: dict[str, str] | None = None, **timing: float
+    folder: Path,
+    nodes: dict[str, str] | None = None,
+    heartbeat_s: float = 1.0,
+    lost_after_s: float = 6.0,
+    coordinators: tuple[str, ...] = ("coordinator",),
+    store: str | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Iterator[RealCluster]:
     """A cluster for one test."""
-    cluster = RealCluster(folder, **timing)
+    cluster = RealCluster(folder, heartbeat_s, lost_after_s, coordinators, store, settings)
     try:
         cluster.start(TWO_NODES if nodes is None else nodes)
         yield cluster

@@ -34,7 +34,7 @@ class SilentRunner:
         self._thread.join(5)
 
     def _run(self) -> None:
-        unpacker, epoch = wire.Unpacker(), 0
+        unpacker, epoch, generation = wire.Unpacker(), 0, 0
         with socket.create_connection(("127.0.0.1", self._cluster.link_port)) as connection:
             hello = wire.HelloMessage(
                 wire.VERSION,
@@ -51,8 +51,9 @@ class SilentRunner:
             while not self._stopped.is_set():
                 try:
                     for message in unpacker.feed(connection.recv(65536)):
-                        epoch = message.epoch if isinstance(message, wire.Welcome) else epoch
+                        if isinstance(message, wire.Welcome):
+                            epoch, generation = message.epoch, message.generation
                 except TimeoutError:
                     pass
                 if epoch:
-                    connection.sendall(wire.pack(wire.Beat(epoch, time.monotonic(), [])))
+                    connection.sendall(wire.pack(wire.Beat(epoch, time.monotonic(), [], generation)))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from phalanx.coordinator.heart import Heart, Turn, restore
 from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed
-from phalanx.core.cluster.effects import Send
-from phalanx.core.cluster.events import GangReleased, TaskPlaced, TermOpened, encode
+from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.events import Event, GangReleased, TaskPlaced, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
 from phalanx.core.cluster.starting import brief, roll
@@ -32,6 +32,7 @@ class Machine:
         self.name = name
         self.capacity = capacity
         self.life = 1
+        self.generation = 0  # of its lease, as the welcome said
         self.connected = False
         self.frozen = False  # a machine that hangs cannot even stop its own processes
         self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
@@ -53,8 +54,8 @@ class Machine:
     def awake(self) -> set[AttemptKey]:
         return set(self.keeper.running) - self.overslept
 
-    def welcome(self, epoch: int, lease_until: float) -> None:
-        self.connected = self.runner.welcome(epoch, lease_until)
+    def welcome(self, epoch: int, lease_until: float, generation: int) -> None:
+        self.connected, self.generation = self.runner.welcome(epoch, lease_until), generation
         self.keeper.lease_until = self.runner.lease_until
 
     def renew(self, lease_until: float) -> None:
@@ -93,12 +94,24 @@ class Machine:
             self.wakes(key)
 
 
+class WatchedHeart(Heart):
+    """A heart that looks at where tasks are placed in the moment they are."""
+
+    def _applied(self, event: Event) -> list[Effect]:
+        if isinstance(event, TaskPlaced):
+            node = self.state.nodes[event.node]
+            others = [each for each in self.state.nodes.values() if each.could_work and not each.rests_until]
+            assert node.could_work
+            assert node.rests_until is None or not others, f"{event.node} rests, and others take work"
+        return super()._applied(event)
+
+
 class Played:
     """The coordinator, its log, and the machines."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.heart = Heart(ClusterState(rules))
+        self.heart = WatchedHeart(ClusterState(rules))
         self.now = 1000.0
         self.log: list[Batch] = []
         self.history: dict[str, bytes] = {}
@@ -118,7 +131,7 @@ class Played:
     def open_term(self) -> None:
         """As Loop.open does: read everything back and begin a new epoch. Every connection is gone."""
         epoch = self.state.epoch + 1
-        self.heart = Heart(restore(Loaded(None, 0, list(self.log)), self.rules))
+        self.heart = WatchedHeart(restore(Loaded(None, 0, list(self.log)), self.rules))
         opened = TermOpened(at=self.now, cause="start", epoch=epoch)
         apply(self.state, opened)
         self.log.append(Batch(self.state.revision, encode([opened])))
@@ -163,15 +176,18 @@ class Played:
         given = Hello(machine.name, machine.incarnation, f"origin {machine.name}", machine.capacity, held)
         turn = self.decide(given)
         assert isinstance(turn.answers[0], Accepted)
-        machine.welcome(
-            self.state.epoch, self.now + self.rules.self_fence_s
-        )  # before the orders of this turn
+        lease_until, generation = (
+            self.now + self.rules.self_fence_s,
+            self.state.nodes[machine.name].generation,
+        )
+        machine.welcome(self.state.epoch, lease_until, generation)  # before the orders of this turn
         self.carry_out(turn)
 
     def beat(self, machine: Machine) -> None:
         """A heartbeat; what was never answered goes out again after it."""
         machine.runner.resend()
-        answer = self.turn(Heartbeat(machine.name, machine.incarnation, machine.runner.listing()))[0]
+        listing = machine.runner.listing()
+        answer = self.turn(Heartbeat(machine.name, machine.incarnation, listing, machine.generation))[0]
         if isinstance(answer, Accepted):
             machine.renew(self.now + self.rules.self_fence_s)
             self.report(machine)
@@ -183,7 +199,8 @@ class Played:
         reports: list[Report] = machine.runner.take_fresh()
         if not reports:
             return
-        tells = [Tell(machine.name, machine.incarnation, machine.runner.epoch, each) for each in reports]
+        epoch, generation = machine.runner.epoch, machine.generation
+        tells = [Tell(machine.name, machine.incarnation, epoch, each, generation) for each in reports]
         self.told = [*self.told, *tells][-30:]
         for report, answer in zip(reports, self.turn(*tells), strict=True):
             assert isinstance(answer, Disposed)
@@ -204,7 +221,9 @@ class Played:
 
     def _look_at_places(self, released: GangReleased) -> None:
         """In the moment of release no member of the formation may be missing from a machine that is alive."""
-        for key in self.formations[released.job, released.formation]:
+        members = self.formations[released.job, released.formation]
+        newest = {key[:2]: key for key in sorted(members)}  # one that was lost may have been placed again
+        for key in newest.values():
             attempt = self.state.attempt(key)
             # A plan of the same turn may have evicted it since.
             if attempt is None or attempt.ending not in (None, Why.EVICTED):

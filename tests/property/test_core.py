@@ -14,10 +14,28 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from phalanx.coordinator.heart import Heart, restore
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.effects import Send
-from phalanx.core.cluster.events import AttemptEnded, TaskPlaced
+from phalanx.core.cluster.events import (
+    AttemptEnded,
+    BrakeReleased,
+    BrakeSet,
+    NodeJoined,
+    NodeLost,
+    TaskPlaced,
+)
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.image import ClusterImage, decode_job, encode_state
-from phalanx.core.cluster.inputs import Cancel, Drain, Evict, SetPaused, Submit, Tell, Tick, Undrain
+from phalanx.core.cluster.inputs import (
+    Cancel,
+    DeclareLost,
+    Drain,
+    Evict,
+    RemoveNode,
+    SetPaused,
+    Submit,
+    Tell,
+    Tick,
+    Undrain,
+)
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.view import wake
@@ -31,7 +49,16 @@ from tests.builders import a_capacity, a_gang, a_group, a_job
 from tests.property.played import Machine, Played, loaded
 from tests.property.strategies import HOSTS
 
-RULES = Rules(ended_jobs_max=2, loss_limit=3, pending_max=40, request_ids_max=3)
+RULES = Rules(
+    ended_jobs_max=2,
+    loss_limit=3,
+    pending_max=40,
+    request_ids_max=3,
+    breaker_failures=2,
+    breaker_pause_s=20.0,
+    brake_nodes_min=3,
+    forget_after_s=60.0,
+)
 pick = st.integers(0, 1 << 16)
 rarely = st.sampled_from((False, False, False, True))
 jobs = st.fixed_dictionaries(
@@ -73,6 +100,8 @@ class ClusterLife(RuleBasedStateMachine):
         self.placed: dict[AttemptKey, str] = {}
         self.newest: dict[tuple[str, int], int] = {}
         self.ended: set[AttemptKey] = set()
+        self.braked = False
+        self.leases: dict[str, int] = {}  # the highest lease generation of each node so far
 
     @initialize(
         wishes=st.lists(jobs, min_size=1, max_size=3), names=st.sampled_from((HOSTS, HOSTS[:2], HOSTS[:1]))
@@ -115,6 +144,12 @@ class ClusterLife(RuleBasedStateMachine):
     @rule(name=st.sampled_from(HOSTS), drained=st.booleans())
     def drain(self, name: str, drained: bool) -> None:
         self.world.turn(Drain(name, "test") if drained else Undrain(name))
+
+    @rule(name=st.sampled_from(HOSTS), gone=st.booleans())
+    def an_operator_says_that_a_node_is_gone(self, name: str, gone: bool) -> None:
+        """He may be wrong; then he is told so."""
+        (answer,) = self.world.turn(RemoveNode(name) if gone else DeclareLost(name, "no power"))
+        assert isinstance(answer, Accepted | Refused)
 
     # What machines do.
 
@@ -177,11 +212,15 @@ class ClusterLife(RuleBasedStateMachine):
     def a_report_is_told_again(self, which: int) -> None:
         """Late or twice: it is told apart from a true one and ends nothing."""
         tell = self.world.told[which % len(self.world.told)]
-        node = self.world.state.nodes[tell.node]
+        node = self.world.state.nodes.get(tell.node)
         answer = self._refused(tell)
         if tell.epoch != self.world.state.epoch:
             assert answer == Disposition.STALE_EPOCH
-        elif node.lost or node.incarnation != tell.incarnation:
+        elif (
+            node is None
+            or node.lost
+            or (node.incarnation, node.generation) != (tell.incarnation, tell.generation)
+        ):
             assert answer == Disposition.STALE_LEASE
 
     @rule(which=pick, liar=st.sampled_from(HOSTS), returned=st.booleans())
@@ -191,7 +230,8 @@ class ClusterLife(RuleBasedStateMachine):
         if live and liar in state.nodes and not state.nodes[liar].lost:
             key = live[which % len(live)].key
             report = Returned(key) if returned else Ended(key, Exit(Why.NONE, 0))
-            tell = Tell(liar, state.nodes[liar].incarnation, state.epoch, report)
+            lease = state.nodes[liar].generation
+            tell = Tell(liar, state.nodes[liar].incarnation, state.epoch, report, lease)
             assert self._refused(tell) == Disposition.STALE_ATTEMPT
 
     # What time and fate do.
@@ -219,6 +259,7 @@ class ClusterLife(RuleBasedStateMachine):
             self.world.decide(Submit(self._job(fields)))
         self._look()
         self.world.open_term()
+        self.braked = False
 
     # The laws.
 
@@ -287,7 +328,7 @@ class ClusterLife(RuleBasedStateMachine):
         log = self.world.log
         for missing in range(0, len(log), 1 + len(log) // 12):
             state = restore(loaded(log[:missing] + log[missing + 1 :]), RULES)
-            assert check(state) == [], f"without record {missing}"
+            assert check(state) == [], f"without record {missing}: {check(state)}"
             Heart(state).turn([Tick()], self.world.now)
             assert check(state) == []
 
@@ -328,6 +369,13 @@ class ClusterLife(RuleBasedStateMachine):
                 elif isinstance(event, AttemptEnded):
                     assert event.key not in self.ended
                     self.ended.add(event.key)
+                elif isinstance(event, BrakeSet | BrakeReleased):
+                    self.braked = isinstance(event, BrakeSet)
+                if isinstance(event, NodeLost) and self.braked:
+                    assert event.cause != "lease over", "only an operator declares a node lost now"
+                if isinstance(event, NodeJoined | NodeLost):
+                    assert event.generation > self.leases.get(event.node, 0), "a lease is never given again"
+                    self.leases[event.node] = event.generation
             for effect in turn.effects:
                 if isinstance(effect, Send) and isinstance(effect.order, Start):
                     assert self.placed[effect.order.key] == effect.node
@@ -363,7 +411,7 @@ class ClusterLife(RuleBasedStateMachine):
 
 def heal(world: Played, machine: Machine) -> None:
     """A good day: the machine is connected, drained no more, and its processes end well."""
-    if not machine.connected:
+    if not machine.connected or machine.name not in world.state.nodes:
         machine.thaw(world.now)
         world.hello(machine)
     if world.state.nodes[machine.name].drain_reason is not None:
@@ -395,7 +443,7 @@ def comparable(state: ClusterState, now: float) -> object:
     waiting = sorted(
         group.rank for job in state.jobs.values() for group in job.groups if group in state.waiting
     )
-    free = [(ledger.name, ledger.cores_free, sorted(ledger.devices_free)) for ledger in state.table]
+    free = sorted((ledger.name, ledger.cores_free, sorted(ledger.devices_free)) for ledger in state.table)
     return msgspec.to_builtins(image), waiting, free, list(state.counts)
 
 

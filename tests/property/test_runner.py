@@ -28,7 +28,18 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, RunnerState, Spawn
+from phalanx.core.runner import (
+    RETOLD,
+    Deed,
+    Forget,
+    ForgetBrief,
+    Freeze,
+    Halt,
+    Release,
+    Retract,
+    RunnerState,
+    Spawn,
+)
 from tests.property.keeper import PlayedKeeper
 
 LEASE_S = 20.0
@@ -155,7 +166,7 @@ class RunnerLife(RuleBasedStateMachine):
         if self.runner.outbox:
             key = list(self.runner.outbox)[which % len(self.runner.outbox)]
             deeds = self.runner.disposed(key, what)
-            assert deeds[:1] == ([] if what == Disposition.STALE_EPOCH else [Forget(key)])
+            assert deeds[:1] == ([] if what in RETOLD else [Forget(key)])
             if deeds:
                 self.forgotten.add(key)
             self._obey(deeds)

@@ -6,12 +6,13 @@ may pass before a bug is found stands with it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from phalanx.coordinator.heart import Heart, Turn
+from phalanx.coordinator.loop import Loop
 from phalanx.core.cluster import (
     apply,
     barrier,
@@ -39,7 +40,6 @@ from phalanx.core.model.status import Why
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.placement import engine, preempt
 from phalanx.core.runner import Release, RunnerState
-from phalanx.sim.disk import Disk
 from tests.simulation.test_planted_bugs import must_find
 
 Patch = pytest.MonkeyPatch
@@ -75,7 +75,7 @@ def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkey
 
     monkeypatch.setattr(engine, "make_room", one_too_few)
     monkeypatch.setattr(musters, "_fits_after", lambda state, muster: True)
-    must_find({"preemption"}, within=20)
+    must_find({"preemption", "assertion"}, within=20)
 
 
 # Count a dead member.
@@ -115,18 +115,22 @@ def test_a_gang_that_is_released_with_one_member_too_few_is_found(monkeypatch: P
 
 
 def test_a_word_to_go_before_the_release_is_durable_is_found(monkeypatch: Patch):
-    append = Disk.append
+    turning: list[Loop] = []
+    loop_turn, heart_turn = Loop._turn, Heart.turn
 
-    def hasty(self: Disk, owner: Any, store: Any, epoch: int, batch: Any, history: Any, done: Any) -> None:
-        if isinstance(done, partial) and done.func == owner._written:
-            effects = done.args[1].effects
-            owner.links.dispatch(
-                [each for each in effects if isinstance(each, Send) and isinstance(each.order, Go)]
-            )
-        append(self, owner, store, epoch, batch, history, done)
+    async def marked(self: Loop) -> None:
+        turning[:] = [self]
+        await loop_turn(self)
 
-    monkeypatch.setattr(Disk, "append", hasty)
-    must_find({"durable"}, within=10)
+    def hasty(self: Heart, inputs: Any, now: float) -> Turn:
+        turn = heart_turn(self, inputs, now)
+        words = [each for each in turn.effects if isinstance(each, Send) and isinstance(each.order, Go)]
+        turning[0]._hearers.links.dispatch(words)  # type: ignore[attr-defined]
+        return turn
+
+    monkeypatch.setattr(Loop, "_turn", marked)
+    monkeypatch.setattr(Heart, "turn", hasty)
+    must_find({"durable"}, within=20)
 
 
 def test_a_recalled_member_that_runs_is_found(monkeypatch: Patch):
@@ -209,7 +213,7 @@ def test_a_member_that_is_done_and_does_not_run_again_is_found(monkeypatch: Patc
         return effects
 
     monkeypatch.setattr(wholes, "_restarted", lazy)
-    must_find({"restarts", "heals"}, within=20)
+    must_find({"restarts", "heals", "one-commit"}, within=20)
 
 
 def test_one_restart_too_many_is_found(monkeypatch: Patch):

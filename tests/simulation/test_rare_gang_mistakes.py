@@ -152,7 +152,7 @@ def test_one_that_was_cancelled_behind_another_in_a_lane_does_not_make_the_lane_
     for number in range(4):
         cluster.started("n1", (job.id, number, 1))
         cluster.give(
-            Tell("n1", "a", 1, Ended((job.id, number, 1), Exit(Why.NONE, 0, cluster.now, cluster.now)))
+            Tell("n1", "a", 1, Ended((job.id, number, 1), Exit(Why.NONE, 0, cluster.now, cluster.now)), 1)
         )
     (node,) = cluster.state.nodes.values()
     ((lane_id, lane),) = node.lanes.items()

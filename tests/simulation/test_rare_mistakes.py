@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.api import wire
+from phalanx.coordinator.entry import SharedKey
 from phalanx.coordinator.heart import recalled
 from phalanx.coordinator.links import Links, Session
 from phalanx.core.cluster.apply import apply
@@ -37,7 +38,7 @@ class Kept:
 def test_an_attempt_that_ends_in_the_turn_that_placed_it_is_never_started():
     """The coordinator hung; a job for a node and the node's new life came in meanwhile, in one turn."""
     cluster = a_cluster(n1={})
-    links, connection = Links(lambda: cluster.state, lambda token: True), Kept()
+    links, connection = Links(lambda: cluster.state, SharedKey()), Kept()
     links.sessions["n1"] = Session(connection)
     cluster.give(Submit(a_job("n1"), no_queue=True), Hello("n1", "b", "origin-n1", a_capacity(), []))
     links.dispatch(cluster.turns[-1].effects)

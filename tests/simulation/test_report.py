@@ -7,6 +7,7 @@ import pytest
 from phalanx.sim.main import main
 from phalanx.sim.world import TAIL_LINES
 from phalanx.store.memory import MemoryStore
+from tests.simulation.test_planted_bugs import anywhere
 
 
 def test_a_good_seed_prints_the_hash_of_its_trace(capsys: pytest.CaptureFixture[str]):
@@ -25,7 +26,8 @@ def test_a_failure_prints_its_seed_its_sentence_and_one_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(MemoryStore, "_check", lambda self, epoch: None)
-    assert main(["--seeds", "40", "--jobs", "1", "--faults", "usurper"]) == 1
+    monkeypatch.setattr(MemoryStore, "append", anywhere(MemoryStore))
+    assert main(["--seeds", "80", "--jobs", "1", "--faults", "usurper"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "broke a promise (epochs)" in line)
     seed = lines[at].split()[1]

@@ -3,6 +3,7 @@
 add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 target=n1::0 array=1-10%3
 started train#1    end train#1 code=3             cancel train    pause train    resume train
 pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
+hush n1 n2         lose n1 it burnt               remove n1
 why train          tasks train                    nodes           story train
 """
 
@@ -17,7 +18,7 @@ from phalanx.api.calls import parse_gather
 from phalanx.api.schema import NodeView, SubmitRequest, TaskView, WhyReply
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
+from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_seconds
 from phalanx.core.model.status import Why
 from phalanx.core.model.target import TargetError, parse_target
@@ -78,6 +79,12 @@ class Script:
 
     def do_undrain(self, node: str) -> None:
         finish(self.stage.commands.undrain(node))
+
+    def do_lose(self, node: str, *reason: str) -> None:
+        finish(self.stage.commands.lose(node, " ".join(reason), "ann"))
+
+    def do_remove(self, node: str) -> None:
+        finish(self.stage.commands.remove_node(node, "ann"))
 
     # Questions.
 
@@ -174,6 +181,11 @@ class Script:
         self.stage.players[node].wire.close()
         self.stage.pass_time(parse_seconds(seconds))
 
+    def do_hush(self, *nodes: str) -> None:
+        """From now on nothing is heard of these nodes, and nobody notices."""
+        for node in nodes:
+            self.stage.players[node].wire.close()
+
     def do_beat(self, node: str, *listing: str) -> None:
         """A heartbeat: a true one, or one that lists other things (`beat n1 lists train#1`, `lists nothing`)."""
         player = self.stage.players[node]
@@ -181,7 +193,9 @@ class Script:
             player.beat()
             return
         held = [(self.stage.key_of(word), Phase.RUNNING) for word in listing[1:] if word != "nothing"]
-        answer = self.stage.turn([Heartbeat(node, player.agent.incarnation, held)])[0]
+        answer = self.stage.turn([Heartbeat(node, player.agent.incarnation, held, player.agent.generation)])[
+            0
+        ]
         if isinstance(answer, Refused):
             self._say(f"refused: {answer.reason.text}")
 
@@ -192,9 +206,13 @@ class Script:
         epoch = int(given.get("epoch", self.stage.state.epoch))
         life = f"{node}/{given.get('life', player.life)}"
         report = _report(what, key, int(given.get("code", 0)), self.stage.now_s)
-        answer = self.stage.turn([Tell(node, life, epoch, report)])[0]
+        lease = int(given.get("generation", player.agent.generation))
+        answer = self.stage.turn([Tell(node, life, epoch, report, lease)])[0]
         assert isinstance(answer, Disposed)
-        self.stage.lines.insert(0, f"answered: {answer.disposition.name.lower().replace('_', ' ')}")
+        said = f"answered: {answer.disposition.name.lower().replace('_', ' ')}"
+        if answer.disposition in (Disposition.STALE_EPOCH, Disposition.STALE_LEASE):
+            said += f" (in force: epoch {answer.epoch}, generation {answer.generation})"
+        self.stage.lines.insert(0, said)
 
     def _keeper(self, key: AttemptKey) -> PlayedKeeper:
         keepers = (player.keeper for player in self.stage.players.values())
@@ -286,4 +304,6 @@ def _node(view: NodeView) -> str:
     parts += [f"device {device.index} {device.task or 'free'}" for device in view.devices]
     if view.drained:
         parts.append(f"drained: {view.drain_reason}")
+    if view.note:
+        parts.append(view.note)
     return ", ".join(parts)

@@ -10,19 +10,21 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar, cast
 
 from phalanx.api import wire
+from phalanx.coordinator import desk
 from phalanx.coordinator.commands import CoordinatorCommands
+from phalanx.coordinator.entry import SharedKey
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.heart import Heart, restore
 from phalanx.coordinator.links import Letter, Links, Session
 from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.loop import Loop
 from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode, job_of
+from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode
 from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.story import sentence
+from phalanx.core.cluster.subjects import job_of
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
@@ -47,10 +49,10 @@ class Stage:
         self.store = MemoryStore()
         self.rules = Rules()
         self.heart = Heart(ClusterState(self.rules))
-        self.links = Links(lambda: self.state, lambda token: True)
+        self.links = Links(lambda: self.state, SharedKey())
         self.players: dict[str, Player] = {}
         roads = cast(LogRoads, None)  # nobody reads logs here
-        self.commands = Desk(cast(Loop, self), self.store, Feed(), roads, self, retries=3)
+        self.commands = Desk(cast(desk.Desk, self), self.store, Feed(), roads, self, retries=3)
         self.commands.names = self.names
         self.open_term()
 
@@ -68,6 +70,9 @@ class Stage:
 
     async def ask(self, inputs: list[Input]) -> list[Answer | None]:
         return self.turn(inputs)
+
+    async def catch_up(self) -> bool:
+        return False
 
     def open_term(self) -> None:
         epoch = finish(self.store.open_term())

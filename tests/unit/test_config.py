@@ -14,7 +14,7 @@ from phalanx.config import TASK_VARIABLE, load, task_environment
 from phalanx.endpoint import Endpoint, connection
 from phalanx.errors import ConfigError, TokenError, Unauthorized, Unavailable
 from phalanx.settings import ALIASES, KEYS, VARIABLES, Secret, Settings
-from phalanx.tokenfile import ensure_token, read_token
+from phalanx.tokenfile import ensure_token, first_token, read_token, read_tokens
 
 Read = Callable[..., Settings]
 
@@ -312,11 +312,27 @@ def test_a_file_without_a_token_is_refused(tmp_path: Path, text: str):
         read_token(a_token_file(tmp_path / "t", text))
 
 
+def test_a_file_may_hold_several_tokens_of_which_the_first_is_shown(tmp_path: Path):
+    file = a_token_file(tmp_path / "t", " a,b \n\n c,\na\n")
+    assert read_tokens(file) == ("a", "b", "c")
+    assert first_token(file) == ensure_token(file) == "a"
+    assert read_tokens(a_token_file(file, "\n")) == ()
+    with pytest.raises(TokenError, match="holds no token"):
+        first_token(file)
+
+
+@pytest.mark.parametrize("text", ["two words", "a,b\x00", "x" * 5000, "\n".join(map(str, range(1001)))])
+def test_a_file_of_something_else_than_tokens_is_refused(tmp_path: Path, text: str):
+    with pytest.raises(TokenError, match="something else"):
+        read_tokens(a_token_file(tmp_path / "t", text))
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe", 0o600)
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe"):
-        with pytest.raises(TokenError):
-            read_token(path)
+        for read in (read_token, read_tokens):
+            with pytest.raises(TokenError):
+                read(path)
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path):

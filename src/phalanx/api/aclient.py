@@ -11,9 +11,10 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api import calls
+from phalanx.api import calls, calls_tokens
 from phalanx.api.aconnection import HttpxExchange
 from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.audit import AuditLine
 from phalanx.api.calls import Call, GangFields, Noun, Spec, SubmitFields
 from phalanx.api.commands import Stream
 from phalanx.api.exchange import AsyncAnswer, AsyncExchange, read_whole
@@ -21,6 +22,7 @@ from phalanx.api.jobspec import GatherSpec
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
 from phalanx.api.quotas import QueueView, QuotaSpec
+from phalanx.api.reach import reach
 from phalanx.api.resumption import LogPlace, Patience
 from phalanx.api.schema import (
     CancelReply,
@@ -29,6 +31,7 @@ from phalanx.api.schema import (
     JobView,
     NodeView,
     Page,
+    RemovedNode,
     StatusWord,
     StoryLine,
     SubmitReply,
@@ -38,24 +41,32 @@ from phalanx.api.schema import (
     WhyReply,
 )
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.sse import Feed
-from phalanx.config import load
-from phalanx.endpoint import connection
 from phalanx.errors import TooMany, Unavailable
+from phalanx.tls import NO_PAPERS, Papers
 
 T = TypeVar("T")
 
 
 class AsyncClient:
-    """Talks to a cluster: the one at `address`, or the one that the settings name. Tasks may share it."""
+    """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
-        self, address: str | None = None, token: str | None = None, *, exchange: AsyncExchange | None = None
+        self,
+        address: str | Sequence[str] | None = None,
+        token: str | None = None,
+        *,
+        papers: Papers = NO_PAPERS,
+        exchange: AsyncExchange | None = None,
     ) -> None:
-        if token is None or (address is None and exchange is None):
-            (address, *_), token = connection(load({"client.address": address, "client.token": token}))
+        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too."""
+        if exchange is None or token is None:
+            found = reach(address, token, papers)
+            token = found.token
+            exchange = exchange or HttpxExchange(found.addresses, found.tls, vouched=found.vouched)
         self._token = token
-        self._exchange = exchange or HttpxExchange(address or "")
+        self._exchange = exchange
 
     async def close(self) -> None:
         await self._exchange.close()
@@ -155,6 +166,12 @@ class AsyncClient:
     async def undrain(self, name: str) -> NodeView:
         return await self._ask(calls.undrain(name))
 
+    async def lose(self, name: str, reason: str) -> NodeView:
+        return await self._ask(calls.lose(name, reason))
+
+    async def remove_node(self, name: str) -> RemovedNode:
+        return await self._ask(calls.remove_node(name))
+
     async def queues(self) -> list[QueueView]:
         return await self._ask(calls.queues())
 
@@ -177,6 +194,21 @@ class AsyncClient:
 
     async def cluster(self) -> ClusterView:
         return await self._ask(calls.cluster())
+
+    async def tokens(self) -> list[TokenView]:
+        return await self._ask(calls_tokens.tokens())
+
+    async def create_token(self, request: TokenRequest, /) -> NewToken:
+        return await self._ask(calls_tokens.create_token(request))
+
+    async def revoke_token(self, id: str) -> TokenView:
+        return await self._ask(calls_tokens.revoke_token(id))
+
+    async def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
+        return await self._ask(calls_tokens.rotate_token(id, overlap))
+
+    async def audit(self, tail: int = 100) -> list[AuditLine]:
+        return await self._ask(calls_tokens.audit(tail))
 
     async def ready(self) -> None:
         await self._ask(calls.ready())
@@ -235,7 +267,7 @@ class AsyncClient:
 
 
 async def _pause(patience: Patience, error: Unavailable | TooMany) -> None:
-    pause_s = patience.next()
+    pause_s = patience.next(error)
     if pause_s is None:
         raise error
     await asyncio.sleep(pause_s)

@@ -1,82 +1,135 @@
-"""Calls over HTTP with httpx, for the async client. One pool of connections is kept for all of them."""
+"""Calls over HTTP with httpx, for the async client. One pool of connections is kept for all of them.
+
+Which of several addresses a call goes to is decided in `following.py`, as for the client that waits.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import httpx
 
 from phalanx.api.calls import Call
-from phalanx.api.exchange import AsyncAnswer, dropped, timed_out, unreachable
-from phalanx.errors import BadRequest, Unavailable
-
-CONNECT_S = 5.0
+from phalanx.api.exchange import AsyncAnswer, dropped, read_whole, timed_out, unreachable
+from phalanx.api.following import PATIENCE_S, Compass, Search, addresses_of
+from phalanx.api.problems import read_problem
+from phalanx.clock import SystemClock
+from phalanx.errors import PhalanxError, Unavailable
 
 
 class HttpxExchange:
-    """Carries calls to the coordinator at `address`, such as http://127.0.0.1:7433."""
+    """Carries calls to the coordinator that leads, at one of `addresses`, such as http://127.0.0.1:7433."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-        if not address.startswith(("http://", "https://")):
-            raise BadRequest(f"address {address!r} is not one: write http://HOST:PORT")
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        tls: ssl.SSLContext | None = None,
+        *,
+        vouched: bool = False,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`tls` serves all https addresses; with `vouched` it believes none but our own authority."""
+        self._compass = Compass(addresses_of(addresses), vouched=vouched)
+        self._patience_s = patience_s
+        self._clock = SystemClock()
         # Without TLS no certificates are loaded, which would take longer than many a call. No proxy of the
         # environment gets to see a token.
-        verify = ssl.create_default_context() if address.startswith("https://") else False
+        secure = any(each.startswith("https://") for each in self._compass.addresses)
+        verify = tls or (ssl.create_default_context() if secure else False)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-        self._client = httpx.AsyncClient(base_url=address, verify=verify, trust_env=False, limits=limits)
+        self._client = httpx.AsyncClient(verify=verify, trust_env=False, limits=limits)
 
     async def send(self, call: Call[Any], token: str) -> AsyncAnswer:
         """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""
-        try:
-            return await self._ask(call, token)
-        except Unavailable as error:
-            if error.reason != "Dropped" or not call.repeatable:
-                raise
-        return await self._ask(call, token)
+        search = Search(self._compass, call, self._patience_s)
+        while True:
+            try:
+                return await self._try(search, call, token)
+            except PhalanxError as error:
+                pause_s = search.failed(error, self._clock.monotonic())
+            await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _ask(self, call: Call[Any], token: str) -> AsyncAnswer:
-        timeout = httpx.Timeout(call.timeout_s, connect=CONNECT_S)
+    async def _try(self, search: Search, call: Call[Any], token: str) -> AsyncAnswer:
+        answer = await self._ask(search, call, call.headers_with(token, search.headers))
+        if answer.status < 400:
+            search.found()
+            return answer
+        async with aclosing(answer):
+            body = await read_whole(answer)
+        problem = read_problem(answer.status, body, answer.headers.get("retry-after"))
+        if search.doubts(problem):
+            raise problem
+        search.found()
+        return AsyncWholeAnswer(answer.status, answer.headers, body)
+
+    async def _ask(self, search: Search, call: Call[Any], headers: Mapping[str, str]) -> HttpxAnswer:
+        within_s = search.silence_s if call.streams else search.answer_s
+        timeout = httpx.Timeout(within_s, connect=search.connect_s)
         request = self._client.build_request(
-            call.method, call.target, content=call.body, headers=call.headers_with(token), timeout=timeout
+            call.method, search.address + call.target, content=call.body, headers=headers, timeout=timeout
         )
-        with _translated(self._address, call):
-            response = await self._client.send(request, stream=call.streams)
-            return HttpxAnswer(response, self._address, call)
+        with _translated(search.address, search.answer_s):
+            async with asyncio.timeout(search.answer_s if call.streams else None):
+                response = await self._client.send(request, stream=call.streams)
+            return HttpxAnswer(response, search.address, self._compass, within_s)
 
 
 class HttpxAnswer:
     """An answer of httpx: read to its end already, unless it is a stream."""
 
-    def __init__(self, response: httpx.Response, address: str, call: Call[Any]) -> None:
+    def __init__(
+        self, response: httpx.Response, address: str, compass: Compass, timeout_s: float | None
+    ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self._response = response
         self._address = address
-        self._call = call
+        self._compass = compass
+        self._timeout_s = timeout_s
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        with _translated(self._address, self._call):
-            async for piece in self._response.aiter_bytes():
-                yield piece
+        try:
+            with _translated(self._address, self._timeout_s):
+                async for piece in self._response.aiter_bytes():
+                    yield piece
+        except Unavailable as error:
+            if error.reason == "Dropped":
+                self._compass.lost(self._address)  # whoever goes on with it looks elsewhere first
+            raise
 
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
+class AsyncWholeAnswer:
+    """An answer that has been read to its end."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    async def aclose(self) -> None:
+        pass
+
+
 @contextmanager
-def _translated(address: str, call: Call[Any]) -> Iterator[None]:
+def _translated(address: str, timeout_s: float | None) -> Iterator[None]:
     try:
         yield
     except (httpx.ConnectError, httpx.ConnectTimeout) as error:
         raise unreachable(address, error) from None
-    except httpx.TimeoutException:
-        raise timed_out(address, call) from None
+    except (httpx.TimeoutException, TimeoutError):
+        raise timed_out(address, timeout_s) from None
     except httpx.TransportError as error:
-        raise dropped(address, str(error) or type(error).__name__) from None
+        raise dropped(address, error) from None

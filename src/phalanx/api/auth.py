@@ -1,7 +1,7 @@
 """Who may enter: the Host and Origin of a request, and the bearer token in its Authorization header.
 
-A token is known here only by its digest. Which permission a route needs stands in its row of the route table;
-today every accepted token holds every permission, and `Guard.admit` is the place where that will change.
+Which permission a route needs stands in its row of the route table, what a role may do in `roles.py`. Which tokens
+are accepted is somebody else's business (`Accepts`); a token is known here only by its digest.
 """
 
 from __future__ import annotations
@@ -11,42 +11,54 @@ import hmac
 import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Literal
+from typing import Protocol
 from urllib.parse import urlsplit
 
+from phalanx.api.roles import Bearer, Identity, Permission, forbidden
 from phalanx.api.visit import Visit
+from phalanx.core.model.credential import FINGERPRINT_CHARACTERS
 from phalanx.errors import Forbidden, Unauthorized
 
-Permission = Literal["open", "read", "submit", "control", "operate"]
 TOKEN_MAX = 4096  # longer ones are not ours, and are not worth a digest
 
 
-class Tokens:
-    """The accepted tokens, each with the name of its user. None accepted means nobody enters."""
+class Accepts(Protocol):
+    """Who knows the accepted tokens of the moment."""
 
-    def __init__(self, accepted: Iterable[tuple[str, str]]) -> None:
-        self._digests: list[tuple[bytes, str]] = []
+    def accepts_user(self, token: str) -> Identity | None: ...
+
+
+class Tokens:
+    """A fixed set of accepted tokens, each with its user, all of one role. None accepted means nobody enters."""
+
+    def __init__(self, accepted: Iterable[tuple[str, str]], role: Bearer = "admin") -> None:
+        self._role: Bearer = role
+        self._digests: list[tuple[bytes, Identity]] = []
         self.replace(accepted)
 
     def replace(self, accepted: Iterable[tuple[str, str]]) -> None:
         """Take another set of (user, token) from now on; open streams notice it at their next beat."""
-        self._digests = [(_digest(token), user) for user, token in accepted if token]
+        self._digests = [
+            (digest(token), Identity(user, self._role, fingerprint(token)))
+            for user, token in accepted
+            if token
+        ]
 
-    def verify(self, token: str) -> str | None:
-        """The user of a token, or None. Every accepted token is compared, so time tells nothing."""
+    def accepts_user(self, token: str) -> Identity | None:
+        """Who shows a token, or None. Every accepted token is compared, so time tells nothing."""
         if not token or len(token) > TOKEN_MAX:
             return None
-        digest, found = _digest(token), None
-        for accepted, user in self._digests:
-            if hmac.compare_digest(digest, accepted):
-                found = user
+        shown, found = digest(token), None
+        for accepted, identity in self._digests:
+            if hmac.compare_digest(shown, accepted):
+                found = identity
         return found
 
 
 class Guard:
     """Looks at each request before any route does."""
 
-    def __init__(self, tokens: Tokens, hosts: Iterable[str] = ()) -> None:
+    def __init__(self, tokens: Accepts, hosts: Iterable[str] = ()) -> None:
         self._tokens = tokens
         extra = frozenset(host.lower().strip("[]") for host in hosts if host)
         # A Host header repeats for ever, so each spelling is judged once.
@@ -65,18 +77,34 @@ class Guard:
         if origin is not None and origin.partition(b"://")[2] != host:
             raise Forbidden("requests from the pages of another site are refused", reason="OriginNotAllowed")
 
-    def admit(self, visit: Visit, permission: Permission) -> None:
-        """Name the user of this request, or raise Unauthorized."""
-        if permission == "open":
-            return
+    def identify(self, visit: Visit) -> None:
+        """Name who sends this request, or raise Unauthorized."""
         scheme, _, token = visit.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        user = self._tokens.verify(token.strip()) if scheme.lower() == "bearer" else None
-        if user is None:
+        found = self._tokens.accepts_user(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
             raise Unauthorized(
                 "a token is needed" if not scheme else "this token is not accepted",
                 hint="send the header 'Authorization: Bearer TOKEN'; tokens are not read from anywhere else",
             )
-        visit.user, visit.token = user, token.strip()
+        visit.identity, visit.token = found, token.strip()
+
+    def admit(self, visit: Visit, permission: Permission, *, is_about_a_job: bool) -> None:
+        """Refuse what the role does not allow. Whether a job is one's own is asked later, when it is known."""
+        if permission == "open":
+            return
+        self.identify(visit)
+        scope = visit.identity.scope(permission)
+        if scope is None or (scope == "own" and not is_about_a_job and permission != "grant"):
+            raise forbidden(visit.identity, permission)
+
+
+def digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def fingerprint(token: str) -> str:
+    """What may be written of a token."""
+    return digest(token).hex()[:FINGERPRINT_CHARACTERS]
 
 
 def _is_ours(host: bytes, extra: frozenset[str]) -> bool:
@@ -94,7 +122,3 @@ def _is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -29,8 +29,10 @@ from phalanx.api.schema import (
     DrainRequest,
     EvictReply,
     JobView,
+    LoseRequest,
     NodeView,
     Page,
+    RemovedNode,
     StatusWord,
     StoryLine,
     SubmitReply,
@@ -46,7 +48,7 @@ Noun = Literal["jobs", "tasks", "nodes", "queues"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0
-WAIT_S = 30.0  # of one long poll; a wait that takes longer asks again
+WAIT_S = 10.0  # of one long poll; a wait that takes longer asks again, and so notices a leader that is frozen
 QUIET_S_MAX = 60.0  # a watch shows a sign of life every 15 s; silence four times as long is a dead connection
 _TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
 _FINAL = ("Completed", "Failed", "Cancelled")
@@ -103,6 +105,7 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
     body: bytes | None = None
     headers: dict[str, str] = {}
     repeatable: bool = False  # asking twice does no harm, so a lost answer may be asked for again
+    anywhere: bool = False  # a standby's answer will do while nobody leads
     timeout_s: float | None = TIMEOUT_S
 
     @property
@@ -113,9 +116,10 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
     def streams(self) -> bool:
         return self.answer is None
 
-    def headers_with(self, token: str) -> dict[str, str]:
+    def headers_with(self, token: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """All headers of the request but Host and Content-Length, which the exchange knows."""
         headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"} | self.headers
+        headers |= more or {}
         return headers if self.body is None else headers | {"Content-Type": "application/json"}
 
     def read(self, status: int, headers: Mapping[str, str], body: bytes) -> T:
@@ -254,6 +258,15 @@ def undrain(name: str) -> Call[NodeView]:
     return Call(method="POST", path=_path("nodes", name, "resume"), answer=NodeView)
 
 
+def lose(name: str, reason: str) -> Call[NodeView]:
+    body = msgspec.json.encode(LoseRequest(reason))
+    return Call(method="POST", path=_path("nodes", name, "lose"), answer=NodeView, body=body)
+
+
+def remove_node(name: str) -> Call[RemovedNode]:
+    return Call(method="POST", path=_path("nodes", name, "remove"), answer=RemovedNode)
+
+
 def queues() -> Call[list[QueueView]]:
     return _get("/v1/queues", list[QueueView])
 
@@ -322,7 +335,7 @@ def _new_request_id() -> str:
 
 
 def _get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any]:
-    return Call(method="GET", path=path, answer=answer, query=query or {}, repeatable=True)
+    return Call(method="GET", path=path, answer=answer, query=query or {}, repeatable=True, anywhere=True)
 
 
 def _path(noun: Noun, id: str, verb: str = "") -> str:

@@ -11,8 +11,9 @@ from contextlib import closing
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api import calls
+from phalanx.api import calls, calls_tokens
 from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.audit import AuditLine
 from phalanx.api.calls import Call, GangFields, Noun, Spec, SubmitFields
 from phalanx.api.commands import Stream
 from phalanx.api.connection import HttpExchange
@@ -21,6 +22,7 @@ from phalanx.api.jobspec import GatherSpec
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
 from phalanx.api.quotas import QueueView, QuotaSpec
+from phalanx.api.reach import reach
 from phalanx.api.resumption import LogPlace, Patience
 from phalanx.api.schema import (
     CancelReply,
@@ -29,6 +31,7 @@ from phalanx.api.schema import (
     JobView,
     NodeView,
     Page,
+    RemovedNode,
     StatusWord,
     StoryLine,
     SubmitReply,
@@ -38,25 +41,33 @@ from phalanx.api.schema import (
     WhyReply,
 )
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.sse import Feed
 from phalanx.clock import SystemClock
-from phalanx.config import load
-from phalanx.endpoint import connection
 from phalanx.errors import TooMany, Unavailable
+from phalanx.tls import NO_PAPERS, Papers
 
 T = TypeVar("T")
 
 
 class Client:
-    """Talks to a cluster: the one at `address`, or the one that the settings name. Threads may share it."""
+    """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
-        self, address: str | None = None, token: str | None = None, *, exchange: Exchange | None = None
+        self,
+        address: str | Sequence[str] | None = None,
+        token: str | None = None,
+        *,
+        papers: Papers = NO_PAPERS,
+        exchange: Exchange | None = None,
     ) -> None:
-        if token is None or (address is None and exchange is None):
-            (address, *_), token = connection(load({"client.address": address, "client.token": token}))
+        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too."""
+        if exchange is None or token is None:
+            found = reach(address, token, papers)
+            token = found.token
+            exchange = exchange or HttpExchange(found.addresses, found.tls, vouched=found.vouched)
         self._token = token
-        self._exchange = exchange or HttpExchange(address or "")
+        self._exchange = exchange
         self._clock = SystemClock()
         self._closed = threading.Event()
 
@@ -168,6 +179,12 @@ class Client:
     def undrain(self, name: str) -> NodeView:
         return self._ask(calls.undrain(name))
 
+    def lose(self, name: str, reason: str) -> NodeView:
+        return self._ask(calls.lose(name, reason))
+
+    def remove_node(self, name: str) -> RemovedNode:
+        return self._ask(calls.remove_node(name))
+
     def queues(self) -> list[QueueView]:
         return self._ask(calls.queues())
 
@@ -192,6 +209,26 @@ class Client:
 
     def cluster(self) -> ClusterView:
         return self._ask(calls.cluster())
+
+    def tokens(self) -> list[TokenView]:
+        """The tokens that were created: one's own, or for an admin all."""
+        return self._ask(calls_tokens.tokens())
+
+    def create_token(self, request: TokenRequest, /) -> NewToken:
+        """A new token; this answer is the only one that ever holds it."""
+        return self._ask(calls_tokens.create_token(request))
+
+    def revoke_token(self, id: str) -> TokenView:
+        """End a token now."""
+        return self._ask(calls_tokens.revoke_token(id))
+
+    def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
+        """Another token in the place of one, which stays good for `overlap`, or for an hour."""
+        return self._ask(calls_tokens.rotate_token(id, overlap))
+
+    def audit(self, tail: int = 100) -> list[AuditLine]:
+        """Who did what: the newest lines."""
+        return self._ask(calls_tokens.audit(tail))
 
     def ready(self) -> None:
         self._ask(calls.ready())
@@ -249,6 +286,6 @@ class Client:
 
     def _pause(self, patience: Patience, error: Unavailable | TooMany) -> None:
         """Return when it is time to try again; closing the client ends the pause, and the trying."""
-        pause_s = patience.next()
+        pause_s = patience.next(error)
         if pause_s is None or self._closed.wait(pause_s):
             raise error

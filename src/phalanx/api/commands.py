@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from phalanx.api.applied import ApplyReply, ApplyRequest
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.quotas import QueueView, QuotaSpec
+from phalanx.api.roles import Identity
 from phalanx.api.schema import (
     CancelReply,
     ClusterView,
@@ -20,6 +21,7 @@ from phalanx.api.schema import (
     LogChunk,
     NodeView,
     Page,
+    RemovedNode,
     StatusWord,
     StoryLine,
     SubmitReply,
@@ -29,6 +31,7 @@ from phalanx.api.schema import (
     WhyReply,
 )
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
 
 Stream = Literal["stdout", "stderr"]
 
@@ -66,6 +69,10 @@ class Commands(Protocol):
 
     async def job(self, id: str) -> JobView: ...
 
+    async def owner(self, id: str) -> tuple[str, str]:
+        """Of a job or task: the whole id of its job, and the job's user."""
+        ...
+
     async def task(self, id: str) -> TaskView: ...
 
     async def tasks(
@@ -89,6 +96,12 @@ class Commands(Protocol):
     async def drain(self, name: str, reason: str) -> NodeView: ...
 
     async def undrain(self, name: str) -> NodeView: ...
+
+    async def lose(self, name: str, reason: str, user: str) -> NodeView:
+        """Declare a silent node lost."""
+        ...
+
+    async def remove_node(self, name: str, user: str) -> RemovedNode: ...
 
     async def queues(self) -> list[QueueView]: ...
 
@@ -128,6 +141,24 @@ class Commands(Protocol):
         """
         ...
 
+    async def tokens(self) -> list[TokenView]:
+        """Every token that was created, newest first. Who may see which is decided before."""
+        ...
+
+    async def create_token(self, request: TokenRequest, span_s: float | None, by: Identity) -> NewToken: ...
+
+    async def revoke_token(self, id: str, by: Identity) -> TokenView: ...
+
+    async def rotate_token(self, id: str, overlap_s: float, by: Identity) -> NewToken: ...
+
     async def ready(self) -> None:
-        """Exercise the real path (mailbox and store); raise Unavailable if it does not answer."""
+        """Exercise the real path (mailbox and store); raise Unavailable if it does not answer. A standby follows."""
+        ...
+
+    async def lead(self) -> int:
+        """The epoch, if this one is active and its lease holds; else raise NotActive, which names who is."""
+        ...
+
+    def require_active(self) -> None:
+        """Raise NotActive unless wishes may be handed in here."""
         ...

@@ -1,15 +1,18 @@
 """Calls over HTTP with the standard library alone, because the command line must start fast.
 
-Connections are kept alive between calls, as many as there are threads that call at once; a stream gets one of
-its own.
+`HttpExchange` carries a call to whichever of its addresses leads; how to look for that one is decided in
+`following.py`. A `Site` is one address: its connections are kept alive between calls, as many as there are threads
+that call at once; a stream gets one of its own.
 """
 
 from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+import ssl
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,48 +20,90 @@ from weakref import WeakSet
 
 from phalanx.api.calls import Call
 from phalanx.api.exchange import Answer, WholeAnswer, dropped, timed_out, unreachable
-from phalanx.errors import BadRequest, Unavailable
+from phalanx.api.following import PATIENCE_S, Compass, Search, addresses_of
+from phalanx.api.problems import read_problem
+from phalanx.clock import SystemClock
+from phalanx.errors import BadRequest, PhalanxError, Unavailable
 
-CONNECT_S = 5.0
 PIECE_BYTES = 64 * 1024
 
 
 class HttpExchange:
-    """Carries calls to the coordinator at `address`, such as http://127.0.0.1:7433."""
+    """Carries calls to the coordinator that leads, at one of `addresses`, such as http://127.0.0.1:7433."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        tls: ssl.SSLContext | None = None,
+        *,
+        vouched: bool = False,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`tls` serves all https addresses; with `vouched` it believes none but our own authority."""
+        self._compass = Compass(addresses_of(addresses), vouched=vouched)
+        self._tls = tls
+        self._patience_s = patience_s
+        self._clock = SystemClock()
+        self._closed = threading.Event()
+        self._sites = {each: self._opened(each) for each in self._compass.addresses}
+
+    def send(self, call: Call[Any], token: str) -> Answer:
+        """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""
+        search = Search(self._compass, call, self._patience_s)
+        while True:
+            try:
+                return self._try(search, call, token)
+            except PhalanxError as error:
+                pause_s = search.failed(error, self._clock.monotonic())
+                if self._closed.wait(pause_s):
+                    raise
+
+    def close(self) -> None:
+        """Close what is idle, and wake the threads that use the others: each closes its own."""
+        self._closed.set()
+        for site in list(self._sites.values()):
+            site.close()
+
+    def _try(self, search: Search, call: Call[Any], token: str) -> Answer:
+        site = self._sites.get(search.address) or self._opened(search.address)
+        self._sites[search.address] = site
+        answer = site.send(call, call.headers_with(token, search.headers), search)
+        if answer.status < 400:
+            search.found()
+            return answer
+        with closing(answer):
+            whole = WholeAnswer(answer.status, answer.headers, b"".join(answer.pieces()))
+        problem = read_problem(whole.status, whole.body, whole.headers.get("retry-after"))
+        if search.doubts(problem):
+            raise problem
+        search.found()
+        return whole
+
+    def _opened(self, address: str) -> Site:
+        return Site(address, self._compass, self._tls)
+
+
+class Site:
+    """One address, and the connections to it."""
+
+    def __init__(self, address: str, compass: Compass, tls: ssl.SSLContext | None) -> None:
         self._address = address
-        self._site = urlsplit(address)
-        if self._site.scheme not in ("http", "https") or not self._site.hostname:
+        self._compass = compass
+        self._tls = tls
+        self._parts = urlsplit(address)
+        if not self._parts.hostname:
             raise BadRequest(f"address {address!r} is not one: write http://HOST:PORT")
         self._closed = False
         self._idle: list[HTTPConnection] = []
         self._all: WeakSet[HTTPConnection] = WeakSet()
 
-    def send(self, call: Call[Any], token: str) -> Answer:
-        """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""
-        if call.streams:
-            return self._stream(call, token)
-        try:
-            return self._ask(call, token)
-        except Unavailable as error:
-            if error.reason != "Dropped" or not call.repeatable:
-                raise
-        return self._ask(call, token)
-
-    def close(self) -> None:
-        """Close what is idle, and wake the threads that use the others: each closes its own."""
-        self._closed = True
-        while self._idle:
-            self._idle.pop().close()
-        for connection in list(self._all):
-            with suppress(OSError, AttributeError):  # it may lose its socket at this moment
-                connection.sock.shutdown(socket.SHUT_RDWR)
-
-    def _ask(self, call: Call[Any], token: str) -> WholeAnswer:
-        connection = self._kept()
-        with self._closed_if_it_fails(connection, call):
-            response = self._sent(connection, call, token)
+    def send(self, call: Call[Any], headers: Mapping[str, str], search: Search) -> Answer:
+        connection = self._made(search) if call.streams else self._kept(search)
+        with self._closed_if_it_fails(connection, search.answer_s):
+            sock, response = self._sent(connection, call, headers, search)
+            if call.streams:
+                sock.settimeout(search.silence_s)
+                return StreamAnswer(response, connection, self, search.silence_s)
             answer = WholeAnswer(response.status, _headers(response), response.read())
         if self._closed:
             connection.close()
@@ -66,46 +111,67 @@ class HttpExchange:
             self._idle.append(connection)
         return answer
 
-    def _stream(self, call: Call[Any], token: str) -> StreamAnswer:
-        connection = self._opened()
-        with self._closed_if_it_fails(connection, call):
-            return StreamAnswer(self._sent(connection, call, token), connection, self._address, call)
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+        for connection in list(self._all):
+            with suppress(OSError, AttributeError):  # it may lose its socket at this moment
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def lost(self, error: Unavailable) -> Unavailable:
+        """A stream from here has failed: if it was cut, whoever goes on with it looks elsewhere first."""
+        if error.reason == "Dropped":
+            self._compass.lost(self._address)
+        return error
 
     @contextmanager
-    def _closed_if_it_fails(self, connection: HTTPConnection, call: Call[Any]) -> Iterator[None]:
+    def told(self, within_s: float | None) -> Iterator[None]:
+        """Errors of sockets, in our words."""
+        try:
+            yield
+        except TimeoutError:
+            raise timed_out(self._address, within_s) from None
+        except (OSError, HTTPException) as error:
+            raise dropped(self._address, error) from None
+
+    @contextmanager
+    def _closed_if_it_fails(self, connection: HTTPConnection, within_s: float | None) -> Iterator[None]:
         """After an error or an interrupt, what is still to come must not answer the next call."""
         with ExitStack() as undo:
             undo.callback(connection.close)
-            try:
+            with self.told(within_s):
                 yield
-            except TimeoutError:
-                raise timed_out(self._address, call) from None
-            except (OSError, HTTPException) as error:
-                raise dropped(self._address, error) from None
             undo.pop_all()
 
-    def _kept(self) -> HTTPConnection:
+    def _kept(self, search: Search) -> HTTPConnection:
         """A connection for one call. One that the server closed while it was idle is not used again."""
         try:
             connection = self._idle.pop()
         except IndexError:
-            return self._opened()
+            return self._made(search)
         if connection.sock is not None and _is_closed(connection.sock):
             connection.close()  # it opens again by itself
         return connection
 
-    def _opened(self) -> HTTPConnection:
-        kind = HTTPSConnection if self._site.scheme == "https" else HTTPConnection
-        connection = kind(self._site.hostname or "", self._site.port, timeout=CONNECT_S)
+    def _made(self, search: Search) -> HTTPConnection:
+        host, port, timeout_s = self._parts.hostname or "", self._parts.port, search.connect_s
+        if self._parts.scheme == "https":
+            connection: HTTPConnection = HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        else:
+            connection = HTTPConnection(host, port, timeout=timeout_s)
         self._all.add(connection)
         return connection
 
-    def _sent(self, connection: HTTPConnection, call: Call[Any], token: str) -> HTTPResponse:
+    def _sent(
+        self, connection: HTTPConnection, call: Call[Any], headers: Mapping[str, str], search: Search
+    ) -> tuple[socket.socket, HTTPResponse]:
         if connection.sock is None:
             self._connect(connection)
-        connection.sock.settimeout(call.timeout_s)
-        connection.request(call.method, call.target, call.body, call.headers_with(token))
-        return connection.getresponse()
+        sock = connection.sock
+        sock.settimeout(search.answer_s)
+        connection.request(call.method, call.target, call.body, dict(headers))
+        return sock, connection.getresponse()
 
     def _connect(self, connection: HTTPConnection) -> None:
         try:
@@ -120,23 +186,22 @@ class StreamAnswer:
     """An answer that still flows, on a connection of its own."""
 
     def __init__(
-        self, response: HTTPResponse, connection: HTTPConnection, address: str, call: Call[Any]
+        self, response: HTTPResponse, connection: HTTPConnection, site: Site, silence_s: float | None
     ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = _headers(response)
         self._response = response
         self._connection = connection
-        self._address = address
-        self._call = call
+        self._site = site
+        self._silence_s = silence_s
 
     def pieces(self) -> Iterator[bytes]:
         try:
-            while piece := self._response.read1(PIECE_BYTES):
-                yield piece
-        except TimeoutError:
-            raise timed_out(self._address, self._call) from None
-        except (OSError, HTTPException) as error:
-            raise dropped(self._address, error) from None
+            with self._site.told(self._silence_s):
+                while piece := self._response.read1(PIECE_BYTES):
+                    yield piece
+        except Unavailable as error:
+            raise self._site.lost(error) from None
         finally:
             self.close()
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from phalanx.api.calls import Call
 from phalanx.errors import Unavailable
+from phalanx.tls import explain
 
 
 class Answer(Protocol):
@@ -53,10 +54,10 @@ class WholeAnswer:
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
         self.headers = headers
-        self._body = body
+        self.body = body
 
     def pieces(self) -> Iterator[bytes]:
-        yield self._body
+        yield self.body
 
     def close(self) -> None:
         pass
@@ -66,7 +67,10 @@ async def read_whole(answer: AsyncAnswer) -> bytes:
     return b"".join([piece async for piece in answer.pieces()])
 
 
-def unreachable(address: str, why: object) -> Unavailable:
+def unreachable(address: str, why: BaseException) -> Unavailable:
+    """No connection came about, because nobody is there or because TLS did not prove who is."""
+    if (said := explain(why)) is not None:
+        return Unavailable(f"cannot trust {address}: {said.text}", reason="Untrusted", hint=said.hint)
     return Unavailable(
         f"cannot reach {address}: {why}",
         reason="Unreachable",
@@ -75,8 +79,11 @@ def unreachable(address: str, why: object) -> Unavailable:
 
 
 def dropped(address: str, why: object) -> Unavailable:
+    said = explain(why) if isinstance(why, BaseException) else None
+    if said is not None:
+        return Unavailable(f"{address} cut the connection: {said.text}", reason="Dropped", hint=said.hint)
     return Unavailable(f"the connection to {address} was cut: {why}", reason="Dropped")
 
 
-def timed_out(address: str, call: Call[Any]) -> Unavailable:
-    return Unavailable(f"{address} gave no answer within {call.timeout_s} s", reason="TimedOut")
+def timed_out(address: str, after_s: float | None) -> Unavailable:
+    return Unavailable(f"{address} gave no answer within {after_s} s", reason="TimedOut")

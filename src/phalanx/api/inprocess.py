@@ -44,7 +44,7 @@ class InProcessExchange:
             async with asyncio.timeout(None if call.streams else call.timeout_s):
                 await conversation.begin()
         except TimeoutError:
-            raise timed_out(ADDRESS, call) from None
+            raise timed_out(ADDRESS, call.timeout_s) from None
         finally:
             if not conversation.status:
                 conversation.hang_up()

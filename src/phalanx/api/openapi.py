@@ -18,15 +18,17 @@ from phalanx.api.problems import MEDIA_TYPE
 from phalanx.api.quotas import QuotaSpec
 from phalanx.api.route import Route
 from phalanx.api.routes import ROUTES
-from phalanx.api.schema import DrainRequest, Problem, SubmitRequest, WatchEvent
+from phalanx.api.schema import DrainRequest, LoseRequest, Problem, SubmitRequest, WatchEvent
 from phalanx.api.schema_plan import PlanRequest
+from phalanx.api.schema_tokens import RotateRequest, TokenRequest
 
 VERSION = "1"
 _REF = "#/components/schemas/{name}"
-_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue"}
+_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue", "tokens": "token"}
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
+    LoseRequest: {"reason": "the rack has no power"},
     ApplyRequest: {
         "specs": [
             {
@@ -41,6 +43,8 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
         "specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]
     },
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
+    TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
+    RotateRequest: {"overlap": "1h"},
     TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
 }
 _LOG_HEADERS = {
@@ -139,6 +143,9 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         return []
     noun = _tag(route)
     named = noun in ("node", "queue")
+    if noun == "token":
+        text = "The id of a token, as the list shows it."
+        return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
     text = f"The name of a {noun}." if named else f"The id of a {noun}, or a prefix that only it has."
     return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
 

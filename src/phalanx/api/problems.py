@@ -18,7 +18,9 @@ from phalanx.errors import PhalanxError, TooMany, Unavailable
 MEDIA_TYPE = "application/problem+json"
 _URN = "urn:phalanx:problem:"
 _CLASSES = {
-    each.__name__: each for each in PhalanxError.__subclasses__() if each.__module__ == errors.__name__
+    name: each
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, PhalanxError) and each is not PhalanxError
 }
 _STANDARD = frozenset(Problem.__struct_fields__) - {"failed_targets"}
 
@@ -72,7 +74,7 @@ def _extra(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_status(status: int) -> type[PhalanxError]:
-    found = [each for each in _CLASSES.values() if each.status == status]
+    found = [each for each in _CLASSES.values() if each.status == status and each.__base__ is PhalanxError]
     if found:
         return found[-1]  # of two with one status the later is the plainer: Unavailable, not NoRoom
     return Unavailable if status in (502, 504) else PhalanxError

@@ -70,6 +70,10 @@ class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     job: Word | None = None
 
 
+class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    tail: Annotated[int, Meta(ge=1, le=10_000)] = 100
+
+
 def read_query(query_string: bytes, form: type[Q]) -> Q:
     """Decode a query string, or raise BadRequest naming the parameter."""
     if not query_string:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from phalanx.api import calls
 from phalanx.api.calls import Call
 from phalanx.api.commands import Stream
-from phalanx.errors import Unavailable
+from phalanx.errors import PhalanxError, Unavailable
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
 
+SEARCH_WORTH = 4  # pauses that a search for a leader in vain has taken already
 CUT = frozenset({"Dropped", "Stopping", "TimedOut"})
 
 
@@ -30,8 +31,10 @@ class Patience:
             self._met = True
             self.renew()
 
-    def next(self) -> float | None:
+    def next(self, error: PhalanxError) -> float | None:
         """Seconds to wait, or None to give up. Before the first success there is nothing to go on with."""
+        for _ in range(SEARCH_WORTH if error.reason == "NoLeader" else 0):
+            next(self._left, None)
         return next(self._left, None)
 
 

@@ -15,6 +15,7 @@ from phalanx.api import (
     routes_nodes,
     routes_plan,
     routes_tasks,
+    routes_tokens,
 )
 from phalanx.api.fields import shown
 from phalanx.api.route import Route
@@ -28,6 +29,7 @@ ROUTES: tuple[Route, ...] = (
     *routes_apply.ROUTES,
     *routes_plan.ROUTES,
     *routes_cluster.ROUTES,
+    *routes_tokens.ROUTES,
 )
 
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.

@@ -15,6 +15,8 @@ from phalanx.api.visit import Visit
 async def apply(service: Service, visit: Visit) -> Reply:
     request: ApplyRequest = visit.document
     join_key(request, visit)
+    if request.topology is not None or request.quotas:
+        visit.require("declare")
     return json_reply(await service.commands.apply(request, visit.user), 202)
 
 
@@ -70,7 +72,7 @@ ROUTES = (
     Route(
         method="PUT",
         path="/v1/queues/{id}",
-        permission="operate",
+        permission="declare",
         handler=set_quota,
         summary="Limit what tasks of a queue may hold. What they hold beyond it they keep.",
         answer=QueueView,
@@ -79,7 +81,7 @@ ROUTES = (
     Route(
         method="DELETE",
         path="/v1/queues/{id}",
-        permission="operate",
+        permission="declare",
         handler=unset_quota,
         summary="Lift the limits of a queue.",
         answer=QueueView,
@@ -87,7 +89,7 @@ ROUTES = (
     Route(
         method="PUT",
         path="/v1/topology",
-        permission="operate",
+        permission="declare",
         handler=set_topology,
         summary="Declare the layers of the network. What runs stays where it is.",
         answer=TopologyReply,

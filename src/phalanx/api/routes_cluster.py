@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -16,8 +18,17 @@ from phalanx.api.streams import held
 from phalanx.api.visit import Visit
 from phalanx.errors import BadRequest, Unavailable
 
+OF_TOKENS = ("Credential", "JoinRedeemed", "SecretKnown")
+
 
 class Health(Struct):
+    status: str = "ok"
+
+
+class Leading(Struct):
+    """The answer of the one that leads: since when, counted in terms."""
+
+    epoch: int
     status: str = "ok"
 
 
@@ -33,11 +44,20 @@ async def events(service: Service, visit: Visit) -> Streamed[WatchEvent | None]:
         # A watcher that is cut off before its first event must still know where to go on.
         after = (await service.commands.cluster()).revision
         beginning = sse.spell_position(after)
-    items = held(service, visit, service.commands.watch(after=after, job=query.job))
+    source = service.commands.watch(after=after, job=query.job)
+    items = held(service, visit, source if visit.identity.scope("grant") == "all" else _plain(source))
     first = beginning + sse.spell_event(await anext(items, None))
     return Streamed(
         ((b"content-type", sse.MEDIA_TYPE.encode()),), first, items, sse.spell_event, sse.spell_error
     )
+
+
+async def _plain(source: AsyncIterator[WatchEvent]) -> AsyncIterator[WatchEvent]:
+    """Without what happens to tokens, which only those may see who may list them."""
+    async with aclosing(cast(AsyncGenerator[WatchEvent, None], source)) as events:
+        async for event in events:
+            if not event.event.startswith(OF_TOKENS):
+                yield event
 
 
 async def livez(_service: Service, _visit: Visit) -> Reply:
@@ -51,6 +71,10 @@ async def readyz(service: Service, _visit: Visit) -> Reply:
     except TimeoutError:
         raise Unavailable(f"no answer from the coordinator within {service.limits.ready_s:g} s") from None
     return json_reply(Health())
+
+
+async def leaderz(service: Service, _visit: Visit) -> Reply:
+    return json_reply(Leading(await service.commands.lead()))
 
 
 async def openapi(service: Service, _visit: Visit) -> Reply:
@@ -109,7 +133,15 @@ ROUTES = (
         path="/readyz",
         permission="read",
         handler=readyz,
-        summary="The coordinator accepts work: its mailbox and its store answer.",
+        summary="The coordinator can be asked: its mailbox and its store answer; a standby has read the log.",
         answer=Health,
+    ),
+    Route(
+        method="GET",
+        path="/leaderz",
+        permission="read",
+        handler=leaderz,
+        summary="This coordinator is the active one and its lease holds; else 503, naming the one that is.",
+        answer=Leading,
     ),
 )

@@ -17,6 +17,7 @@ from phalanx.api.schema import (
     TaskView,
     WhyReply,
 )
+from phalanx.api.sight import seen, seen_job, seen_task
 from phalanx.api.visit import Visit
 from phalanx.errors import BadRequest
 
@@ -32,16 +33,18 @@ async def jobs(service: Service, visit: Visit) -> Reply:
     page = await service.commands.jobs(
         status=query.status, queue=query.queue, name=query.name, cursor=query.cursor, limit=query.limit
     )
+    page.items = [seen_job(visit, view) for view in page.items]
     return json_reply(page)
 
 
 async def job(service: Service, visit: Visit) -> Reply:
-    return json_reply(await service.commands.job(visit.id))
+    return json_reply(seen_job(visit, await service.commands.job(visit.id)))
 
 
 async def tasks(service: Service, visit: Visit) -> Reply:
     query: TasksQuery = visit.query
     page = await service.commands.tasks(visit.id, status=query.status, cursor=query.cursor, limit=query.limit)
+    page.items = [seen_task(visit, view) for view in page.items]
     return json_reply(page)
 
 
@@ -66,7 +69,7 @@ async def wait(service: Service, visit: Visit) -> Reply:
     view = await waited(service, visit)
     if isinstance(view, TaskView):  # the id was that of one task of an array
         view = await service.commands.job(view.job_id)
-    return json_reply(view)
+    return json_reply(seen(visit, view))
 
 
 async def waited(service: Service, visit: Visit) -> JobView | TaskView:
@@ -112,7 +115,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}",
-        permission="read",
+        permission="follow",
         handler=job,
         summary="One job.",
         answer=JobView,
@@ -120,7 +123,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/tasks",
-        permission="read",
+        permission="follow",
         handler=tasks,
         summary="The tasks of a job.",
         answer=Page[TaskView],
@@ -153,7 +156,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/story",
-        permission="read",
+        permission="follow",
         handler=story,
         summary="All that happened to a job, in order.",
         answer=Page[StoryLine],
@@ -162,7 +165,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/jobs/{id}/wait",
-        permission="read",
+        permission="follow",
         handler=wait,
         summary="The job as it stands when it has ended, or when the time is over.",
         answer=JobView,

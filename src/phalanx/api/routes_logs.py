@@ -57,7 +57,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/tasks/{id}/logs",
-        permission="read",
+        permission="inspect",
         handler=logs,
         summary="What a task wrote: all of it, from an offset, or its last lines; with follow until it ends.",
         answer=None,

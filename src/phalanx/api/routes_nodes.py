@@ -1,4 +1,4 @@
-"""The routes of nodes: list, show, drain, resume, story."""
+"""The routes of nodes: list, show, drain, resume, lose, remove, story."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from phalanx.api.queries import StoryQuery
 from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
 from phalanx.api.routes_jobs import story
-from phalanx.api.schema import DrainRequest, NodeView, Page, StoryLine
+from phalanx.api.schema import DrainRequest, LoseRequest, NodeView, Page, RemovedNode, StoryLine
 from phalanx.api.visit import Visit
 from phalanx.errors import BadRequest
 
@@ -23,14 +23,27 @@ async def node(service: Service, visit: Visit) -> Reply:
 
 async def drain(service: Service, visit: Visit) -> Reply:
     request: DrainRequest = visit.document
-    reason = request.reason.strip()
-    if not reason or len(reason) > REASON_MAX or not reason.isprintable():
-        raise BadRequest(f"reason: say why in 1 to {REASON_MAX} printable characters, all in one line")
-    return json_reply(await service.commands.drain(visit.id, reason))
+    return json_reply(await service.commands.drain(visit.id, _said(request.reason)))
 
 
 async def resume(service: Service, visit: Visit) -> Reply:
     return json_reply(await service.commands.undrain(visit.id))
+
+
+async def lose(service: Service, visit: Visit) -> Reply:
+    request: LoseRequest = visit.document
+    return json_reply(await service.commands.lose(visit.id, _said(request.reason), visit.user))
+
+
+async def remove(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.remove_node(visit.id, visit.user))
+
+
+def _said(reason: str) -> str:
+    said = reason.strip()
+    if not said or len(said) > REASON_MAX or not said.isprintable():
+        raise BadRequest(f"reason: say why in 1 to {REASON_MAX} printable characters, all in one line")
+    return said
 
 
 ROUTES = (
@@ -66,6 +79,23 @@ ROUTES = (
         handler=resume,
         summary="Place work on a drained node again.",
         answer=NodeView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/lose",
+        permission="operate",
+        handler=lose,
+        summary="Declare a silent node lost, though the brake keeps it: its tasks are placed again.",
+        answer=NodeView,
+        body=LoseRequest,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/remove",
+        permission="operate",
+        handler=remove,
+        summary="Forget a node that is gone and holds nothing.",
+        answer=RemovedNode,
     ),
     Route(
         method="GET",

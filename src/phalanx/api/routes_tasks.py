@@ -7,33 +7,34 @@ from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
 from phalanx.api.routes_jobs import cancel, evict, story, waited, why
 from phalanx.api.schema import CancelReply, EvictReply, JobView, Page, StoryLine, TaskView, WhyReply
+from phalanx.api.sight import seen, seen_task
 from phalanx.api.visit import Visit
 
 
 async def task(service: Service, visit: Visit) -> Reply:
-    return json_reply(await service.commands.task(visit.id))
+    return json_reply(seen_task(visit, await service.commands.task(visit.id)))
 
 
 async def pause(service: Service, visit: Visit) -> Reply:
-    return json_reply(await service.commands.pause(visit.id))
+    return json_reply(seen_task(visit, await service.commands.pause(visit.id)))
 
 
 async def resume(service: Service, visit: Visit) -> Reply:
-    return json_reply(await service.commands.resume(visit.id))
+    return json_reply(seen_task(visit, await service.commands.resume(visit.id)))
 
 
 async def wait(service: Service, visit: Visit) -> Reply:
     view = await waited(service, visit)
     if isinstance(view, JobView):  # the only task of a job shares its id
         view = await service.commands.task(visit.id)
-    return json_reply(view)
+    return json_reply(seen(visit, view))
 
 
 ROUTES = (
     Route(
         method="GET",
         path="/v1/tasks/{id}",
-        permission="read",
+        permission="follow",
         handler=task,
         summary="One task and its newest attempt.",
         answer=TaskView,
@@ -81,7 +82,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/tasks/{id}/story",
-        permission="read",
+        permission="follow",
         handler=story,
         summary="All that happened to a task, in order.",
         answer=Page[StoryLine],
@@ -90,7 +91,7 @@ ROUTES = (
     Route(
         method="GET",
         path="/v1/tasks/{id}/wait",
-        permission="read",
+        permission="follow",
         handler=wait,
         summary="The task as it stands when it has ended, or when the time is over.",
         answer=TaskView,

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct
 
 from phalanx.api.jobspec import GatherSpec
+from phalanx.api.schema_cluster import CoordinatorView
 from phalanx.api.schema_gang import ConditionView, GangView
 
 T = TypeVar("T")
@@ -224,6 +225,10 @@ class NodeView(Struct):
     task_count: int
     incarnation: str
     last_seen_at: float | None
+    generation: int = 0  # of its lease: one more with each join and each loss
+    failures: int = 0  # reported there in a row
+    rests_until: float | None = None  # after so many failures it gets no new work before this
+    note: str = ""  # what is unusual about it
 
 
 class ReasonView(Struct, omit_defaults=True):
@@ -312,6 +317,14 @@ class DrainRequest(Struct, forbid_unknown_fields=True):
     reason: str
 
 
+class LoseRequest(Struct, forbid_unknown_fields=True):
+    reason: str  # how it is known that the node is gone
+
+
+class RemovedNode(Struct):
+    name: str
+
+
 class ClusterView(Struct):
     """The cluster in one line."""
 
@@ -326,6 +339,8 @@ class ClusterView(Struct):
     devices_free: int
     jobs: int
     tasks: Counts
+    coordinator: CoordinatorView | None = None  # who answered
+    brake: str = ""  # why nobody is declared lost just now
 
 
 class WatchEvent(Struct, omit_defaults=True):

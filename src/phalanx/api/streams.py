@@ -39,7 +39,7 @@ async def held(service: Service, visit: Visit, source: AsyncIterator[T]) -> Asyn
     with service.streams.taken():
         async with aclosing(with_beats(source, limits.settle_s, limits.beat_s)) as items:
             async for item in items:
-                if item is None and service.tokens.verify(visit.token) is None:
+                if item is None and not _is_still_good(service, visit):
                     raise Unauthorized("the token of this stream is no longer accepted")
                 yield item
 
@@ -66,6 +66,12 @@ async def with_beats(
                 yield item
     finally:
         await _close(coming, source)
+
+
+def _is_still_good(service: Service, visit: Visit) -> bool:
+    """Whether the token is accepted, and still stands for the same name and role."""
+    now = service.tokens.accepts_user(visit.token)
+    return now is not None and (now.name, now.role) == (visit.identity.name, visit.identity.role)
 
 
 async def _next(source: AsyncIterator[T]) -> T:

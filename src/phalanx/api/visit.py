@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from phalanx.api.roles import NOBODY, Identity, Permission, forbidden
 from phalanx.errors import BadRequest, TooLarge, WrongType
 
 Scope = MutableMapping[str, Any]
@@ -25,13 +26,16 @@ class Visit:
         "document",
         "headers",
         "id",
+        "identity",
+        "is_inspector",
         "method",
         "path",
         "query",
         "query_string",
         "receive",
+        "request_id",
         "token",
-        "user",
+        "where",
     )
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
@@ -40,11 +44,23 @@ class Visit:
         self.query_string: bytes = scope["query_string"]
         self.headers: dict[bytes, bytes] = headers_once(scope["headers"])
         self.receive = receive
-        self.user = ""
+        self.where = _address(scope.get("client"))
+        self.request_id = ""  # by which the audit names it
+        self.identity: Identity = NOBODY
+        self.is_inspector = False  # may see what the job in the path wrote, and its environment
         self.token = ""
         self.id = ""  # the job, task or node named in the path
         self.query: Any = None
         self.document: Any = None
+
+    @property
+    def user(self) -> str:
+        return self.identity.name
+
+    def require(self, permission: Permission) -> None:
+        """Refuse what the role does not allow everywhere."""
+        if self.identity.scope(permission) != "all":
+            raise forbidden(self.identity, permission)
 
     async def body(self, bytes_max: int) -> bytes:
         """The whole body, refused as soon as it grows over its limit, whatever Content-Length claims."""
@@ -89,6 +105,10 @@ def headers_once(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             if names.count(name) > 1:
                 raise BadRequest(f"the header {name.decode()} stands twice in the request")
     return headers
+
+
+def _address(client: tuple[str, int] | None) -> str:
+    return "" if client is None else f"{client[0]}:{client[1]}"
 
 
 def _too_large(bytes_max: int) -> TooLarge:

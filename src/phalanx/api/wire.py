@@ -146,7 +146,7 @@ class Unpacker:
 
     def __init__(self, frame_max: int = FRAME_MAX) -> None:
         self._buffer = bytearray()
-        self._frame_max = frame_max
+        self.frame_max = frame_max
 
     def feed(self, data: bytes) -> list[Message]:
         self._buffer += data
@@ -154,8 +154,8 @@ class Unpacker:
         at = 0
         while len(self._buffer) - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer, at)
-            if length > self._frame_max:
-                raise WireError(f"a frame of {length} bytes, at most {self._frame_max} are allowed")
+            if length > self.frame_max:
+                raise WireError(f"a frame of {length} bytes, at most {self.frame_max} are allowed")
             if len(self._buffer) - at - _LENGTH.size < length:
                 break
             start = at + _LENGTH.size

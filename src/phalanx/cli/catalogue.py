@@ -54,7 +54,14 @@ COMMANDS: Entries = {
     "task": Group("Tasks: the same verbs, for one task of a job.", _JOB_VERBS),
     "node": Group(
         "Nodes: look at them, empty them, take them back.",
-        {"list": "node:nodes", "show": "node:show", "drain": "node:drain", "resume": "node:resume"},
+        {
+            "list": "node:nodes",
+            "show": "node:show",
+            "drain": "node:drain",
+            "resume": "node:resume",
+            "lose": "node:lose",
+            "remove": "node:remove",
+        },
     ),
     "gang": Group(
         "Gangs: jobs whose tasks start together or not at all.",
@@ -69,11 +76,35 @@ COMMANDS: Entries = {
             "unset": "queue:unset_quota",
         },
     ),
+    "token": Group(
+        "Tokens: who may do what.",
+        {
+            "create": "token:create",
+            "list": "token:tokens",
+            "revoke": "token:revoke",
+            "rotate": "token:rotate",
+        },
+    ),
+    "audit": "token:audit",
     "coordinator": "daemon:coordinator",
     "runner": "daemon:runner",
     "config": Group(
         "Settings: what they are, and where each comes from.",
         {"show": "config:show", "explain": "config:explain", "path": "config:path"},
+    ),
+    "store": Group(
+        "Where the state is kept: check it, move it, keep a copy of it.",
+        {
+            "check": "store:check",
+            "backup": "store:backup",
+            "restore": "store:restore",
+            "migrate": "store:migrate",
+            "reopen": "store:reopen",
+        },
+    ),
+    "ca": Group(
+        "Certificates: an authority of the cluster's own, and what it issues.",
+        {"init": "ca:init", "issue": "ca:issue", "show": "ca:show"},
     ),
     "completion": "completion:completion",
     "version": "version:version",

@@ -59,7 +59,9 @@ def _nodes(client: Client) -> list[Offer]:
 
 def _offered(ctx: typer.Context, incomplete: str, ask: Callable[[Client], list[Offer]]) -> list[Offer]:
     given = ctx.find_root().params
-    flags = flags_before(given.get("address"), given.get("token_file"), given.get("state"))
+    flags = flags_before(
+        given.get("address"), given.get("token_file"), given.get("ca_file"), given.get("state")
+    )
     offers: list[Offer] = []
     asking = Thread(target=_ask, args=(flags, ask, offers), daemon=True)
     asking.start()

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from phalanx.cli.session import session
+from phalanx.cli.session import papers_in, session
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 
 
-def coordinator(
+def coordinator(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     bind: Annotated[
         str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")
@@ -22,10 +22,45 @@ def coordinator(
     port: Annotated[int | None, typer.Option(help="Where REST listens.", show_default="7433")] = None,
     link_port: Annotated[int | None, typer.Option(help="Where runners dial in.", show_default="7434")] = None,
     state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the cluster's state is kept: sqlite:PATH, etcd://h1:2379,h2:2379/prefix, redis://host:6379,"
+            " memory:. Coordinators with the same store are one cluster.",
+            show_default="sqlite: in the state folder",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="This coordinator's name among several.", show_default="the host name"),
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(help="Where clients reach it.", show_default="http://BIND:PORT")
+    ] = None,
+    link_advertise: Annotated[
+        str | None, typer.Option(help="Where runners reach it.", show_default="BIND:LINK_PORT")
+    ] = None,
+    lease: Annotated[
+        str | None,
+        typer.Option(help="How long it keeps its office when it falls silent.", show_default="6s"),
+    ] = None,
+    tls: Annotated[Path | None, typer.Option(help="The folder that `phalanx ca issue` made for it.")] = None,
 ) -> int:
-    """Run a coordinator."""
+    """Run a coordinator.
+
+    Several with the same --store elect one that is active; the others stand by, answer questions, and take over.
+    """
     settings = session(ctx).settings_with(
-        state_dir=state, coordinator_bind=bind, coordinator_port=port, coordinator_link_port=link_port
+        state_dir=state,
+        coordinator_bind=bind,
+        coordinator_port=port,
+        coordinator_link_port=link_port,
+        coordinator_store=store,
+        coordinator_name=name,
+        coordinator_advertise=advertise,
+        coordinator_link_advertise=link_advertise,
+        coordinator_lease_s=lease,
+        **papers_in("coordinator", tls),
     )
     from phalanx.coordinator.main import run
 
@@ -34,9 +69,11 @@ def coordinator(
         return run(settings)
 
 
-def runner(
+def runner(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
-    join: Annotated[str | None, typer.Option(help="The coordinator's host:link_port.")] = None,
+    join: Annotated[
+        str | None, typer.Option(help="The coordinator's host:link_port; several with commas.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The node's name.", show_default="the host name")] = None,
     pretend: Annotated[str | None, typer.Option(help="Invented hardware: gpus=8,type=h100,cpus=64.")] = None,
     label: Annotated[
@@ -48,6 +85,7 @@ def runner(
     ] = None,
     state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="The token to show to the coordinator.")] = None,
+    tls: Annotated[Path | None, typer.Option(help="The folder that `phalanx ca issue` made for it.")] = None,
 ) -> int:
     """Offer this machine to a coordinator."""
     settings = session(ctx).settings_with(
@@ -58,6 +96,7 @@ def runner(
         runner_address=address,
         runner_labels=";".join(label) if label else None,
         runner_token_file=token_file,
+        **papers_in("runner", tls),
     )
     from phalanx.runner.main import run
 

@@ -53,11 +53,35 @@ def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) 
     emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} takes work again"])
 
 
+def lose(
+    ctx: typer.Context,
+    name: NameArgument,
+    reason: Annotated[str, typer.Option(help="How it is known that the node is gone; others will see it.")],
+    output: OutputOption = None,
+) -> None:
+    """Say that a silent node is really gone, so that its tasks are placed again.
+
+    It is needed only while the brake is set, because most nodes are silent at once.
+    """
+    here = session(ctx)
+    node = here.client().lose(name, reason)
+    emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} is lost: {reason}"])
+
+
+def remove(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
+    """Forget a node that is gone and holds nothing. If it comes back, it is a new one."""
+    here = session(ctx)
+    gone = here.client().remove_node(name)
+    emit(gone, here.output(output), [gone.name], lambda _wide: [f"{gone.name} is removed"])
+
+
 def _table(found: list[NodeView], wide: bool) -> Table:
-    more = ("HOLDERS", "LABELS", "SEEN") if wide else ()
+    noted = any(node.note for node in found)
+    more = (("NOTE",) if noted else ()) + (("HOLDERS", "LABELS", "SEEN") if wide else ())
     table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
     for node in found:
-        cells = (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
+        cells: tuple[str | None, ...] = (node.note,) if noted else ()
+        cells += (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
         table.add(
             node.name,
             node.status,
@@ -76,6 +100,7 @@ def _lines(node: NodeView) -> Iterable[str]:
         [
             ("Node", node.name),
             ("Status", node.status),
+            ("Note", node.note or None),
             ("Drained", (node.drain_reason or "yes") if node.drained else None),
             ("Cores", f"{node.cores_free} of {node.cores} free"),
             ("Memory", f"{size(node.memory_free_bytes)} of {size(node.memory_bytes)} free"),
@@ -88,6 +113,7 @@ def _lines(node: NodeView) -> Iterable[str]:
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
             ("Seen", moment(node.last_seen_at)),
             ("Incarnation", node.incarnation),
+            ("Lease", f"generation {node.generation}"),
         ]
     )
     for device in node.devices:

@@ -26,8 +26,11 @@ app = typer.Typer(cls=Root, name="phalanx", rich_markup_mode=None, pretty_except
 @app.callback(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 def root(
     ctx: typer.Context,
-    address: Annotated[str | None, typer.Option(help="The cluster to talk to, as http://host:port.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The cluster to talk to, as http://host:port; several with commas.")
+    ] = None,
     token_file: Annotated[Path | None, typer.Option(help="The file with the token to show it.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="The cluster's ca.crt, for https.")] = None,
     state: Annotated[
         Path | None, typer.Option(help="The state folder of the cluster on this machine.")
     ] = None,
@@ -37,7 +40,7 @@ def root(
 
     Begin with `phalanx up`, then `phalanx run -- echo hello`.
     """
-    ctx.obj = Session(flags_before(address, token_file, state))
+    ctx.obj = Session(flags_before(address, token_file, ca_file, state))
     if version:
         from phalanx import __version__
 

@@ -15,7 +15,7 @@ import typer
 
 from phalanx.cli.owner import Owner
 from phalanx.config import load
-from phalanx.endpoint import connection, endpoint
+from phalanx.endpoint import endpoint
 from phalanx.errors import Unavailable
 from phalanx.settings import Output, Settings
 
@@ -50,11 +50,13 @@ class Session:
 def connect(settings: Settings) -> Client:
     """A client for the cluster that the settings name."""
     from phalanx.api.client import Client
+    from phalanx.api.connection import HttpExchange
+    from phalanx.api.reach import reach_by
 
     if settings.client.address is None:
         _refuse_dead(settings)
-    found = connection(settings)
-    return Client(found.addresses[0], found.token)
+    found = reach_by(settings)
+    return Client(token=found.token, exchange=HttpExchange(found.addresses, found.tls, vouched=found.vouched))
 
 
 def _refuse_dead(settings: Settings) -> None:
@@ -73,9 +75,22 @@ def session(ctx: typer.Context) -> Session:
     return found if found is not None else Session()
 
 
-def flags_before(address: str | None, token_file: Path | None, state: Path | None) -> dict[str, object]:
+def flags_before(
+    address: str | None, token_file: Path | None, ca_file: Path | None, state: Path | None
+) -> dict[str, object]:
     """The root's own options, by key."""
-    return {"client.address": address, "client.token_file": token_file, "state_dir": state}
+    return {
+        "client.address": address,
+        "client.token_file": token_file,
+        "client.ca_file": ca_file,
+        "state_dir": state,
+    }
+
+
+def papers_in(section: str, folder: Path | None) -> dict[str, object]:
+    """The flags that a folder made by `phalanx ca issue` stands for."""
+    names = {"ca_file": "ca.crt", "cert_file": "tls.crt", "key_file": "tls.key"}
+    return {} if folder is None else {f"{section}_tls_{key}": folder / file for key, file in names.items()}
 
 
 def _key(name: str) -> str:

@@ -65,7 +65,8 @@ def endpoint_of(settings: Settings) -> Endpoint:
     """Where a coordinator with these settings answers, run by this process."""
     own = settings.coordinator
     host = f"[{own.bind}]" if ":" in own.bind else own.bind
-    return Endpoint(f"http://{host}:{own.port}", f"{host}:{own.link_port}", str(own.token_file), os.getpid())
+    address = own.advertise or f"{'https' if own.tls_cert_file else 'http'}://{host}:{own.port}"
+    return Endpoint(address, f"{host}:{own.link_port}", str(own.token_file), os.getpid())
 
 
 @contextmanager

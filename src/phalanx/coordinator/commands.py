@@ -19,6 +19,7 @@ from phalanx.api.schema import (
     JobView,
     LogChunk,
     NodeView,
+    RemovedNode,
     SubmitReply,
     SubmitRequest,
     TaskView,
@@ -28,14 +29,25 @@ from phalanx.api.submission import to_jobs
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import is_same
+from phalanx.coordinator.desk import Desk
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.previews import Previews
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
+from phalanx.coordinator.tokens import TokenWishes
 from phalanx.coordinator.views import job_view, node_view, task_view
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
-from phalanx.core.cluster.inputs import Cancel, Drain, Evict, Input, SetPaused, Submit, Undrain
+from phalanx.core.cluster.inputs import (
+    Cancel,
+    DeclareLost,
+    Drain,
+    Evict,
+    Input,
+    RemoveNode,
+    SetPaused,
+    Submit,
+    Undrain,
+)
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import Job
 from phalanx.errors import BadRequest
@@ -43,11 +55,11 @@ from phalanx.manifests.layers import fit_submitted
 from phalanx.store.protocol import Store
 
 
-class CoordinatorCommands(Previews):
+class CoordinatorCommands(Previews, TokenWishes):
     """Everything REST may ask; the questions are inherited, and what is declared whole."""
 
     def __init__(
-        self, loop: Loop, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int
+        self, loop: Desk, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int
     ) -> None:
         super().__init__(loop, store, clock, retries)
         self._feed = feed
@@ -72,14 +84,14 @@ class CoordinatorCommands(Previews):
         return structs.replace(self._reply(jobs, answers, failed), warnings=warnings)
 
     async def cancel(self, id: str) -> CancelReply:
-        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_task(self._loop, self._store, id)
         whole = position is None or "." not in id
         wish = Cancel(job.job.id, None if whole else position)
         done = accepted(await self._loop.ask([wish]), id)
         return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
 
     async def evict(self, id: str, user: str) -> EvictReply:
-        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_task(self._loop, self._store, id)
         whole = position is None or "." not in id
         wish = Evict(job.job.id, None if whole else position, f"user {user}")
         done = accepted(await self._loop.ask([wish]), id)
@@ -92,16 +104,16 @@ class CoordinatorCommands(Previews):
         return await self._set_paused(id, False)
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
-        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_task(self._loop, self._store, id)
         whole = position is None or "." not in id
         over = job.is_over if position is None else job.status[position] >= 3
         if not over and timeout_s > 0:
             await self._feed.settled(job.job.id, position, timeout_s)
-            job = await lookup.find_job(self._loop.state, self._store, job.job.id)
+            job = await lookup.find_job(self._loop, self._store, job.job.id)
         if whole:
             return job_view(self._loop.state, job)
         assert position is not None
-        return task_view(job, position, self._loop.state.table.names)
+        return task_view(job, position, self._loop.state.known_names)
 
     async def drain(self, name: str, reason: str) -> NodeView:
         if not reason.strip() or len(reason) > 1000:
@@ -113,10 +125,18 @@ class CoordinatorCommands(Previews):
         accepted(await self._loop.ask([Undrain(name)]), name)
         return node_view(self._loop.state, self._loop.state.nodes[name])
 
+    async def lose(self, name: str, reason: str, user: str) -> NodeView:
+        accepted(await self._loop.ask([DeclareLost(name, reason, user)]), name)
+        return await self.node(name)
+
+    async def remove_node(self, name: str, user: str) -> RemovedNode:
+        accepted(await self._loop.ask([RemoveNode(name, user)]), name)
+        return RemovedNode(name)
+
     async def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
-        only = (await lookup.find_job(self._loop.state, self._store, job)).job.id if job else None
+        only = (await lookup.find_job(self._loop, self._store, job)).job.id if job else None
         start = self._loop.state.revision if after is None else after
-        async for event in self._feed.watch(start, only, self._loop.state):
+        async for event in self._feed.watch(start, only, lambda: self._loop.state):
             yield event
 
     async def logs(
@@ -129,7 +149,7 @@ class CoordinatorCommands(Previews):
         lines: int | None,
         follow: bool,
     ) -> AsyncIterator[LogChunk]:
-        job, position = await lookup.find_one_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_one_task(self._loop, self._store, id)
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
             raise BadRequest(
@@ -149,21 +169,28 @@ class CoordinatorCommands(Previews):
             yield chunk
 
     async def ready(self) -> None:
-        await self._loop.ask([])
+        await self._loop.ready()
+
+    async def lead(self) -> int:
+        self._loop.require_lease()
+        return self._loop.state.epoch
+
+    def require_active(self) -> None:
+        self._loop.require_active()
 
     async def _first_attempt(self, job: JobState, position: int) -> int:
         """A follower came before the task was placed."""
         after = self._loop.state.revision
         if job.attempts[position] == 0:
-            async for _ in self._feed.watch(after, job.job.id, self._loop.state):
+            async for _ in self._feed.watch(after, job.job.id, lambda: self._loop.state):
                 if job.attempts[position] or job.status[position] >= 3:
                     break
         return job.attempts[position]
 
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
-        job, position = await lookup.find_one_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_one_task(self._loop, self._store, id)
         accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
-        return task_view(job, position, self._loop.state.table.names)
+        return task_view(job, position, self._loop.state.known_names)
 
     def _reply(
         self,

@@ -18,7 +18,7 @@ from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
 from phalanx.api.quotas import QueueView, QuotaSpec, to_quota
 from phalanx.api.submission import check_request_id
 from phalanx.clock import Clock
-from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.desk import Desk
 from phalanx.coordinator.questions import Questions
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused
 from phalanx.coordinator.views import queue_view
@@ -39,7 +39,7 @@ from phalanx.store.protocol import Store
 class Declarations(Questions):
     """Wishes that are written down whole before they are handed in."""
 
-    def __init__(self, loop: Loop, store: Store, clock: Clock, retries: int) -> None:
+    def __init__(self, loop: Desk, store: Store, clock: Clock, retries: int) -> None:
         super().__init__(loop, store, clock)
         self._default_retries = retries
 

@@ -7,8 +7,10 @@ slow watcher costs nothing: it reads from the shared memory at its own pace.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
 
 from phalanx.api.schema import WatchEvent
 from phalanx.coordinator.heart import Turn
@@ -16,8 +18,10 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
+from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
 from phalanx.core.model.status import Status
 from phalanx.errors import Gone, Unavailable
+from phalanx.store.protocol import Batch, Loaded
 
 KEPT = 20_000
 
@@ -30,27 +34,46 @@ class Feed:
         self._fresh = asyncio.Event()
         self._waiters: dict[tuple[str, int | None], set[asyncio.Future[None]]] = {}
         self._first = 0  # the revision before the oldest event kept
-
-    def begin(self, revision: int) -> None:
-        """A term begins: what was before is in the story, not here."""
-        self._first = revision
+        self._last = -1  # the newest revision that watchers know; −1: none yet
 
     def publish(self, turn: Turn) -> None:
-        """Take note of a durable turn."""
+        """Take note of a durable turn, of this coordinator or of another whose log it follows."""
         lasting = [event for event in turn.events if type(event) not in e.VOLATILE]
-        revision = turn.revision - len(lasting)
-        for event in lasting:
-            revision += 1
-            if len(self._events) == self._events.maxlen:
-                self._first = self._events[0][0]
-            self._events.append((revision, event))
-        if lasting:
-            self._fresh.set()
-            self._fresh = asyncio.Event()
+        self._take(turn.revision, lasting)
         if self._waiters:
             for effect in turn.effects:
                 if type(effect) is Settle:
                     self._settle((effect.job, effect.position))
+
+    def resume(self, loaded: Loaded, state: ClusterState) -> None:
+        """The state was read from the store: go on from there, with what the log tells that nobody was told yet."""
+        assert self._events.maxlen is not None
+        oldest = max(loaded.image_revision, state.revision - self._events.maxlen)
+        if self._last < oldest:
+            self._events.clear()
+            self._first = self._last = oldest
+        for batch in loaded.batches:
+            if batch.revision > self._last:
+                self._take(batch.revision, _readable(batch))
+        self._last = max(self._last, state.revision)
+        for key in list(self._waiters):
+            if _is_over(state, key):
+                self._settle(key)
+
+    def _take(self, revision: int, lasting: list[e.Event]) -> None:
+        """Events that end at `revision`, less those that are known already."""
+        at = revision - len(lasting)
+        for event in lasting:
+            at += 1
+            if at <= self._last:
+                continue
+            if len(self._events) == self._events.maxlen:
+                self._first = self._events[0][0]
+            self._events.append((at, event))
+        self._last = max(self._last, revision)
+        if lasting:
+            self._fresh.set()
+            self._fresh = asyncio.Event()
 
     async def settled(self, job: str, position: int | None, timeout_s: float) -> None:
         """Wait until the job (or its task at `position`) has ended, or the time is over."""
@@ -67,7 +90,9 @@ class Feed:
             if not waiters:
                 self._waiters.pop((job, position), None)
 
-    async def watch(self, after: int, job: str | None, state: ClusterState) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, after: int, job: str | None, state: Callable[[], ClusterState]
+    ) -> AsyncIterator[WatchEvent]:
         """Everything after a revision, as it comes."""
         while True:
             if after < self._first:
@@ -77,16 +102,18 @@ class Feed:
             fresh = self._fresh
             for revision, event in self._since(after):
                 after = revision
-                if job is None or job in e.jobs_of(event):
-                    yield watch_event(revision, event, state)
+                if job is None or job in jobs_of(event):
+                    yield watch_event(revision, event, state())
             if fresh is self._fresh:
                 await fresh.wait()
 
     def _since(self, after: int) -> list[tuple[int, e.Event]]:
         if not self._events or self._events[-1][0] <= after:
             return []
-        skip = max(0, after + 1 - self._events[0][0])
-        return [self._events[at] for at in range(skip, min(len(self._events), skip + 1000))]
+        skip = bisect_right(
+            self._events, after, key=lambda each: each[0]
+        )  # a revision may belong to no event
+        return list(islice(self._events, skip, skip + 1000))
 
     def close(self) -> None:
         """The coordinator stops: nobody need wait for an answer that will not come."""
@@ -107,12 +134,24 @@ def _stopping() -> Unavailable:
     return Unavailable("the coordinator is stopping", reason="Stopping", hint="ask again", retry_after_s=1.0)
 
 
+def _readable(batch: Batch) -> list[e.Event]:
+    try:
+        return e.decode(batch.body)
+    except ValueError:  # a damaged record: it is counted where the state is restored
+        return []
+
+
+def _is_over(state: ClusterState, key: tuple[str, int | None]) -> bool:
+    job = state.jobs.get(key[0])
+    return job is None or job.is_over or (key[1] is not None and job.status[key[1]] >= Status.COMPLETED)
+
+
 def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEvent:
     """An event in the words of REST."""
-    job_id, key = e.job_of(event), getattr(event, "key", None)
+    job_id, key = job_of(event), getattr(event, "key", None)
     job = state.jobs.get(job_id) if job_id else None
     watched = WatchEvent(
-        revision, event.at, type(event).__name__, job_id, node=e.node_of(event), text=sentence(event)
+        revision, event.at, type(event).__name__, job_id, node=node_of(event), text=sentence(event)
     )
     if key is not None and job is not None:
         watched.task = job.job.task_id(key[1])

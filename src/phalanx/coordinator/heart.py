@@ -21,14 +21,13 @@ from phalanx.core.cluster.events import (
     NodeHeard,
     decode,
     encode,
-    jobs_of,
-    node_of,
 )
 from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeMuster, Redeem, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.membership import carry_on
 from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.subjects import jobs_of, node_of
 from phalanx.core.cluster.view import reconsider, snapshot, wake
 from phalanx.core.model.plan import Policy
 from phalanx.core.placement.engine import place_one, plan
@@ -61,11 +60,13 @@ class Heart:
     def __init__(self, state: ClusterState, policy: Policy | None = None) -> None:
         self.state = state
         self.policy = policy or Policy()
+        self.turned_at = 0.0  # the time that the state has seen pass
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
         self._look_again_at = 0.0  # when somebody who found nobody to evict may look again
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
+        self.turned_at = now
         if wake(self.state, now):  # no event says so, and yet there is something new to plan
             self._planned = (-1, -1)
         turn = Turn([], [], [], [], 0)
@@ -170,15 +171,20 @@ def restore(loaded: Loaded, rules: Rules) -> ClusterState:
     """The state that the store remembers. A record that cannot be read is passed over, as the store does."""
     state = ClusterState(rules) if loaded.image is None else decode_state(loaded.image, rules)
     for batch in loaded.batches:
-        try:
-            events = decode(batch.body)
-        except ValueError:
-            state.skipped += 1
-            events = []
-        for event in events:
-            apply(state, event)
-        state.revision = batch.revision  # of an unreadable record too: its number stands in the log
+        replay(state, batch)
     return state
+
+
+def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]]:
+    """What a batch of the log says, done to the state. The effects were carried out by whoever wrote it."""
+    try:
+        events = decode(batch.body)
+    except ValueError:
+        state.skipped += 1
+        events = []
+    effects = [effect for event in events for effect in apply(state, event)]
+    state.revision = batch.revision  # of an unreadable record too: its number stands in the log
+    return events, effects
 
 
 def recalled(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
@@ -200,6 +206,8 @@ def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[An
         return []
     node = state.nodes.get(inputs[0].node)
     if node is None or node.incarnation != inputs[0].incarnation or node.lost:
+        return []
+    if isinstance(inputs[0], Heartbeat) and inputs[0].generation != node.generation:
         return []
     apply(state, NodeHeard(at=now, node=node.name))
     return [Accepted()]

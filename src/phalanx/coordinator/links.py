@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from msgspec import structs
+
 from phalanx.api import wire
+from phalanx.coordinator.entry import Entry, Keys
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
 from phalanx.core.cluster.effects import Effect, Send
-from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell
+from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Tell
 from phalanx.core.cluster.starting import brief, roll
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_name
-from phalanx.core.model.orders import Dismiss, Disposition, Order, Ready, Start, Started
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
 
 Reply = Callable[[list[Answer | None]], None]
 Letter = tuple[list[Input], Reply]
@@ -35,6 +39,9 @@ class Session:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.peer_name: str | None = None  # the node its certificate is for, where one was shown
+        self.where = ""  # the address it came from
+        self.token = ""
         self.node = ""
         self.incarnation = ""
         self.briefed: dict[str, set[int]] = {}  # groups, by job, whose brief this connection has carried
@@ -45,14 +52,19 @@ class Session:
 class Links:
     """All sessions of one term."""
 
-    def __init__(self, state: Callable[[], ClusterState], accepts: Callable[[str], bool]) -> None:
+    def __init__(self, state: Callable[[], ClusterState], keys: Keys) -> None:
         self._state = state
-        self._accepts = accepts  # whether a token is one of a runner
+        self._keys = keys  # who may speak for which node
         self.sessions: dict[str, Session] = {}
+        self.not_active: wire.Rejected | None = None  # what a standby says to whoever dials
         self.stale_reports = 0
 
     def receive(self, session: Session, message: wire.Message) -> Letter | None:
         """The inputs a message amounts to, and how to answer once they are durable."""
+        if self.not_active is not None:
+            session.connection.send([self.not_active])
+            session.connection.close()
+            return None
         match message:
             case wire.Reports():
                 return self._reports(session, message)
@@ -93,7 +105,7 @@ class Links:
                 briefed = session.briefed.setdefault(order.key[0], set())
                 if order.group not in briefed:
                     briefed.add(order.group)
-                    told.append(brief(job.job, order.group))
+                    told.append(self._brief(job.job, order.group))
                 rolled = session.rolled.setdefault(order.key[0], set()) if order.formation else set()
                 if order.formation and order.formation not in rolled:
                     rolled.add(order.formation)
@@ -108,7 +120,18 @@ class Links:
         groups = {(key[0], attempt.group) for key, attempt in node.attempts.items()} if node else set()
         for job, number in groups:
             session.briefed.setdefault(job, set()).add(number)
-        return [brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+        return [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+
+    def _brief(self, job: Job, number: int) -> Brief:
+        return structs.replace(brief(job, number), token=self._keys.task_token(job.id))
+
+    def dismiss(self) -> None:
+        """The term is over: every runner is told where to go, if that is known, and let go."""
+        for session in self.sessions.values():
+            if self.not_active is not None:
+                session.connection.send([self.not_active])
+            session.connection.close()
+        self.sessions.clear()
 
     def forget(self, job: str) -> None:
         """A job is over: nobody needs its brief any more. Runners hear of it with their next heartbeat."""
@@ -118,7 +141,10 @@ class Links:
                 session.dismissed.append(Dismiss(job))
 
     def _hello(self, session: Session, message: wire.HelloMessage) -> Letter | None:
-        if (no := self._why_not(message)) is not None:
+        entry = self._keys.accepts_node(message.token, message.node, message.origin, session.peer_name)
+        if (no := self._why_not(message, entry)) is not None:
+            if entry.refusal:
+                self._keys.refused(message.node, entry, session.where)
             session.connection.send([no])
             session.connection.close()
             return None
@@ -134,27 +160,42 @@ class Links:
                 session.connection.close()
                 return
             if isinstance(answers[0], Refused):
-                session.connection.send([wire.Rejected(answers[0].reason.code, answers[0].reason.text, True)])
+                no = answers[0].reason
+                session.connection.send([wire.Rejected(no.code, no.text, no.code != "JoinRefused")])
                 session.connection.close()
                 return
             former = self.sessions.get(message.node)
             session.node, session.incarnation = message.node, message.incarnation
+            session.token = entry.token or message.token
+            if entry.credential is not None:
+                self._keys.joined(message.node, entry, session.where)
             self.sessions[message.node] = session
             if former is not None and former is not session:
                 former.connection.close()
             state = self._state()
             rules = state.rules
-            greeting = wire.Welcome(wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s)
+            generation = state.nodes[message.node].generation
+            greeting = wire.Welcome(
+                wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s, generation, entry.token
+            )
             session.connection.send([greeting, wire.Orders(state.epoch, self._briefs(session))])
 
+        if entry.credential is not None:  # it becomes durable with the join, and is told after that
+            return [Admit(hello, entry.join, entry.credential)], welcome
         return [hello], welcome
 
-    def _why_not(self, message: wire.HelloMessage) -> wire.Rejected | None:
+    def recheck(self) -> None:
+        """Close the connections whose token is no longer accepted; a runner with a new one dials again."""
+        for session in list(self.sessions.values()):
+            if self._keys.accepts_node(session.token, session.node, "", session.peer_name).refusal:
+                session.connection.close()
+
+    def _why_not(self, message: wire.HelloMessage, entry: Entry) -> wire.Rejected | None:
         if message.version != wire.VERSION:
             text = f"the coordinator speaks version {wire.VERSION}, the runner {message.version}: upgrade the older"
             return wire.Rejected("VersionMismatch", text, False)
-        if not self._accepts(message.token):
-            return wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)
+        if entry.refusal:
+            return wire.Rejected("Unauthorized", entry.refusal, False)
         if not is_name(message.node):
             return wire.Rejected("BadName", f"{message.node[:80]!r} cannot name a node", False)
         if message.epoch > self._state().epoch:
@@ -165,11 +206,14 @@ class Links:
 
     def _reports(self, session: Session, message: wire.Reports) -> Letter:
         tells: list[Input] = [
-            Tell(session.node, session.incarnation, message.epoch, report) for report in message.reports
+            Tell(session.node, session.incarnation, message.epoch, report, message.generation)
+            for report in message.reports
         ]
 
         def dispositions(answers: list[Answer | None]) -> None:
             disposed = [each for each in answers if isinstance(each, Disposed)]
+            if not disposed:  # nothing was decided, so there is nothing to say: the runner tells again
+                return
             self.stale_reports += sum(each.disposition > Disposition.DUPLICATE for each in disposed)
             # A start, or that one is ready, is not kept by the runner: an answer to it would be taken for one to
             # the same attempt's end.
@@ -178,7 +222,7 @@ class Links:
                 for report, each in zip(message.reports, disposed, strict=False)
                 if type(report) not in (Started, Ready)
             ]
-            session.connection.send([wire.Dispositions(self._state().epoch, items)])
+            session.connection.send([self._in_force(session, items)])
 
         return tells, dispositions
 
@@ -191,10 +235,19 @@ class Links:
                 session.dismissed = []
                 orders = [wire.Orders(epoch, dismissed)] if dismissed else []
                 session.connection.send([wire.BeatAck(epoch, message.sent_at), *orders])
-            else:  # its lease is over: only a new hello helps
+            else:  # its lease is over, or our term is: only a new hello helps
+                if isinstance(answers[0], Refused) and answers[0].reason.code != "NotActive":
+                    session.connection.send([self._in_force(session, [])])
                 session.connection.close()
 
-        return [Heartbeat(session.node, session.incarnation, message.held)], acknowledge
+        beat = Heartbeat(session.node, session.incarnation, message.held, message.generation)
+        return [beat], acknowledge
+
+    def _in_force(self, session: Session, items: list[tuple[AttemptKey, Disposition]]) -> wire.Dispositions:
+        """What became of reports, with the epoch and the lease generation that a true one must carry."""
+        state = self._state()
+        node = state.nodes.get(session.node)
+        return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
 
 
 def _no_reply(answers: list[Answer | None]) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from phalanx.api import wire
 from phalanx.api.schema import LogChunk
+from phalanx.coordinator.entry import STRANGER, Keys
 from phalanx.core.model.orders import AttemptKey
 from phalanx.errors import Unavailable
 
@@ -29,35 +30,48 @@ class Road(Protocol):
 class LogRoads:
     """Which connection leads to which node's logs."""
 
-    def __init__(self, accepts: Callable[[str], bool]) -> None:
-        self._accepts = accepts
+    def __init__(self, keys: Keys, require_active: Callable[[], None] = lambda: None) -> None:
+        self._keys = keys
+        self._hellos: dict[Road, tuple[wire.LogHello, str | None]] = {}
+        self._require_active = require_active  # runners dial only the active coordinator
         self._roads: dict[str, Road] = {}
         self._waiting: dict[int, tuple[Road, asyncio.Future[wire.LogData]]] = {}
         self._next_id = 0
 
-    def opened(self, road: Road, hello: wire.LogHello) -> bool:
-        if hello.version != wire.VERSION or not self._accepts(hello.token):
-            road.send([wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)])
+    def opened(self, road: Road, hello: wire.LogHello, peer_name: str | None = None) -> bool:
+        refusal = self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal
+        if hello.version != wire.VERSION or refusal:
+            road.send([wire.Rejected("Unauthorized", refusal or STRANGER, False)])
             road.close()
             return False
         self._roads[hello.node] = road
+        self._hellos[road] = hello, peer_name
         return True
 
+    def recheck(self) -> None:
+        """Close the roads whose token is no longer accepted; a runner with a new one dials again."""
+        for road, (hello, peer_name) in list(self._hellos.items()):
+            if self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal:
+                road.close()
+
     def closed(self, road: Road) -> None:
+        self._hellos.pop(road, None)
         self._roads = {node: each for node, each in self._roads.items() if each is not road}
         for way, answer in list(self._waiting.values()):
             if way is road and not answer.done():
                 answer.set_exception(_no_road("its runner went away"))
 
-    def arrived(self, data: wire.LogData) -> None:
+    def arrived(self, road: Road, data: wire.LogData) -> None:
+        """An answer; what another road says of it is not one."""
         waiting = self._waiting.get(data.id)
-        if waiting is not None and not waiting[1].done():
+        if waiting is not None and waiting[0] is road and not waiting[1].done():
             waiting[1].set_result(data)
 
     async def read(
         self, node: str, key: AttemptKey, *, stream: str, offset: int | None, lines: int | None, follow: bool
     ) -> AsyncIterator[LogChunk]:
         """Pieces of a log; with `follow`, until the attempt has ended and all of it was read."""
+        self._require_active()
         at, number = offset, key[2]
         if at is None and lines is None:
             at = 0

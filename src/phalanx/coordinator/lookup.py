@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.coordinator.desk import Desk
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -12,8 +13,20 @@ from phalanx.store.protocol import Store
 _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
 
 
-async def find_job(state: ClusterState, store: Store, text: str) -> JobState:
-    """The job that an id or a unique prefix names, in memory or in the history."""
+async def find_job(desk: Desk, store: Store, text: str) -> JobState:
+    """The job that an id or a unique prefix names, in memory or in the history.
+
+    A standby that does not know it reads the log to its end before it says so.
+    """
+    try:
+        return await _find_job(desk.state, store, text)
+    except NotFound:
+        if not await desk.catch_up():
+            raise
+    return await _find_job(desk.state, store, text)
+
+
+async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     prefix = text.lower()
     if job := state.jobs.get(prefix):
         return job
@@ -38,10 +51,10 @@ async def find_job(state: ClusterState, store: Store, text: str) -> JobState:
     return state.jobs.get(names[0]) or decode_job(past[0].body)
 
 
-async def find_task(state: ClusterState, store: Store, text: str) -> tuple[JobState, int | None]:
+async def find_task(desk: Desk, store: Store, text: str) -> tuple[JobState, int | None]:
     """The job and position that an id names; the position is None for an array named as a whole."""
     job_text, dot, index_text = text.partition(".")
-    job = await find_job(state, store, job_text)
+    job = await find_job(desk, store, job_text)
     if not dot:
         return job, 0 if job.job.array is None and job.job.tasks == 1 else None
     if (job.job.tasks == 1 and job.job.array is None) or not (
@@ -55,9 +68,9 @@ async def find_task(state: ClusterState, store: Store, text: str) -> tuple[JobSt
     return job, position
 
 
-async def find_one_task(state: ClusterState, store: Store, text: str) -> tuple[JobState, int]:
+async def find_one_task(desk: Desk, store: Store, text: str) -> tuple[JobState, int]:
     """As find_task, for what is only done to one task at a time."""
-    job, position = await find_task(state, store, text)
+    job, position = await find_task(desk, store, text)
     if position is None:
         first = job.job.task_id(0)
         hint = f"name one of its tasks, such as {first}"

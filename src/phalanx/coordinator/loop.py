@@ -1,122 +1,128 @@
-"""The breath of a coordinator: mailbox → decide → append under our epoch → answer and dispatch.
+"""The breath of a term: mailbox → decide → append under our epoch → answer and dispatch.
 
 Whatever arrives while a batch is being written goes into the next one. If the store refuses because of a newer
 epoch, the term is over. If it cannot write, what was decided in memory is thrown away, the state is read back,
-and only heartbeats are served until a write succeeds again.
+and only heartbeats are served until a write succeeds again. Before anything is said the clock is looked at: one who
+was paused may have been replaced. Winning the office and keeping it is left to `member.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 from phalanx.clock import Clock
-from phalanx.coordinator.heart import Heart, Turn, confirm_every_s, leases_only, recalled, restore
-from phalanx.coordinator.links import Letter
-from phalanx.core.cluster.apply import apply
-from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.events import TermOpened, encode
-from phalanx.core.cluster.image import encode_state
+from phalanx.coordinator.collector import collector_still
+from phalanx.coordinator.heart import Heart, Turn, confirm_every_s, leases_only, recalled
+from phalanx.coordinator.images import Images
+from phalanx.coordinator.lease import Term
+from phalanx.coordinator.links import Letter, Reply
+from phalanx.coordinator.mailbox import Mailbox
+from phalanx.core.cluster.decision import Answer, Refused
+from phalanx.core.cluster.events import encode
 from phalanx.core.cluster.inputs import Input, Tick
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import next_due
-from phalanx.core.model.plan import Policy
+from phalanx.core.model.reason import Reason, Tier
 from phalanx.diary import diary
-from phalanx.errors import TooMany, Unavailable
-from phalanx.store.protocol import Batch, Fenced, Store, StoreError
+from phalanx.errors import PhalanxError, TooMany, Unavailable
+from phalanx.store.protocol import Batch, Fenced, Loaded, Store, StoreError
 
 log = diary("coordinator")
-LETTERS_MAX = 20_000
-IMAGE_EVERY = 100_000  # events between two images
-IMAGE_AT_START = 5_000
-_TICK_S = 0.25
+TICK_S = 0.25
+NOT_TAKEN = Refused(Reason("NotActive", Tier.HELD, "this coordinator is not the active one"), "stale")
+
+
+class Hearers(Protocol):
+    """Who is told what is durable."""
+
+    def turned(self, turn: Turn) -> None:
+        """A turn is durable: carry out its effects."""
+        ...
+
+    def reread(self, loaded: Loaded, state: ClusterState) -> None:
+        """The state was read back from the store; the log may hold what nobody was told yet."""
+        ...
 
 
 class Loop:
-    """One term of one coordinator."""
+    """The turns of one term."""
 
-    def __init__(self, store: Store, rules: Rules, policy: Policy, clock: Clock) -> None:
-        self._store = store
-        self._rules = rules
-        self._policy = policy
-        self._clock = clock
-        self._letters: list[Letter] = []
-        self._wake = asyncio.Event()
-        self._listeners: list[Callable[[Turn], None]] = []
-        self._imaged = 0
-        self._ticked_at = 0.0
-        self._confirmed_at = 0.0  # when the store last knew no newer epoch than ours
-        self._confirm_every_s = confirm_every_s(rules)
-        self.heart = Heart(ClusterState(rules), policy)
+    def __init__(
+        self, store: Store, heart: Heart, term: Term, clock: Clock, hearers: Hearers, images: Images
+    ) -> None:
+        self.heart = heart
+        self.term = term
+        self.mailbox = Mailbox()
         self.trouble: StoreError | None = None  # why nothing can be written just now
+        self._store = store
+        self._clock = clock
+        self._hearers = hearers
+        self._images = images
+        self._wake = asyncio.Event()
+        self._is_stale = False  # what is in memory was not kept, and could not be read back yet
+        self._in_hand: list[Letter] = []  # taken out of the mailbox and not yet answered
+        self._ticked_at = 0.0
+        self._confirmed_at = term.sent_at  # when the store last knew no newer epoch than ours
+        self._confirm_every_s = confirm_every_s(heart.state.rules)
 
     @property
     def state(self) -> ClusterState:
         return self.heart.state
 
-    def listen(self, listener: Callable[[Turn], None]) -> None:
-        """Call `listener` with every turn once it is durable."""
-        self._listeners.append(listener)
-
-    def post(self, letter: Letter) -> None:
-        """Put inputs into the mailbox; the reply is called when they are durable."""
-        self._letters.append(letter)
+    def post(self, letter: Letter) -> bool:
+        """Put inputs into the mailbox; the reply is called when they are durable. False if it is full or closed."""
         self._wake.set()
+        return self.mailbox.post(letter)
 
     async def ask(self, inputs: list[Input]) -> list[Answer | None]:
-        """Post inputs and wait for their durable answers."""
+        """Post inputs and wait for their durable answers; NOT_TAKEN for each if the term ended before it read them."""
         if self.trouble is not None:
-            raise _unavailable(self.trouble)
-        if len(self._letters) >= LETTERS_MAX:
-            raise TooMany("the coordinator's mailbox is full", reason="MailboxFull", retry_after_s=1.0)
+            raise unavailable(self.trouble)
         answered: asyncio.Future[list[Answer | None]] = asyncio.get_running_loop().create_future()
 
         def reply(answers: list[Answer | None]) -> None:
             if not answered.done():
                 answered.set_result(answers)
 
-        self.post((inputs, reply))
+        if not self.post((inputs, reply)):
+            raise _full(self.mailbox)
         answers = await answered
         if inputs and not answers:
-            raise _unavailable(self.trouble)
+            raise unavailable(self.trouble)
         return answers
 
-    async def open(self) -> None:
-        """Begin a term: mint the epoch, read the state back, and write that down."""
-        epoch = await self._store.open_term()
-        loaded = await self._store.load()
-        self.heart = Heart(restore(loaded, self._rules), self._policy)
-        opened = TermOpened(at=self._clock.now(), cause="start", epoch=epoch)
-        apply(self.state, opened)
-        await self._store.append(epoch, Batch(self.state.revision, encode([opened])), [])
-        self._imaged = loaded.image_revision
-        if (
-            self.state.revision - self._imaged >= IMAGE_AT_START
-        ):  # so that the next start need not read all this
-            await self._save_image()
-        log.info("term opened", epoch=epoch, revision=self.state.revision, jobs=len(self.state.jobs))
-        if loaded.quarantined or self.state.skipped:
-            log.error("damaged records set aside", records=loaded.quarantined, skipped=self.state.skipped)
-
     async def run(self) -> None:
-        """Turn until the term is over (Fenced is raised) or the task is cancelled."""
-        while True:
-            await self._rest()
-            letters, self._letters = self._letters, []
-            if self.trouble is not None and not await self._recovered(letters):
-                continue
-            try:
-                await self._turn(letters)
-            except Fenced:
-                raise
-            except StoreError as error:
-                await self._throw_away(letters, error)
+        """Turn until the term is over (Fenced is raised), or until the mailbox is closed and empty."""
+        try:
+            while self.mailbox or not self.mailbox.is_closed:
+                await self._rest()
+                self._in_hand = self.mailbox.take()
+                try:
+                    if await self._can_turn():
+                        await self._turn()
+                except Fenced:
+                    raise
+                except StoreError as error:
+                    self._throw_away(error)
+        finally:
+            self._leave()
+
+    def finish(self) -> None:
+        """Take nothing in any more, and end when what is in has been answered."""
+        self.mailbox.close()
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Leave nothing behind that still writes."""
+        await self._images.close()
 
     async def _rest(self) -> None:
         """Wait for letters, or until something is due."""
-        if not self._letters:
-            due = next_due(self.state)
-            wait_s = _TICK_S if due is None else min(_TICK_S, max(0.0, due - self._clock.now()))
+        if not self.mailbox:
+            # While nothing can be written nobody is woken, and what is due would have us try without a pause.
+            due = next_due(self.state) if self.trouble is None else None
+            wait_s = TICK_S if due is None else min(TICK_S, max(0.0, due - self._clock.now()))
             try:
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
@@ -124,77 +130,117 @@ class Loop:
                 pass
         self._wake.clear()
 
-    async def _turn(self, letters: list[Letter]) -> None:
-        now = self._clock.now()
-        inputs = [given for inputs, _ in letters for given in inputs]
-        if now - self._ticked_at >= _TICK_S:
+    async def _turn(self) -> None:
+        now, sent_at = self._clock.now(), self._clock.monotonic()
+        inputs = [given for inputs, _ in self._in_hand for given in inputs]
+        if now - self._ticked_at >= TICK_S:
             self._ticked_at = now
             inputs.append(Tick())
         turn = self.heart.turn(inputs, now)
         batch = turn.batch()
         if batch is not None:
-            await self._store.append(self.state.epoch, batch, turn.history)
-            self._confirmed_at = now
-        elif now - self._confirmed_at >= self._confirm_every_s:
-            await self._store.confirm(self.state.epoch)
-            self._confirmed_at = now
-        if turn.more:
+            await self._store.append(self.term.epoch, batch, turn.history)
+            self._confirmed_at = sent_at
+        elif sent_at - max(self._confirmed_at, self.term.sent_at) >= self._confirm_every_s:
+            await self._store.confirm(self.term.epoch)
+            self._confirmed_at = sent_at
+        await self._hold()
+        if turn.more or self.mailbox:
             self._wake.set()
-        self._answer(letters, turn)
-        for listener in self._listeners:
-            listener(turn)
-        letters.clear()  # they are answered: what fails from here on is none of theirs
-        if self.state.revision - self._imaged >= IMAGE_EVERY:
-            await self._save_image()
+        self._answer(turn)
+        self._hearers.turned(turn)
+        await self._images.look(self._store, self.state, self.term)
 
-    def _answer(self, letters: list[Letter], turn: Turn) -> None:
+    async def _hold(self) -> None:
+        """Nothing is said by one whose lease may be over: it renews first, and so learns whether it was replaced."""
+        while not self.term.holds(self._clock.monotonic()):
+            sent_at = self._clock.monotonic()
+            await self._store.renew(self.term.epoch, self.term.lease_s)
+            self.term.renewed(sent_at)
+
+    def _answer(self, turn: Turn) -> None:
         at = 0
+        letters, self._in_hand = self._in_hand, []
         for inputs, reply in letters:
             reply(turn.answers[at : at + len(inputs)])
             at += len(inputs)
 
-    async def _save_image(self) -> None:
-        self._imaged = self.state.revision
-        await self._store.save_image(self.state.epoch, self._imaged, encode_state(self.state))
-
-    async def _throw_away(self, letters: list[Letter], error: StoreError) -> None:
-        """Nothing of the turn was kept, so nothing of it may be said: forget it and read the truth back."""
-        log.error("cannot write, nothing accepted is lost", error=str(error))
-        self.trouble = error
-        loaded = await self._store.load()
-        self.heart = Heart(recalled(self.state, loaded, self._clock.now()), self._policy)
+    def _say_nothing(self) -> None:
+        """Whoever waits for these letters learns that their fate is not known."""
+        letters, self._in_hand = self._in_hand, []
         for _, reply in letters:
-            reply([])
+            _told(reply, [])
 
-    async def _recovered(self, letters: list[Letter]) -> bool:
+    def _leave(self) -> None:
+        """The term is over: what was in hand may have been kept or not, what was never taken surely was not."""
+        self._say_nothing()
+        self.mailbox.close()
+        while letters := self.mailbox.take():
+            for inputs, reply in letters:
+                _told(reply, [NOT_TAKEN for _ in inputs])
+
+    def _throw_away(self, error: StoreError) -> None:
+        """Nothing of the turn may have been kept, so nothing of it may be said: forget it, and read the truth back."""
+        if self.trouble is None or str(self.trouble) != str(error):
+            log.error("cannot write, nothing accepted is lost", error=str(error))
+        self.trouble = error
+        self._is_stale = True
+        self._say_nothing()
+
+    async def _can_turn(self) -> bool:
         """While nothing can be written: keep leases alive, refuse the rest, and see whether it works again."""
+        if self.trouble is None:
+            return True
+        if self._is_stale:
+            loaded = await self._store.load()
+            with collector_still():
+                state = recalled(self.state, loaded, self._clock.now())
+            self.heart = Heart(state, self.heart.policy)
+            self._is_stale = False
+            self._hearers.reread(loaded, state)
         self.state.revision += 1  # never the same number twice: a failed try may have been kept after all
         try:
-            await self._store.append(self.state.epoch, Batch(self.state.revision, encode([])), [])
+            await self._store.append(self.term.epoch, Batch(self.state.revision, encode([])), [])
         except Fenced:
             raise
         except StoreError as error:
-            self.trouble = error
-            is_ours = await self._is_ours()
-            for inputs, reply in letters:
-                reply(leases_only(self.state, inputs, self._clock.now()) if is_ours else [])
+            await self._serve_leases(error)
             return False
         self.trouble = None
         log.info("writing works again")
         return True
 
-    async def _is_ours(self) -> bool:
-        """Whether the office is still ours. If that cannot be known, no lease may be renewed."""
-        try:
-            await self._store.confirm(self.state.epoch)
-        except Fenced:
-            raise
-        except StoreError:
-            return False
-        return True
+    async def _serve_leases(self, error: StoreError) -> None:
+        """Heartbeats need no write, but they need to know that nobody has replaced us."""
+        self.trouble = error
+        await self._store.confirm(self.term.epoch)
+        letters, self._in_hand = self._in_hand, []
+        for inputs, reply in letters:
+            reply(leases_only(self.state, inputs, self._clock.now()))
 
 
-def _unavailable(trouble: StoreError | None) -> Unavailable:
-    detail = f"the coordinator cannot write: {trouble}" if trouble else "the coordinator is stopping"
-    hint = "free some space or make the state folder writable; nothing accepted was lost"
+def _told(reply: Reply, answers: list[Answer | None]) -> None:
+    """Who cannot be told must not keep the others from being told."""
+    try:
+        reply(answers)
+    except PhalanxError as error:
+        log.warning("an answer could not be given", error=str(error))
+
+
+def unavailable(trouble: StoreError | None) -> Unavailable:
+    """A wish whose fate is not known, or that cannot be written just now."""
+    detail = (
+        f"the coordinator cannot write: {trouble}"
+        if trouble
+        else "the coordinator stopped before it answered"
+    )
+    hint = "free some space or make the state folder writable; nothing accepted was lost" if trouble else ""
     return Unavailable(detail, reason="StoreUnavailable", hint=hint, retry_after_s=2.0)
+
+
+def _full(mailbox: Mailbox) -> TooMany | Unavailable:
+    if mailbox.is_closed:
+        return Unavailable(
+            "the coordinator is stopping", reason="Stopping", hint="ask again", retry_after_s=1.0
+        )
+    return TooMany("the coordinator's mailbox is full", reason="MailboxFull", retry_after_s=1.0)

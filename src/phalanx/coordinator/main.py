@@ -1,75 +1,112 @@
 """A coordinator process: wiring, and nothing else.
 
-The store is opened, a term begins, and three doors open: REST for people, frames for runners, and the loop
-between them. A term that ends because another coordinator took over ends the process.
+The store is opened, two doors open (REST for people, frames for runners), and the member between them follows, stands
+for the office and serves until the process is told to stop. Another coordinator taking over is no reason to end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import uvicorn
 import uvloop
 
+from phalanx.api import wire
 from phalanx.api.app import build_app
-from phalanx.api.auth import Tokens
-from phalanx.api.protocol import BoundedProtocol
 from phalanx.clock import Clock, SteadyClock
+from phalanx.coordinator.audit import AuditFile
 from phalanx.coordinator.commands import CoordinatorCommands
+from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.heart import Turn
+from phalanx.coordinator.images import Keep
 from phalanx.coordinator.links import Links
 from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.loop import Loop
-from phalanx.coordinator.server import serve
+from phalanx.coordinator.member import Charter, Member
+from phalanx.coordinator.papers import ServerPapers
+from phalanx.coordinator.rest import RestServer, rest_server
+from phalanx.coordinator.server import Hall, serve
 from phalanx.core.cluster.effects import Settle
-from phalanx.core.cluster.state import Rules
-from phalanx.core.model.plan import Policy
+from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.story import sentence
 from phalanx.diary import diary, open_diary
-from phalanx.errors import PhalanxError
+from phalanx.errors import ConfigError, PhalanxError
+from phalanx.settings import Coordinator as Section
 from phalanx.settings import Settings
-from phalanx.store.protocol import Fenced, Store, StoreError
-from phalanx.store.sqlite import SqliteStore
-from phalanx.tokenfile import ensure_token
+from phalanx.store.open import open_store
+from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
 
 log = diary("coordinator")
+ALONE = Candidate("alone")
+ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the diary
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 
 
 class Coordinator:
-    """The parts of one coordinator, wired together. `serve` and `phalanx.local()` use the same."""
+    """The parts of one coordinator, wired together. `run` and `phalanx.local()` use the same."""
 
     def __init__(
-        self, store: Store, rules: Rules, node_token: str, retries: int, clock: Clock | None = None
+        self,
+        store: Store,
+        rules: Rules,
+        keys: Credentials,
+        retries: int,
+        clock: Clock | None = None,
+        candidate: Candidate = ALONE,
+        lease_s: float = 6.0,
+        keep: Keep | None = None,
     ) -> None:
         clock = clock or SteadyClock()
-
-        def accepts(offered: str) -> bool:
-            return hmac.compare_digest(offered.encode(), node_token.encode())
-
+        self.keys = keys
         self.store = store
-        self.loop = Loop(store, rules, Policy(), clock)
+        charter = Charter(rules, lease_s, keep=keep or Keep())
+        self.member = Member(store, candidate, charter, clock, self, keys)
         self.feed = Feed()
-        self.roads = LogRoads(accepts)
-        self.links = Links(lambda: self.loop.state, accepts)
-        self.commands = CoordinatorCommands(self.loop, store, self.feed, self.roads, clock, retries)
-        self.loop.listen(self._dispatch)
+        self.roads = LogRoads(keys, self.member.require_active)
+        self.links = Links(lambda: self.member.state, keys)
+        keys.follow(lambda: self.member.state)
+        self.doors = Hall()
+        self.commands = CoordinatorCommands(self.member, store, self.feed, self.roads, clock, retries)
 
-    async def open(self) -> None:
-        await self.loop.open()
-        self.feed.begin(self.loop.state.revision)
+    # As a Porch, for the member.
 
-    def _dispatch(self, turn: Turn) -> None:
+    def opened(self) -> None:
+        self.links.not_active = None
+
+    def closed(self) -> None:
+        leader = self.member.leader
+        other = leader.candidate if leader and leader.candidate.name != self.member.candidate.name else None
+        where = f", {other.name} is active" if other else ""
+        self.links.not_active = wire.Rejected(
+            "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
+        )
+        self.links.dismiss()
+        for door in list(self.doors):
+            door.close()
+
+    def turned(self, turn: Turn) -> None:
         """The turn is durable: say it."""
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)
+        for event in turn.events:
+            if type(event) in ALARMS:
+                log.warning(sentence(event))
+
+    def followed(self, batch: Batch, turn: Turn) -> None:
+        self.feed.publish(turn)
+
+    def reread(self, loaded: Loaded, state: ClusterState) -> None:
+        self.keys.check()
+        self.feed.resume(loaded, state)
+
+    async def keep_keys(self) -> None:
+        """Read token files again, and end what has lost its right, as long as the process lives."""
+        await self.keys.keep(self.member.post, (self.links.recheck, self.roads.recheck))
 
 
 def run(settings: Settings) -> int:
@@ -92,86 +129,83 @@ def rules_of(settings: Settings) -> Rules:
         loss_limit=section.loss_limit,
         aging_s=float(section.aging_s),
         stuck_after_s=3 * section.lost_after_s,
+        breaker_failures=section.breaker_failures,
+        breaker_pause_s=section.breaker_pause_s,
+        brake_share=section.brake_share,
         pending_max=section.pending_limit,
     )
 
 
+def candidate_of(section: Section) -> Candidate:
+    """Who stands for the office, and where clients and runners would reach it."""
+    is_known = section.advertise and section.link_advertise
+    if section.bind in EVERYWHERE and not is_known and section.store.startswith(("etcd", "redis")):
+        raise ConfigError(
+            f"coordinator.bind = {section.bind!r} is no address that others could be sent to",
+            hint="give coordinator.advertise (https://host:port) and coordinator.link_advertise (host:port)",
+        )
+    host = f"[{section.bind}]" if ":" in section.bind else section.bind
+    scheme = "https" if section.tls_cert_file else "http"
+    address = section.advertise or f"{scheme}://{host}:{section.port}"
+    return Candidate(section.name, address, section.link_advertise or f"{host}:{section.link_port}")
+
+
 async def _serve(settings: Settings) -> int:
     section = settings.coordinator
-    state_dir = Path(section.state_dir)
-    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    token, node_token = ensure_token(section.token_file), ensure_token(section.node_token_file)
-    coordinator = Coordinator(
-        SqliteStore(state_dir / "phalanx.db"), rules_of(settings), node_token, section.max_task_retries
-    )
-    await coordinator.open()
-    server, _ = await serve(
-        section.bind, section.link_port, coordinator.links, coordinator.roads, coordinator.loop.post
-    )
-    app = build_app(coordinator.commands, Tokens([("admin", token)]), section.hosts)
-    rest = _rest_server(app, section.bind, section.port)
-    log.info(
-        "coordinator ready", address=f"http://{section.bind}:{section.port}", link_port=section.link_port
-    )
+    Path(section.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
+    clock, papers = SteadyClock(), ServerPapers(section)
+    keys = Credentials.open(settings, clock)
+    keys.audit = AuditFile(section.audit_file, clock)
+    store = await open_store(section)
     try:
-        return await _until_stopped(coordinator.loop.run(), rest, coordinator.feed)
+        coordinator = Coordinator(
+            store,
+            rules_of(settings),
+            keys,
+            section.max_task_retries,
+            clock,
+            candidate=candidate_of(section),
+            lease_s=section.lease_s,
+            keep=Keep(section.keep_events, section.keep_jobs),
+        )
+        coordinator.closed()
+        server, coordinator.doors = await serve(
+            section.bind,
+            section.link_port,
+            coordinator.links,
+            coordinator.roads,
+            coordinator.member.post,
+            papers.link,
+        )
+        app = build_app(coordinator.commands, keys, papers.hosts(), audit=keys.audit)
+        rest = rest_server(app, section.bind, section.port, papers.rest)
+        renewing = asyncio.ensure_future(papers.keep())
+        log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
+        try:
+            return await _until_stopped(coordinator, rest)
+        finally:
+            renewing.cancel()
+            server.close()
     finally:
-        server.close()
-        await coordinator.store.close()
+        await store.close()
 
 
-class RestServer(uvicorn.Server):
-    """uvicorn without its own signal handling, which would end the process before our last words."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _rest_server(app: Callable[..., Awaitable[None]], host: str, port: int) -> RestServer:
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=2,
-        http=BoundedProtocol,
-        ws="none",
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-    )
-    return RestServer(config)
-
-
-async def _until_stopped(term: Awaitable[None], rest: RestServer, feed: Feed) -> int:
-    """Serve until SIGTERM or SIGINT, or until the term is over."""
-
-    def stop(number: int) -> None:
-        feed.close()
-        rest.handle_exit(number, None)
-
+async def _until_stopped(coordinator: Coordinator, rest: RestServer) -> int:
+    """Serve until SIGTERM or SIGINT: what was accepted is answered, the office is left, then the doors close."""
+    member = coordinator.member
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    turning = asyncio.ensure_future(term)
+        asyncio.get_running_loop().add_signal_handler(number, member.stop)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, coordinator.keys.reload_soon)
+    keeping = asyncio.ensure_future(coordinator.keep_keys())
+    living = asyncio.ensure_future(member.run())
     serving = asyncio.ensure_future(rest.serve())
-    await asyncio.wait({turning, serving}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({living, serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
+    member.stop()
+    coordinator.feed.close()
     rest.should_exit = True
-    if turning.done():
-        await serving
-        return _how_it_ended(turning)
-    turning.cancel()
-    await asyncio.gather(turning, return_exceptions=True)
-    return 0
-
-
-def _how_it_ended(turning: asyncio.Future[None]) -> int:
-    error = turning.exception()
-    if isinstance(error, Fenced):
-        log.error("another coordinator took over; this one stops", error=str(error))
-        return 6
-    if error is not None:
-        raise error
+    keeping.cancel()
+    ends = await asyncio.gather(living, serving, keeping, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
     return 0

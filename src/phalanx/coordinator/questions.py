@@ -20,9 +20,10 @@ from phalanx.api.schema import (
 )
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.desk import Desk
 from phalanx.coordinator.feed import watch_event
-from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.views import (
+    brake_text,
     job_status,
     job_view,
     known_queues,
@@ -32,23 +33,27 @@ from phalanx.coordinator.views import (
     task_views,
 )
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.events import Event, decode, job_of, jobs_of, node_of
+from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.story import sentence
+from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
 from phalanx.core.model.ids import is_job_id
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
-from phalanx.store.protocol import Batch, Store
+from phalanx.store.protocol import Batch, History, Store
 
 BATCHES_PER_PAGE = 200
+RECORDS_PER_PAGE = 50
+BEGINNINGS = ("JobSubmitted", "NodeJoined")
+NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
 
 
 class Questions:
-    """Reads of the state of one term, and of the store behind it."""
+    """Reads of the state as this coordinator knows it, and of the store behind it."""
 
-    def __init__(self, loop: Loop, store: Store, clock: Clock) -> None:
+    def __init__(self, loop: Desk, store: Store, clock: Clock) -> None:
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -78,17 +83,21 @@ class Questions:
         return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     async def job(self, id: str) -> JobView:
-        found = await lookup.find_job(self._loop.state, self._store, id.partition(".")[0])
+        found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
         return job_view(self._loop.state, found)
 
+    async def owner(self, id: str) -> tuple[str, str]:
+        found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        return found.job.id, found.job.user
+
     async def task(self, id: str) -> TaskView:
-        job, position = await lookup.find_one_task(self._loop.state, self._store, id)
-        return task_view(job, position, self._loop.state.table.names)
+        job, position = await lookup.find_one_task(self._loop, self._store, id)
+        return task_view(job, position, self._loop.state.known_names)
 
     async def tasks(
         self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
     ) -> Page[TaskView]:
-        found = await lookup.find_job(self._loop.state, self._store, job)
+        found = await lookup.find_job(self._loop, self._store, job)
         wanted = None if status is None else Status[status.upper()]
         at = _position(cursor)
         positions: list[int] = []
@@ -99,17 +108,17 @@ class Questions:
             if wanted is not None and at < len(found.status) and found.status[at] != wanted:
                 next_at = found.status.find(wanted, at)
                 at = len(found.status) if next_at < 0 else next_at
-        views = task_views(found, positions, self._loop.state.table.names)
+        views = task_views(found, positions, self._loop.state.known_names)
         return Page(views, str(at) if at < len(found.status) else None)
 
     async def why(self, id: str) -> WhyReply:
-        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_task(self._loop, self._store, id)
         return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.heart.policy)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:
             return await self._story(id, None, None, cursor, limit)
-        job, position = await lookup.find_task(self._loop.state, self._store, id)
+        job, position = await lookup.find_task(self._loop, self._store, id)
         return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)
 
     async def nodes(self) -> list[NodeView]:
@@ -148,6 +157,8 @@ class Questions:
             devices_free=sum(len(ledger.devices_free) for ledger in ledgers),
             jobs=len(state.jobs),
             tasks=Counts(*state.counts),
+            coordinator=self._loop.view(),
+            brake=brake_text(state),
         )
 
     def _node_of(self, job: JobState, position: int) -> str:
@@ -155,27 +166,38 @@ class Questions:
         if attempt is not None:
             return attempt.node
         row = job.nodes[position] if job.nodes else 0
-        if not row or row > len(self._loop.state.table.names):
+        if not row or row > len(self._loop.state.known_names):
             raise Unavailable("the task never reached a node, so it has no log", reason="LogUnavailable")
-        return self._loop.state.table.names[row - 1]
+        return self._loop.state.known_names[row - 1]
 
     async def _newest_first(self, cursor: str | None, wanted: Status | None) -> AsyncIterator[JobState]:
-        """Jobs that may have this status, in memory and then in the history, ids below `cursor`."""
+        """Jobs that may have this status, in memory and in the history, ids below `cursor`.
+
+        A job may stand in both: its record can be kept a moment before the word that it left memory. Memory is right.
+        """
         state = self._loop.state
         if wanted in (Status.ASSIGNED, Status.RUNNING):  # only what is on a node, however many wait
             ids = sorted({key[0] for node in state.nodes.values() for key in node.attempts})
         else:
             ids = state.job_ids
         ids = ids[: len(ids) if cursor is None else bisect_left(ids, cursor)]
+        past = self._past(cursor) if wanted is None or wanted.is_final else None
+        record = await anext(past, None) if past else None
         for id in reversed(ids):
+            while past and record and record.job >= id:
+                if record.job not in state.jobs:
+                    yield decode_job(record.body)
+                record = await anext(past, None)
             if id in state.jobs:
                 yield state.jobs[id]
-        if wanted is not None and not wanted.is_final:
-            return
-        before = min(cursor or "~", state.job_ids[0] if state.job_ids else "~")
-        while records := await self._store.past(before, 100):
+        while past and record:
+            yield decode_job(record.body)
+            record = await anext(past, None)
+
+    async def _past(self, before: str | None) -> AsyncIterator[History]:
+        while records := await self._store.past(before, RECORDS_PER_PAGE):
             for record in records:
-                yield decode_job(record.body)
+                yield record
             before = records[-1].job
 
     async def _story(
@@ -189,8 +211,8 @@ class Questions:
                 lines += self._lines(batch, subject, job, position)
                 after = batch.revision
             if len(batches) < BATCHES_PER_PAGE:
-                return Page(lines, None)
-        return Page(lines, str(after))
+                return Page(_begun(lines, cursor), None)
+        return Page(_begun(lines, cursor), str(after))
 
     def _lines(
         self, batch: Batch, subject: str, job: JobState | None, position: int | None
@@ -205,6 +227,14 @@ class Questions:
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
             yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
+
+
+def _begun(lines: list[StoryLine], cursor: str | None) -> list[StoryLine]:
+    """The first page of a story, which says so if its beginning is gone: the log is kept for so many events only."""
+    if cursor is not None or (lines and lines[0].event in BEGINNINGS):
+        return lines
+    revision, at = (lines[0].revision - 1, lines[0].at) if lines else (0, 0.0)
+    return [StoryLine(revision, at, "NotKept", NOT_KEPT), *lines]
 
 
 def _about(event: Event, job: str) -> tuple[int, ...] | None:

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import cast
 
 from phalanx.api import wire
 from phalanx.coordinator.links import Letter, Links, Session
 from phalanx.coordinator.logs import LogRoads
+from phalanx.coordinator.porter import Porter
 from phalanx.diary import diary
+from phalanx.tls import peer_node
 
 log = diary("coordinator")
 HELLO_WITHIN_S = 10.0
 CONNECTIONS_MAX = 20_000
+STRANGERS_MAX = 512  # connections that were not let in yet
+STRANGERS_FRAME_MAX = 512 * 1024  # a hello that lists ten thousand attempts fits
 BUFFER_MAX = 64 * 1024 * 1024
+NEEDS_TLS = wire.pack(
+    wire.Rejected(
+        "TlsRequired", "this port speaks TLS: give runner.tls_ca_file (`phalanx ca` makes it)", False
+    )
+)
+
+
+class Hall(set["Door"]):
+    """All connections. Strangers among them may neither say much nor be many: they could fill the memory.
+
+    When there are too many, the one who has stood there longest goes: a runner says hello at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strangers: dict[Door, None] = {}
 
 
 class Door(asyncio.Protocol):
     """One connection. Its first message says whether it is for control or for logs."""
 
-    def __init__(self, links: Links, roads: LogRoads, post: Callable[[Letter], None], all: set[Door]) -> None:
+    def __init__(self, links: Links, roads: LogRoads, post: Callable[[Letter], bool], all: Hall) -> None:
         self._links = links
         self._roads = roads
         self._post = post
         self._all = all
-        self._unpacker = wire.Unpacker()
+        self._unpacker = wire.Unpacker(STRANGERS_FRAME_MAX)
         self._session = Session(self)
         self._is_log_road = False
         self._transport: asyncio.Transport | None = None
@@ -33,9 +54,14 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being one by name
+        self._session.where = _address(transport)
+        self._session.peer_name = peer_node(transport.get_extra_info("ssl_object"))
         self._all.add(self)
+        self._all.strangers[self] = None
         if len(self._all) > CONNECTIONS_MAX:
-            self._transport.abort()
+            self.abort()
+        elif len(self._all.strangers) > STRANGERS_MAX:
+            next(iter(self._all.strangers)).abort()
         self._deadline = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self.close)
 
     def data_received(self, data: bytes) -> None:
@@ -48,6 +74,7 @@ class Door(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.discard(self)
+        self._let_in()  # nobody waits before the door any more
         if self._deadline is not None:
             self._deadline.cancel()
         if self._is_log_road:
@@ -56,6 +83,8 @@ class Door(asyncio.Protocol):
             self._post(letter)
 
     def send(self, messages: list[wire.Message]) -> None:
+        if self._session.node:  # this is its welcome, or it has had one
+            self._let_in()
         if self._transport is None or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > BUFFER_MAX:  # a runner that no longer reads
@@ -67,24 +96,53 @@ class Door(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """End it at once, and forget it: it need not be told."""
+        self._all.strangers.pop(self, None)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _let_in(self) -> None:
+        self._all.strangers.pop(self, None)
+        self._unpacker.frame_max = wire.FRAME_MAX
+
     def _receive(self, message: wire.Message) -> None:
         if isinstance(message, wire.HelloMessage | wire.LogHello) and self._deadline is not None:
             self._deadline.cancel()
-        if isinstance(message, wire.LogHello):
-            self._is_log_road = self._roads.opened(self, message)
+        if self._links.not_active is not None:  # whatever it wants, the active coordinator is elsewhere
+            self.send([self._links.not_active])
+            self.close()
+        elif isinstance(message, wire.LogHello):
+            self._is_log_road = self._roads.opened(self, message, self._session.peer_name)
+            if self._is_log_road:
+                self._let_in()
         elif isinstance(message, wire.LogData):
-            self._roads.arrived(message)
+            self._roads.arrived(self, message)
         elif not self._session.node and not isinstance(message, wire.HelloMessage):
             raise wire.WireError("the first message must be a hello")
-        elif (letter := self._links.receive(self._session, message)) is not None:
-            self._post(letter)
+        elif (letter := self._links.receive(self._session, message)) is not None and not self._post(letter):
+            self.close()  # nobody will read it: the runner dials again, and tells again
+
+
+def _address(transport: asyncio.BaseTransport) -> str:
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
 
 
 async def serve(
-    host: str, port: int, links: Links, roads: LogRoads, post: Callable[[Letter], None]
-) -> tuple[asyncio.Server, set[Door]]:
-    """Listen for runners."""
-    doors: set[Door] = set()
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Door(links, roads, post, doors), host, port, backlog=1024)
-    return server, doors
+    host: str,
+    port: int,
+    links: Links,
+    roads: LogRoads,
+    post: Callable[[Letter], bool],
+    tls: Callable[[], ssl.SSLContext] | None = None,
+) -> tuple[asyncio.Server | Porter, Hall]:
+    """Listen for runners, with TLS if `tls` gives a context for it."""
+    doors = Hall()
+
+    def make() -> Door:
+        return Door(links, roads, post, doors)
+
+    if tls is not None:
+        return await Porter.open(host, port, tls, make, NEEDS_TLS), doors
+    return await asyncio.get_running_loop().create_server(make, host, port, backlog=1024), doors

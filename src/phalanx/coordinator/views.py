@@ -19,6 +19,7 @@ from phalanx.api.schema import (
 )
 from phalanx.coordinator.views_gang import conditions, gang_view, ranks
 from phalanx.coordinator.why_whole import comes_first
+from phalanx.core.cluster.brake import holds_for
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
@@ -160,7 +161,29 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         task_count=len(node.attempts),
         incarnation=node.incarnation,
         last_seen_at=node.heard_at or None,
+        generation=node.generation,
+        failures=node.failures,
+        rests_until=node.rests_until,
+        note=_note(state, node),
     )
+
+
+def brake_text(state: ClusterState) -> str:
+    """That nobody is declared lost for now, and why; nothing if all is as usual."""
+    if state.brake is None:
+        return ""
+    said = f"{state.brake.silent} of {state.brake.nodes} nodes fell silent at once: nobody is declared lost"
+    return f"{said}; see whether the coordinator is cut off"
+
+
+def _note(state: ClusterState, node: NodeState) -> str:
+    """What is unusual about a node."""
+    if state.brake is not None and holds_for(state, node):
+        return "silent; not believed to be lost, for most nodes are silent"
+    if node.rests_until is None or not node.could_work:
+        return ""
+    failed = f"{node.failures} tasks in a row failed here"
+    return f"rests: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
 
 
 def queue_view(state: ClusterState, name: str) -> QueueView:

@@ -52,7 +52,8 @@ def why_reply(
     if status == Status.PENDING:
         found = _Waiting(state, job, speaker, now, policy or Policy()).finding()
     else:
-        found = Finding([_not_pending(job, speaker, status, now)], fix=_fix_of_end(job, speaker, status))
+        said = _not_pending(state, job, speaker, status, now)
+        found = Finding([said], fix=_fix_of_silence(said) or _fix_of_end(job, speaker, status))
         if whole and job.gang is not None and status == Status.FAILED:
             found.reasons = [_by_name(found.reasons[0], job.job.task_id(speaker))]
         if whole and job.counts[Status.PENDING] and not job.is_over:
@@ -155,10 +156,10 @@ def _node_reasons(said: Verdict) -> list[NodeReasons]:
     return [NodeReasons(len(names), _view(no), names[: explain.NAMES_SHOWN]) for no, names in said.groups]
 
 
-def _not_pending(job: JobState, position: int, status: Status, now: float) -> Reason:
+def _not_pending(state: ClusterState, job: JobState, position: int, status: Status, now: float) -> Reason:
     attempt = job.live.get(position)
     if not status.is_final:
-        return reason.finished() if attempt is None else on_its_node(job, attempt, now)
+        return reason.finished() if attempt is None else on_its_node(state, job, attempt, now)
     message = job.details.get(position, ("", ""))[0]
     why = Why(job.why[position])
     text = message or (f"ended: {why.word}" if why else "it ended with code 0")
@@ -209,6 +210,9 @@ def _fix(
     if dominant.code == "Maintenance":
         host = dominant.numbers["host"]
         return Change(f"resume {host}", {}, f"phalanx node resume {host}")
+    if dominant.code == "NodeResting":
+        host = dominant.numbers["host"]
+        return Change(f"wait until it has rested, or see what failed on {host}", {}, f"phalanx story {host}")
     if dominant.code in ("NodeOffline", "NodeUnreachable"):
         host = dominant.numbers["host"]
         smaller = explain.nearest_change(table, request, closed, ever=False)
@@ -234,6 +238,14 @@ def changed_request(request: Request, fields: dict[str, Any]) -> Request:
     if fields.get("targets") == []:
         changes["target"] = None
     return structs.replace(request, **changes)
+
+
+def _fix_of_silence(said: Reason) -> Change | None:
+    if said.code != "LossesBraked":
+        return None
+    host = said.numbers["host"]
+    text = f"see whether the coordinator is cut off; if {host} is really gone, say so"
+    return Change(text, {}, f"phalanx node lose {host} --reason WHY")
 
 
 def _fix_of_end(job: JobState, position: int, status: Status) -> Change | None:

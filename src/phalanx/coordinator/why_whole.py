@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from phalanx.coordinator.views_gang import nominated, task_ids
 from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.brake import holds_for
 from phalanx.core.cluster.gangs import Formation, GangState
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
@@ -35,9 +36,11 @@ def standstill(state: ClusterState, job: JobState, position: int, now: float) ->
         yield from _members_missing(job, job.gang)
 
 
-def on_its_node(job: JobState, attempt: Attempt, now: float) -> Reason:
+def on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float) -> Reason:
     """What a task that holds a place is waiting for, or that it runs."""
     group = job.groups[attempt.group]
+    if state.brake is not None and holds_for(state, state.nodes[attempt.node]):
+        return reason.losses_braked(attempt.node, state.brake.silent, state.brake.nodes)
     if attempt.ending is not None:
         condition = job.conditions.get(attempt.key[1])
         said = condition.message if condition is not None and attempt.ending == Why.EVICTED else ""

@@ -41,6 +41,7 @@ from phalanx.core.verdict import ProcessEnd, exit_of, exit_unstarted
 TOMBSTONES_MAX = 10_000
 UNSTARTED = (Phase.QUEUED, Phase.READY)
 RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind it are given back
+RETOLD = (Disposition.STALE_EPOCH, Disposition.STALE_LEASE)  # after these a report is kept, and told again
 
 
 class Spawn(Struct, frozen=True):
@@ -249,8 +250,8 @@ class RunnerState:
         return deeds
 
     def disposed(self, key: AttemptKey, disposition: Disposition) -> list[Deed]:
-        """The coordinator answered a report."""
-        if disposition == Disposition.STALE_EPOCH or key not in self.outbox:
+        """The coordinator answered a report. Under another epoch or lease the same end may yet count."""
+        if disposition in RETOLD or key not in self.outbox:
             return []
         del self.outbox[key]
         self.held.pop(key, None)

@@ -6,29 +6,47 @@ was *sent*, on the runner's own clock, so that it is always over here before it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from phalanx.api import wire
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner import Deed, RunnerState
+
+ANSWER_WITHIN_S = 3.0  # a heartbeat
 
 
 class Agent:
     """One life of a runner: its name, its state, and the session it is in."""
 
     def __init__(
-        self, node: str, incarnation: str, origin: str, token: str, capacity: Capacity, address: str = ""
+        self,
+        node: str,
+        incarnation: str,
+        origin: str,
+        token: str | Callable[[], str],
+        capacity: Capacity,
+        address: str = "",
+        keep: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.node = node
         self.incarnation = incarnation
         self.origin = origin
-        self.token = str(token)  # a plain string, as the wire wants it
+        self._token = token
+        self._keep = keep  # where the node's own credential goes
         self.capacity = capacity
         self.address = address  # where other nodes reach this one; empty while nobody knows
         self.state = RunnerState()
         self.heartbeat_s = 5.0
         self.self_fence_s = 20.0
+        self.generation = 0  # of the lease we are in, as the welcome said
         self.welcomed = False
         self.rejected: wire.Rejected | None = None
         self._hello_at = 0.0
+
+    @property
+    def token(self) -> str:
+        """What to show; it may be another one than last time."""
+        return str(self._token() if callable(self._token) else self._token)
 
     def hello(self, now: float) -> wire.HelloMessage:
         """The first words on a new connection."""
@@ -59,6 +77,9 @@ class Agent:
                     self.state.renew(message.sent_at + self.self_fence_s)
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
+                self.generation = message.generation
+                if message.credential:
+                    self._keep(message.credential)
                 self.welcomed = self.state.welcome(message.epoch, self._hello_at + message.self_fence_s)
                 return self.state.prune() if self.welcomed else []
             case wire.Rejected():
@@ -68,17 +89,20 @@ class Agent:
         return []
 
     def is_deserted(self, now: float) -> bool:
-        """True when nobody has answered for two heartbeats: the connection leads nowhere, another may not."""
+        """True when a heartbeat was not answered in time: the connection leads nowhere, another may not.
+
+        The answer takes milliseconds, so a leader that is silent for seconds is most likely none any more.
+        """
         heard_at = self.state.lease_until - self.self_fence_s if self.welcomed else self._hello_at
-        return now - heard_at > 2 * self.heartbeat_s
+        return now - heard_at > self.heartbeat_s + min(self.heartbeat_s, ANSWER_WITHIN_S)
 
     def beat(self, now: float) -> wire.Beat:
         """A heartbeat. Ends that were never answered go out again after it."""
         self.state.resend()
-        return wire.Beat(self.state.epoch, now, self.state.listing())
+        return wire.Beat(self.state.epoch, now, self.state.listing(), self.generation)
 
     def reports(self) -> wire.Reports | None:
         """What is to be told, if the session is up and there is anything."""
         if not self.welcomed or not self.state.fresh:
             return None
-        return wire.Reports(self.state.epoch, self.state.take_fresh())
+        return wire.Reports(self.state.epoch, self.state.take_fresh(), self.generation)

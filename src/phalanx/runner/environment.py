@@ -38,6 +38,8 @@ def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str,
         "PHALANX_NODE": node,
         "PHALANX_CHECKPOINT_DIR": checkpoint_dir,
     }
+    if brief.token:  # for this job alone, and only while it lives
+        ours["PHALANX_TASK_TOKEN"] = brief.token
     return conventions | brief.command.env | ours
 
 

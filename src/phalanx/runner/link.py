@@ -1,21 +1,25 @@
 """The runner's connections to its coordinator: one for control, one for logs, both dialled by the runner.
 
-A connection that breaks is dialled again with growing pauses. What is said on it is decided in `agent` and
-`logroad`; here are only sockets.
+A connection that breaks is dialled again with growing pauses, at the door that `doors` chooses. What is said on it
+is decided in `agent` and `logroad`; here are only sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from phalanx.api import wire
 from phalanx.diary import diary
+from phalanx.runner.doors import Doors
+from phalanx.tls import ClientTls, explain
 
 log = diary("runner")
-PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 0.6
 DIAL_WITHIN_S = 5.0
+DIAL_ONE_OF_MANY_WITHIN_S = 2.0
+ANSWER_WITHIN_S = 3.0  # of one of several doors; behind a silent one sits a coordinator that is frozen
 
 
 class Speaker(Protocol):
@@ -33,12 +37,17 @@ class Speaker(Protocol):
 
 
 class Wire(asyncio.Protocol):
-    """One connection, from dialling to its end."""
+    """One connection, from dialling to its end. That a standby sent us away is nothing the speaker must hear."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: Speaker, on_welcome: Callable[[], None] | None = None) -> None:
         self._speaker = speaker
+        self._on_welcome = on_welcome
         self._unpacker = wire.Unpacker()
         self._transport: asyncio.Transport | None = None
+        self.sent_away: wire.Rejected | None = None
+        self.trouble: Exception | None = None  # what it ended with
+        self.heard = False
+        self.welcomed = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -46,15 +55,17 @@ class Wire(asyncio.Protocol):
         self._speaker.connected(self)
 
     def data_received(self, data: bytes) -> None:
+        self.heard = True
         try:
             for message in self._unpacker.feed(data):
-                self._speaker.received(message)
+                self._receive(message)
         except wire.WireError as error:
             log.warning("the coordinator does not speak our protocol", error=str(error))
             self.close()
         self._speaker.settled()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.trouble = exc
         self._speaker.disconnected()
         if not self.ended.done():
             self.ended.set_result(None)
@@ -78,21 +89,118 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def abort_unless_heard(self) -> None:
+        if not self.heard:
+            self.abort()
+
+    def _receive(self, message: wire.Message) -> None:
+        if isinstance(message, wire.Rejected) and message.code == "NotActive":
+            self.sent_away = message
+            self.close()
+            return
+        self._speaker.received(message)
+        if isinstance(message, wire.Welcome):
+            self.welcomed = True
+            if self._on_welcome is not None:
+                self._on_welcome()
+
+
+class Dialler:
+    """Makes connections, and tells what stands in the way, each new thing once."""
+
+    def __init__(self, doors: Doors, tls: ClientTls | None = None) -> None:
+        self.doors = doors
+        self._tls = tls
+        self._told: dict[str, str] = {}  # by door
+
+    async def dial(
+        self, door: str, speaker: Speaker, on_welcome: Callable[[], None] | None = None
+    ) -> Wire | None:
+        host, _, port = door.rpartition(":")
+        within_s = DIAL_WITHIN_S if self.doors.is_alone else DIAL_ONE_OF_MANY_WITHIN_S
+        tls = None if self._tls is None else self._tls.context()
+        try:
+            async with asyncio.timeout(within_s):
+                _, made = await asyncio.get_running_loop().create_connection(
+                    lambda: Wire(speaker, on_welcome), host.strip("[]"), int(port), ssl=tls
+                )
+        except (OSError, TimeoutError) as error:
+            self.tell(door, error, f"no answer within {within_s:g} s")
+            return None
+        return made
+
+    def tell(self, door: str, error: Exception | None, otherwise: str) -> None:
+        """Say what stands in the way, unless it is what stood there before."""
+        said = explain(error)
+        why = f"{said.text} ({said.hint})" if said else str(error or "") or otherwise
+        if why != self._told.get(door):
+            log.warning("cannot reach the coordinator", door=door, error=why)
+        self._told[door] = why
+
+    @property
+    def hung_up(self) -> str:
+        """What it means when somebody answers the phone and says nothing. Of TLS 1.3 one often hears no more."""
+        if self._tls is None:
+            return "it hung up without a word (does it speak TLS? give runner.tls_ca_file)"
+        return (
+            "it hung up without a word: it asks for a certificate, or refuses ours"
+            " (phalanx ca issue DIR --node NAME makes one)"
+        )
+
+    def got_through(self, door: str) -> None:
+        self._told.pop(door, None)
+
 
 async def keep_connected(
-    host: str, port: int, speaker: Speaker, jitter: Callable[[], float], give_up: Callable[[], bool]
+    dialler: Dialler, speaker: Speaker, jitter: Callable[[], float], give_up: Callable[[], bool]
 ) -> None:
-    """Dial, speak, and dial again, until `give_up` says so."""
-    pause_s = PAUSE_FIRST_S
-    loop = asyncio.get_running_loop()
+    """Control: dial, speak, and dial again, until `give_up` says so. After a loss, other doors come first."""
+    pause_s, doors, loop = PAUSE_FIRST_S, dialler.doors, asyncio.get_running_loop()
     while not give_up():
-        try:
-            async with asyncio.timeout(DIAL_WITHIN_S):
-                _, connection = await loop.create_connection(lambda: Wire(speaker), host, port)
-            began = loop.time()
-            await connection.ended
-            pause_s = PAUSE_FIRST_S if loop.time() - began > 1.0 else min(PAUSE_MAX_S, pause_s * 2)
-        except (OSError, TimeoutError) as error:
-            log.debug("cannot reach the coordinator", host=host, port=port, error=str(error))
+        connection = await dialler.dial(doors.at, speaker, doors.welcomed)
+        if connection is not None:
+            if not doors.is_alone:
+                loop.call_later(ANSWER_WITHIN_S, connection.abort_unless_heard)
+            if await _lasted(connection) and connection.welcomed:
+                pause_s = PAUSE_FIRST_S
+            if connection.heard:
+                dialler.got_through(doors.at)
+            else:
+                dialler.tell(doors.at, connection.trouble, dialler.hung_up)
+        if connection is not None and connection.sent_away is not None:
+            at_once = doors.standby(connection.sent_away.leader, loop.time())
+        else:
+            at_once = doors.failed(loop.time(), silent=connection is None or not connection.heard)
+        if not at_once:
+            await asyncio.sleep(pause_s * (0.5 + jitter()))
             pause_s = min(PAUSE_MAX_S, pause_s * 2)
-        await asyncio.sleep(pause_s * (0.5 + jitter()))
+
+
+async def keep_beside(dialler: Dialler, speaker: Speaker, jitter: Callable[[], float]) -> None:
+    """The log road: go where control was welcomed last, and leave when it is welcomed again, here or elsewhere."""
+    pause_s, doors = PAUSE_FIRST_S, dialler.doors
+    number = await doors.welcome(0)
+    while True:
+        moved = asyncio.ensure_future(doors.welcome(number))
+        try:
+            connection = await dialler.dial(doors.leader, speaker)
+            if connection is not None and await _lasted(connection, moved):
+                pause_s = PAUSE_FIRST_S
+            await asyncio.wait({moved}, timeout=pause_s * (0.5 + jitter()))
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+            if moved.done():
+                number, pause_s = moved.result(), PAUSE_FIRST_S
+        finally:
+            moved.cancel()
+
+
+async def _lasted(connection: Wire, moved: asyncio.Future[int] | None = None) -> bool:
+    """Stay until the connection ends, or we are wanted elsewhere; whether that took a while."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    if moved is not None:
+        either: set[asyncio.Future[Any]] = {moved, connection.ended}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        connection.abort()
+    await connection.ended
+    return loop.time() - began > 1.0

@@ -24,15 +24,17 @@ from phalanx.diary import diary, open_diary
 from phalanx.errors import PhalanxError
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.credential import NodeCredential
 from phalanx.runner.devices import discover
+from phalanx.runner.doors import Doors
 from phalanx.runner.labels import parse_labels
-from phalanx.runner.link import keep_connected
+from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logroad import LogRoad
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.shell import Shell
 from phalanx.settings import Settings
-from phalanx.tokenfile import read_token
+from phalanx.tls import ClientTls, Papers
 
 log = diary("runner")
 
@@ -57,10 +59,21 @@ async def _run(settings: Settings) -> int:
     section = settings.runner
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    token, origin = read_token(section.token_file), _origin(state_dir)
+    credential, origin = NodeCredential(settings), _origin(state_dir)
+    credential.shown()  # a token that cannot be used ends the start, not the first connection
     capacity = capacity_of(section.name, section.pretend, section.labels)
+    papers = Papers(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
+    tls = ClientTls(papers) if papers.are_there else None
     shell = Shell(
-        Agent(section.name, secrets.token_hex(8), origin, token, capacity, section.address or ""),
+        Agent(
+            section.name,
+            secrets.token_hex(8),
+            origin,
+            credential.shown,
+            capacity,
+            section.address or "",
+            credential.keep,
+        ),
         state_dir,
         SteadyClock(),
         task_environment(),
@@ -68,11 +81,10 @@ async def _run(settings: Settings) -> int:
         Cgroups.find(f"{section.name}-{origin[:8]}"),
     )
     await shell.open()
-    host, _, port = section.join[0].rpartition(":")
-    return await _until_stopped(shell, host.strip("[]"), int(port))
+    return await _until_stopped(shell, Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls))
 
 
-async def _until_stopped(shell: Shell, host: str, port: int) -> int:
+async def _until_stopped(shell: Shell, dialler: Dialler) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -86,12 +98,12 @@ async def _until_stopped(shell: Shell, host: str, port: int) -> int:
     )
 
     async def control() -> None:
-        await keep_connected(host, port, shell, random.random, lambda: shell.fatal is not None)
+        await keep_connected(dialler, shell, random.random, lambda: shell.fatal is not None)
         stopped.set()
 
     jobs = [
         control(),
-        keep_connected(host, port, road, random.random, stopped.is_set),
+        keep_beside(dialler, road, random.random),
         shell.beat(),
         shell.tick(),
     ]

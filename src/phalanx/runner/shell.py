@@ -139,7 +139,8 @@ class Shell:
     # What time brings.
 
     async def beat(self) -> None:
-        """Heartbeats, as long as the runner lives."""
+        """Heartbeats, as long as the runner lives. How often is said in the first welcome."""
+        await self.joined.wait()
         while True:
             if self.agent.welcomed and self._wire is not None:
                 self._wire.send(self.agent.beat(self.clock.now()))

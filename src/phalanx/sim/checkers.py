@@ -14,9 +14,10 @@ from collections.abc import Callable
 from phalanx.api import wire
 from phalanx.coordinator.heart import Turn
 from phalanx.core.cluster import invariants
-from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised, job_of, node_of
+from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
+from phalanx.core.cluster.subjects import job_of, node_of
 from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status, Why
@@ -24,6 +25,8 @@ from phalanx.core.verdict import ProcessEnd
 from phalanx.sim.barrier import Barrier
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.disk import drive
+from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
@@ -33,7 +36,7 @@ from phalanx.sim.runner import Runner
 from phalanx.sim.violation import Violation
 from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
 from phalanx.sim.world import World
-from phalanx.store.protocol import Batch, Loaded
+from phalanx.store.protocol import Batch, Loaded, Store
 
 REPLAY_EVERY, REPLAY_ALL_EVERY = 30, 120  # of the turns that changed something
 
@@ -42,9 +45,11 @@ class Checkers:
     """All of them, and the counts of what was seen."""
 
     def __init__(self, world: World, capacities: dict[str, Capacity]) -> None:
+        self.outside: Store | None = None  # what is really kept; known once there is a vault
         self.counts: Counter[str] = Counter()
         self.floor = Floor(capacities)
         self.chronicle = Chronicle(self.floor)
+        self.fences = Fences(self.count)
         self.places = Places(capacities)
         self.barrier = Barrier(self.places, self.floor, self.count)
         self.promises = Promises(self.places, self.floor, self.count)
@@ -63,12 +68,17 @@ class Checkers:
 
     # What the disk shows.
 
-    def term_opened(self, epoch: int) -> None:
+    def term_opened(self, epoch: int, seat: str) -> None:
         self.chronicle.term_opened(epoch)
+        self.fences.term_opened(epoch, seat)
+
+    def wrote(self, process: str, epoch: int) -> None:
+        self.fences.wrote(process, epoch)
 
     def committed(self, epoch: int, batch: Batch) -> None:
         events = self.chronicle.committed(epoch, batch)
         for event in events:
+            self.fences.note(event)
             self.barrier.note(event)
             self.promises.note(event, self._world.now)
             self.restarts.note(event)
@@ -81,6 +91,9 @@ class Checkers:
             self.restarts.end_of_batch()
 
     # What goes over the wire.
+
+    def said(self, seat: str, message: wire.Message) -> None:
+        self.fences.said(seat, message)
 
     def ordered(self, node: str, orders: list[Order]) -> None:
         """First durable, then said: nobody is told to do what the log does not know."""
@@ -134,18 +147,19 @@ class Checkers:
     # What coordinators show.
 
     def turned(self, coordinator: Coordinator, turn: Turn) -> None:
-        """After every turn that changed something: the state's own sentences hold."""
+        """After every turn that changed something and is durable: the state's own sentences hold."""
         for event in turn.events:
             if type(event) not in VOLATILE:
                 self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
         if turn.events:
             check_state(coordinator.state)
+            self._settled_down(coordinator)
         if not turn.more and all(type(event) in VOLATILE for event in turn.events):
             self._look_at_queue(coordinator)
 
     def _look_at_queue(self, coordinator: Coordinator) -> None:
         """Nothing happened in this turn: whoever waits now has a reason."""
-        state, now = coordinator.state, coordinator.turned_at
+        state, now = coordinator.state, coordinator.heart.turned_at
         moment = (state.epoch, state.revision, state.gain)
         if moment != self._quiet:
             self._quiet, self._patient_until = moment, now + PATIENCE_S
@@ -154,20 +168,20 @@ class Checkers:
             self._patient_until = now + PATIENCE_S
             check_patience(state, coordinator.heart.policy, now)
 
-    def settled(self, coordinator: Coordinator) -> None:
+    def _settled_down(self, coordinator: Coordinator) -> None:
         """From time to time: what a restart would read is what is in memory."""
         if coordinator.state.epoch == self.chronicle.epoch:
             self.promises.compare(set(coordinator.state.promised))
         self._settled += 1
         if self._settled % REPLAY_EVERY == 0:
-            self.compare(coordinator, coordinator.load())
+            self.compare(coordinator, self._load())
         if self._settled % REPLAY_ALL_EVERY == 0:
             self.compare(coordinator, self._whole_log())
 
     def compare(self, coordinator: Coordinator, loaded: Loaded) -> None:
         if coordinator.state.epoch != self.chronicle.epoch:
             return  # it has been replaced and does not know it yet
-        found = differences(coordinator.state, loaded, coordinator.turned_at)
+        found = differences(coordinator.state, loaded, coordinator.heart.turned_at)
         if found:
             raise Violation(
                 "replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}"
@@ -176,13 +190,30 @@ class Checkers:
     def _whole_log(self) -> Loaded:
         return Loaded(None, 0, self.chronicle.batches)
 
+    def _load(self) -> Loaded:
+        """What a restart would read."""
+        assert self.outside is not None
+        return drive(self.outside.load())
+
+    def _remembers(self, coordinator: Coordinator, job: str) -> bool:
+        """Whether a job can still be told about: from memory, or from the history and the story."""
+        assert self.outside is not None
+        if job in coordinator.state.jobs:
+            return True
+        story = drive(self.outside.story(job, 0, 1))
+        return drive(self.outside.history(job)) is not None and bool(story)
+
+    def opened(self, coordinator: Coordinator) -> None:
+        """A coordinator believes that it leads."""
+        self.count("term")
+
     # At the end.
 
     def finish(self, coordinator: Coordinator) -> None:
-        self.compare(coordinator, coordinator.load())
+        self.compare(coordinator, self._load())
         self.compare(coordinator, self._whole_log())
         check_state(coordinator.state)
-        self.chronicle.finish(coordinator.state, coordinator.remembers)
+        self.chronicle.finish(coordinator.state, lambda job: self._remembers(coordinator, job))
         self.barrier.finish()
         self.promises.finish()
 
@@ -220,7 +251,7 @@ def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
     if len(state.nodes) < nodes:
         return f"only {len(state.nodes)} of {nodes} nodes are known"
     for node in state.nodes.values():
-        if not node.takes_work:
+        if not node.could_work:  # one that only rests has healed
             return f"{node.name} takes no work (lost: {node.lost}, connected: {node.connected}, {node.drain_reason})"
         if not state.table.ledgers[node.row].is_empty:
             return f"{node.name} is not wholly free"

@@ -1,4 +1,4 @@
-"""The disk under the coordinators: a real store that may be slow, full, out of reach, or fatal.
+"""The disk under the coordinators: a real store that may be slow, full, or out of reach.
 
 A write takes effect at one instant and is heard of at a later one; between the two its coordinator may be
 paused, replaced or dead. The store's own code decides whether a write is allowed.
@@ -8,30 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from phalanx.sim.eventloop import outside
 from phalanx.sim.life import Life
+from phalanx.sim.vault import Watcher
 from phalanx.sim.world import World
-from phalanx.store.memory import MemoryStore
-from phalanx.store.protocol import Batch, History, Loaded, Store, StoreError
+from phalanx.store.memory import Memory, MemoryStore
+from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Store, StoreError
 from phalanx.store.sqlite import SqliteStore
 
 T = TypeVar("T")
-Done = Callable[[StoreError | None], None]
-
-
-class Watcher(Protocol):
-    """Who takes note of what became durable."""
-
-    def term_opened(self, epoch: int) -> None: ...
-
-    def committed(self, epoch: int, batch: Batch) -> None: ...
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Run what is async in name only: the simulator's stores never wait."""
+    """Run what waits for nothing: it may only let others go first, and here there is nobody."""
     try:
-        work.send(None)
+        while work.send(None) is None:
+            pass
     except StopIteration as done:
         value: T = done.value
         return value
@@ -39,106 +33,161 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Disk:
-    """One store, as all coordinators of a run see it. Without a folder it is in memory."""
+    """What is kept, and the moods of what keeps it. Without a folder it is in memory."""
 
     def __init__(self, world: World, watcher: Watcher, folder: Path | None) -> None:
         self.is_slow = False
         self.is_full = False  # it can be read, not written
         self.is_away = False  # it can be neither
         self.forgets_to_answer = False  # it writes, and says that it could not
-        self._crash_at: str | None = None  # "before" or "after": the next append kills its coordinator
-        self._crash_with: tuple[str, ...] = ()  # only one that tells of one of these events, if any is named
-        self._world = world
-        self._watcher = watcher
+        self.world = world
+        self.watcher = watcher
+        self.epoch = 0  # the newest that was minted
         self._dice = world.dice("disk")
         self._folder = folder
-        self._memory = MemoryStore()
+        self._memory = Memory()
         self._opened: list[Store] = []
+        self.outside: Store = self._open()  # what is really kept, whatever the moods
 
-    def arm(self, crash_at: str, *events: str) -> None:
-        """Let the next append that tells of one of these events kill its coordinator."""
-        self._crash_at, self._crash_with = crash_at, events
-
-    def disarm(self) -> None:
-        self._crash_at = None
-
-    def open(self) -> Store:
+    def open(self, owner: Life, seat: str) -> Store:
         """A store as one coordinator process opens it."""
-        store: Store = self._memory
-        if self._folder is not None:
-            store = SqliteStore(self._folder / "phalanx.db", durable=False)
-            self._opened.append(store)
+        return DiskStore(self, owner, self._open())
+
+    def _open(self) -> Store:
+        def now() -> float:
+            return self.world.now
+
+        if self._folder is None:
+            return MemoryStore(self._memory, now)
+        store = SqliteStore(self._folder / "phalanx.db", durable=False, now=now)
+        self._opened.append(store)
         return store
 
     def close(self) -> None:
         for store in self._opened:
             drive(store.close())
 
-    def open_term(self, store: Store) -> int:
-        self._check_reachable()
-        epoch = drive(store.open_term())
-        self._watcher.term_opened(epoch)
-        return epoch
+    def intends(self, epoch: int, batch: Batch) -> None:
+        """What is written is seen when it is written."""
 
-    def load(self, store: Store) -> Loaded:
-        self._check_reachable()
-        return drive(store.load())
+    def takes_s(self) -> tuple[float, float]:
+        """After how long a write takes effect, and after how much more it is heard of."""
+        is_slow = self.is_slow and self._dice.random() < 0.5
+        whole_s = self._dice.uniform(0.05, 3.0) if is_slow else self._dice.uniform(0.0002, 0.004)
+        effect_s = self._dice.choice((0.0, whole_s))
+        return effect_s, whole_s - effect_s
 
-    def confirm(self, store: Store, epoch: int) -> None:
-        self._check_reachable()
-        drive(store.confirm(epoch))
+    def minted(self, epoch: int, seat: str) -> None:
+        """An epoch came out of the store; every new one is told of once."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.watcher.term_opened(epoch, seat)
 
-    def save_image(self, store: Store, epoch: int, revision: int, body: bytes) -> None:
-        self._check_writable()
-        drive(store.save_image(epoch, revision, body))
-
-    def append(
-        self, owner: Life, store: Store, epoch: int, batch: Batch, history: list[History], done: Done
-    ) -> None:
-        """Write a batch; `done` is called with the error, if any, once the owner hears of it."""
-        fatal = self._fatal(batch)
-        if fatal == "before":
-            owner.end()
-            return
-        slow = self._is_slow_now()
-        takes_s = self._dice.uniform(0.05, 3.0) if slow else self._dice.uniform(0.0002, 0.004)
-        commits_in_s = self._dice.choice((0.0, takes_s))
-
-        def commit() -> None:
-            error = self._commit(store, epoch, batch, history)
-            if fatal == "after":
-                owner.end()
-            self._world.after(takes_s - commits_in_s, owner.call, done, error)
-
-        if commits_in_s:
-            self._world.after(commits_in_s, commit)
-        else:
-            commit()
-
-    def _fatal(self, batch: Batch) -> str | None:
-        """When this append kills its coordinator, if it does; the next one will not."""
-        if self._crash_with and not any(event.encode() in batch.body for event in self._crash_with):
-            return None
-        fatal, self._crash_at = self._crash_at, None
-        return fatal
-
-    def _commit(self, store: Store, epoch: int, batch: Batch, history: list[History]) -> StoreError | None:
-        try:
-            self._check_writable()
-            drive(store.append(epoch, batch, history))
-        except StoreError as error:
-            return error
-        self._watcher.committed(epoch, batch)
-        return StoreError("the answer was lost") if self.forgets_to_answer else None
-
-    def _is_slow_now(self) -> bool:
-        return self.is_slow and self._dice.random() < 0.5
-
-    def _check_writable(self) -> None:
-        self._check_reachable()
+    def check_writable(self) -> None:
+        self.check_reachable()
         if self.is_full:
             raise StoreError("no space left on the simulated device")
 
-    def _check_reachable(self) -> None:
+    def check_reachable(self) -> None:
         if self.is_away:
             raise StoreError("the simulated disk is out of reach")
+
+
+class DiskStore:
+    """One coordinator's store on the disk: the real one, behind the disk's moods."""
+
+    def __init__(self, disk: Disk, owner: Life, store: Store) -> None:
+        self._disk = disk
+        self._owner = owner
+        self._store = store
+
+    async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
+        def stand() -> Leader:
+            leader = drive(self._store.elect(candidate, lease_s))
+            self._disk.minted(leader.epoch, leader.candidate.name)
+            return leader
+
+        elected: Leader = await self._write(stand)
+        return elected
+
+    async def open_term(self, at_least: int = 1) -> int:
+        def mint() -> int:
+            epoch = drive(self._store.open_term(at_least))
+            self._disk.minted(epoch, "")
+            return epoch
+
+        minted: int = await self._write(mint)
+        return minted
+
+    async def renew(self, epoch: int, lease_s: float) -> None:
+        await self._write(lambda: drive(self._store.renew(epoch, lease_s)))
+
+    async def resign(self, epoch: int) -> None:
+        await self._write(lambda: drive(self._store.resign(epoch)))
+
+    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+        def commit() -> None:
+            drive(self._store.append(epoch, batch, history))
+            self._disk.watcher.committed(epoch, batch)
+            if self._disk.forgets_to_answer:
+                raise StoreError("the answer was lost")
+
+        await self._write(commit)
+
+    async def leader(self) -> Leader | None:
+        self._disk.check_reachable()
+        return await self._store.leader()
+
+    async def confirm(self, epoch: int) -> None:
+        self._disk.check_reachable()
+        await self._store.confirm(epoch)
+
+    async def load(self) -> Loaded:
+        self._disk.check_reachable()
+        return await self._store.load()
+
+    async def since(self, after: int, limit: int) -> list[Batch]:
+        self._disk.check_reachable()
+        return await self._store.since(after, limit)
+
+    async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
+        self._disk.check_writable()
+        await self._store.save_image(epoch, revision, body)
+
+    async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
+        self._disk.check_writable()
+        await self._store.prune(epoch, before, keep_jobs)
+
+    async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
+        self._disk.check_reachable()
+        return await self._store.story(subject, after, limit)
+
+    async def history(self, job: str) -> bytes | None:
+        self._disk.check_reachable()
+        return await self._store.history(job)
+
+    async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
+        self._disk.check_reachable()
+        return await self._store.past(before, limit, prefix)
+
+    async def close(self) -> None:
+        """The disk closes all at the end of the run."""
+
+    async def _write(self, change: Callable[[], Any]) -> Any:
+        """Let a change take effect and be heard of, each after a while, even if nobody is there any more to hear."""
+        future, tell = outside(self._owner)
+        effect_s, reply_s = self._disk.takes_s()
+
+        def take_effect() -> None:
+            try:
+                self._disk.check_writable()
+                outcome = change()
+            except StoreError as error:
+                outcome = error
+            self._disk.world.after(reply_s, tell, outcome)
+
+        if effect_s:
+            self._disk.world.after(effect_s, take_effect)
+        else:
+            take_effect()
+        return await future

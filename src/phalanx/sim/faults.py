@@ -10,70 +10,23 @@ from collections.abc import Callable
 from random import Random
 
 from phalanx.core.cluster.events import RoomPromised
-from phalanx.sim.checkers import Checkers, ignore
-from phalanx.sim.coordinator import Coordinator
-from phalanx.sim.disk import Disk
-from phalanx.sim.network import Network
+from phalanx.sim import faults_office as office
+from phalanx.sim.checkers import ignore
+from phalanx.sim.harm import Harm
 from phalanx.sim.node import Node
-from phalanx.sim.office import Office
-from phalanx.sim.world import World
-
-
-class Harm:
-    """All that faults can reach."""
-
-    def __init__(
-        self,
-        world: World,
-        office: Office,
-        disk: Disk,
-        network: Network,
-        nodes: list[Node],
-        checkers: Checkers,
-    ) -> None:
-        self.world = world
-        self.office = office
-        self.disk = disk
-        self.network = network
-        self.nodes = nodes
-        self.checkers = checkers
-        self.dice = world.dice("faults")
-
-    def a_node(self) -> Node:
-        return self.dice.choice(self.nodes)
-
-    def leader(self) -> Coordinator | None:
-        """The process the address leads to, if it is not paused already."""
-        found = self.office.listening()
-        return None if found is None or found.is_paused else found
-
 
 Fault = Callable[[Harm, float], None]
 
 
-def crash(harm: Harm, for_s: float) -> None:
-    """The coordinator dies; its office is vacant for a while."""
-    if (leader := harm.leader()) is not None:
-        harm.office.leave_vacant(for_s)
-        leader.end()
-
-
-def blackout(harm: Harm, for_s: float) -> None:
-    """The coordinator's machine loses its power: its connections stay open and nobody is there."""
-    if (leader := harm.leader()) is not None:
-        harm.office.leave_vacant(for_s)
-        leader.vanish()
-
-
 def crash_before_append(harm: Harm, for_s: float) -> None:
-    harm.disk.arm("before")
-    harm.world.after(for_s, harm.disk.disarm)
+    harm.trap.arm("before")
+    harm.world.after(for_s, harm.trap.disarm)
 
 
 def crash_after_append(harm: Harm, for_s: float) -> None:
     """The write is kept and its answer never given."""
-    harm.disk.arm("after")
-    harm.world.after(for_s, harm.disk.disarm)
+    harm.trap.arm("after")
+    harm.world.after(for_s, harm.trap.disarm)
 
 
 def crash_with_release(harm: Harm, for_s: float) -> None:
@@ -115,26 +68,6 @@ def trouble_at_promise(harm: Harm, for_s: float) -> None:
     harm.world.after(for_s, setattr, harm.checkers, "on_promise", ignore)
 
 
-def usurper(harm: Harm, for_s: float) -> None:
-    """The coordinator is paused, another takes over, and the old one wakes up believing nothing happened."""
-    if (leader := harm.leader()) is not None:
-        leader.pause()
-        harm.world.after(harm.dice.uniform(0.0, for_s), harm.office.take_over)
-        harm.world.after(for_s, leader.resume)
-
-
-def second_leader(harm: Harm, for_s: float) -> None:
-    """Another takes over while the first one is in good health."""
-    harm.world.after(harm.dice.uniform(0.0, for_s), harm.office.take_over)
-
-
-def stall(harm: Harm, for_s: float) -> None:
-    """The coordinator hangs, and nobody replaces it."""
-    if (leader := harm.leader()) is not None:
-        leader.pause()
-        harm.world.after(for_s, leader.resume)
-
-
 def slow_disk(harm: Harm, for_s: float) -> None:
     _set_disk(harm, for_s, "is_slow")
 
@@ -168,6 +101,13 @@ def deaf_runner(harm: Harm, for_s: float) -> None:
 def split(harm: Harm, for_s: float) -> None:
     """Every node but one is cut off at once."""
     for node in harm.nodes[1:]:
+        harm.network.block(node.name, "up", "down")
+        harm.world.after(for_s, harm.network.heal, node.name, "up", "down")
+
+
+def silence(harm: Harm, for_s: float) -> None:
+    """All nodes are cut off at once: it is likelier that we are."""
+    for node in harm.nodes:
         harm.network.block(node.name, "up", "down")
         harm.world.after(for_s, harm.network.heal, node.name, "up", "down")
 
@@ -230,17 +170,24 @@ def dying_node(harm: Harm, for_s: float) -> None:
 FAULTS: dict[str, Fault] = {
     fault.__name__.replace("_", "-"): fault
     for fault in (
-        crash,
-        blackout,
+        office.crash,
+        office.blackout,
         crash_before_append,
         crash_after_append,
         crash_with_release,
         crash_with_promise,
         death_at_barrier,
         trouble_at_promise,
-        usurper,
-        second_leader,
-        stall,
+        office.usurper,
+        office.second_leader,
+        office.stall,
+        office.retirement,
+        office.standby_crash,
+        office.lonely_leader,
+        office.cut_off,
+        office.late_writes,
+        office.dead_member,
+        office.etcd_election,
         slow_disk,
         full_disk,
         lost_disk,
@@ -249,6 +196,7 @@ FAULTS: dict[str, Fault] = {
         deaf_coordinator,
         deaf_runner,
         split,
+        silence,
         broken_connection,
         storm,
         late_orders,
@@ -260,6 +208,12 @@ FAULTS: dict[str, Fault] = {
         dying_node,
     )
 }
+
+
+def possible(names: list[str], is_etcd: bool, seats: int) -> list[str]:
+    """Those of the faults that can happen in such a run."""
+    never = (*(() if is_etcd else office.ETCD_ONLY), *(() if seats > 1 else office.SEVERAL_ONLY))
+    return [name for name in names if name not in never]
 
 
 def schedule(dice: Random, names: list[str], until_s: float) -> list[tuple[float, str, float]]:
@@ -288,8 +242,8 @@ def _node(harm: Harm, name: str) -> Node:
 
 
 def _crash_with(harm: Harm, for_s: float, *events: str) -> None:
-    harm.disk.arm(harm.dice.choice(("before", "after")), *events)
-    harm.world.after(for_s, harm.disk.disarm)
+    harm.trap.arm(harm.dice.choice(("before", "after")), *events)
+    harm.world.after(for_s, harm.trap.disarm)
 
 
 def _deliver_late(harm: Harm, node: Node) -> None:
@@ -297,8 +251,8 @@ def _deliver_late(harm: Harm, node: Node) -> None:
 
 
 def _set_disk(harm: Harm, for_s: float, mood: str) -> None:
-    setattr(harm.disk, mood, True)
-    harm.world.after(for_s, setattr, harm.disk, mood, False)
+    setattr(harm.vault, mood, True)
+    harm.world.after(for_s, setattr, harm.vault, mood, False)
 
 
 def _block(harm: Harm, for_s: float, *directions: str) -> None:

@@ -14,10 +14,10 @@ from typing import Protocol
 
 from phalanx.api import wire
 from phalanx.core.model.orders import Order
+from phalanx.runner.link import DIAL_ONE_OF_MANY_WITHIN_S, DIAL_WITHIN_S
 from phalanx.sim.life import Life
 from phalanx.sim.world import World
 
-DIAL_WITHIN_S = 5.0
 DELAY_MAX_S = 2.0
 ORDERS_KEPT = 50
 _REPEATED_LATE = (wire.Reports, wire.BeatAck, wire.Dispositions)
@@ -93,9 +93,10 @@ class Socket:
 class Pipe:
     """One direction of a connection: first in, first out."""
 
-    def __init__(self, network: Network, node: str, direction: str) -> None:
+    def __init__(self, network: Network, node: str, seat: str, direction: str) -> None:
         self._network = network
         self._node = node
+        self._seat = seat
         self._direction = direction
         self._stuck: list[list[bytes] | None] = []
         self._arrives_at = 0.0
@@ -105,7 +106,8 @@ class Pipe:
     def send(self, messages: list[wire.Message]) -> None:
         network = self._network
         data = b"".join(map(wire.pack, messages))
-        network.note_orders(self._node, messages)
+        if self._direction == "down":
+            network.note_words(self._node, self._seat, messages)
         at = network.dice.randrange(len(data))
         pieces = [data[:at], data[at:]] if network.dice.random() < 0.1 else [data]
         if network.repeats():
@@ -136,7 +138,7 @@ class Pipe:
         if self._is_cut:
             return
         network = self._network
-        if network.is_blocked(self._node, self._direction):
+        if network.is_blocked(self._node, self._seat, self._direction):
             self._stuck.append(pieces)
             return
         self._arrives_at = max(self._arrives_at, network.world.now + network.delay_s())
@@ -145,7 +147,7 @@ class Pipe:
     def _arrive(self, pieces: list[bytes] | None) -> None:
         if self._is_cut or self.far_end is None:
             return
-        if self._network.is_blocked(self._node, self._direction):
+        if self._network.is_blocked(self._node, self._seat, self._direction):
             self._stuck.append(pieces)
         else:
             self.far_end.arrive(pieces)
@@ -154,9 +156,10 @@ class Pipe:
 class Connection:
     """Both ends and both directions."""
 
-    def __init__(self, network: Network, node: str, client: Life, server: Life) -> None:
+    def __init__(self, network: Network, node: str, seat: str, client: Life, server: Life) -> None:
         self.node = node
-        self.up, self.down = Pipe(network, node, "up"), Pipe(network, node, "down")
+        self.seat = seat
+        self.up, self.down = Pipe(network, node, seat, "up"), Pipe(network, node, seat, "down")
         self.client, self.server = Socket(client, self.up), Socket(server, self.down)
         self.up.far_end, self.down.far_end = self.server, self.client
 
@@ -172,6 +175,8 @@ class Watcher(Protocol):
 
     def ordered(self, node: str, orders: list[Order]) -> None: ...
 
+    def said(self, seat: str, message: wire.Message) -> None: ...
+
 
 class Network:
     """All connections, and the weather."""
@@ -182,28 +187,27 @@ class Network:
         self.count = watcher.count
         self._watcher = watcher
         self.is_stormy = False
+        self.listener: Callable[[str], Listener | None] = _nobody  # who answers at a seat's address
         self._blocked: set[tuple[str, str]] = set()  # node and direction
+        self._isolated: set[str] = set()  # seats that no runner reaches
         self._connections: list[Connection] = []
         self._orders: dict[str, deque[tuple[int, bytes]]] = {}
 
-    def dial(
-        self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]
-    ) -> None:
-        """Connect a runner to whoever listens now; `done` is given its end, or None."""
-        if self._is_away(node):
-            client.later(DIAL_WITHIN_S, done, None)
+    def dial(self, node: str, client: Life, door: str, is_only: bool, done: Callable[..., None]) -> None:
+        """Connect a runner to whoever listens at a door; `done` is given its end, or None."""
+        seat = door.partition(":")[0]
+        if self._is_away(node) or seat in self._isolated:
+            client.later(DIAL_WITHIN_S if is_only else DIAL_ONE_OF_MANY_WITHIN_S, done, None)
         else:
-            client.later(self.delay_s(), self._reached, node, client, listener, done)
+            client.later(self.delay_s(), self._reached, node, client, seat, done)
 
-    def _reached(
-        self, node: str, client: Life, listener: Callable[[], Listener | None], done: Callable[..., None]
-    ) -> None:
-        found = listener()
-        if found is None or self._is_away(node):
+    def _reached(self, node: str, client: Life, seat: str, done: Callable[..., None]) -> None:
+        found = self.listener(seat)
+        if found is None or self._is_away(node) or seat in self._isolated:
             done(None)
             return
         assert isinstance(found, Life)
-        connection = Connection(self, node, client, found)
+        connection = Connection(self, node, seat, client, found)
         self._connections = [each for each in self._connections if not each.is_over]
         self._connections.append(connection)
         found.call(found.accept, connection.server)  # the kernel accepts, even for a paused process
@@ -225,12 +229,23 @@ class Network:
 
     def heal(self, node: str, *directions: str) -> None:
         self._blocked.difference_update((node, direction) for direction in directions)
-        for connection in [each for each in self._connections if each.node == node]:
+        self._flush()
+
+    def isolate(self, seat: str) -> None:
+        """No runner reaches this coordinator, nor it them."""
+        self._isolated.add(seat)
+
+    def rejoin(self, seat: str) -> None:
+        self._isolated.discard(seat)
+        self._flush()
+
+    def _flush(self) -> None:
+        for connection in list(self._connections):
             connection.up.flush()
             connection.down.flush()
 
-    def is_blocked(self, node: str, direction: str) -> bool:
-        return (node, direction) in self._blocked
+    def is_blocked(self, node: str, seat: str, direction: str) -> bool:
+        return (node, direction) in self._blocked or seat in self._isolated
 
     def reset(self, pipe: Pipe | None = None, node: str | None = None) -> None:
         """A connection breaks: what was in flight is lost, and both ends are told."""
@@ -249,13 +264,18 @@ class Network:
         if carriers and orders:
             carriers[-1].client.arrive([self.dice.choice(orders)])
 
-    def note_orders(self, node: str, messages: list[wire.Message]) -> None:
-        """Keep some orders, so that they can arrive late."""
+    def note_words(self, node: str, seat: str, messages: list[wire.Message]) -> None:
+        """Let the watcher hear what a coordinator says, and keep some orders, so that they can arrive late."""
         for message in messages:
+            self._watcher.said(seat, message)
             if isinstance(message, wire.Orders):
                 self._watcher.ordered(node, message.orders)
                 kept = self._orders.setdefault(node, deque(maxlen=ORDERS_KEPT))
                 kept.append((message.epoch, wire.pack(message)))
 
     def _is_away(self, node: str) -> bool:
-        return self.is_blocked(node, "up") or self.is_blocked(node, "down")
+        return (node, "up") in self._blocked or (node, "down") in self._blocked
+
+
+def _nobody(seat: str) -> None:
+    """Before there are coordinators."""

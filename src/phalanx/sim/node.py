@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import structs
@@ -11,7 +10,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
 from phalanx.sim.keeper import Keeper
-from phalanx.sim.network import Listener, Network
+from phalanx.sim.network import Network
 from phalanx.sim.runner import Runner
 from phalanx.sim.world import LocalClock, World
 
@@ -30,7 +29,7 @@ class Node:
         capacity: Capacity,
         clock: LocalClock,
         network: Network,
-        listener: Callable[[], Listener | None],
+        doors: list[str],
         watcher: Watcher,
     ) -> None:
         self.name = name
@@ -38,7 +37,7 @@ class Node:
         self._world = world
         self._clock = clock
         self._network = network
-        self._listener = listener
+        self._doors = doors
         self._watcher = watcher
         self._lives = 0
         self._boots = 0
@@ -105,7 +104,7 @@ class Node:
         self._lives += 1
         incarnation = f"{self.name}-{self._lives}"
         runner = Runner(
-            self._world, incarnation, self.capacity, self.keeper, self._network, self._listener, self._watcher
+            self._world, incarnation, self.capacity, self.keeper, self._network, self._doors, self._watcher
         )
         self._world.tell(f"{incarnation} starts with {len(self.keeper.table)} attempts adopted")
         runner.begin()

@@ -7,7 +7,7 @@ from collections import Counter
 from phalanx.sim.trial import Result
 
 # Anything of a replaced coordinator or a former life that was seen and refused.
-FENCES = ("stale report", "refused order", "refused coordinator", "fenced append")
+FENCES = ("fenced report", "refused order", "refused coordinator", "fenced append")
 
 # What gangs and urgent jobs did: a rig in which one of these never happens says nothing about it.
 DEEDS = (
@@ -31,7 +31,6 @@ class Report:
         self.failures: list[Result] = []
         self._totals: Counter[str] = Counter()
         self._seen_in: Counter[str] = Counter()
-        self._fenced = 0
         self._virtual_s = 0.0
 
     def add(self, result: Result) -> None:
@@ -39,14 +38,13 @@ class Report:
         self._virtual_s += result.virtual_s
         self._totals.update(result.counts)
         self._seen_in.update(what for what, count in result.counts.items() if count)
-        self._fenced += any(result.counts[fence] for fence in FENCES)
         if not result.is_good:
             self.failures.append(result)
 
     @property
     def fenced_share(self) -> float:
-        """In how many of the seeds something stale was refused."""
-        return self._fenced / max(1, self.seeds)
+        """In how many of the seeds a report of an older epoch, lease or attempt was refused."""
+        return self.share("fenced report")
 
     def share(self, what: str) -> float:
         """In how many of the seeds this was seen."""
@@ -60,13 +58,15 @@ class Report:
         lines += [
             self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")
         ]
+        lines += [self._row(what) for what in sorted(self._totals) if what.startswith("report refused")]
+        lines += [self._row(what) for what in ("term", "brake", "node rested")]
         lines.append("")
         lines += [f"{self._row(what)}{self.share(what):8.0%}" for what in DEEDS]
         speed = f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s"
-        size = f"{self._totals['tasks']} tasks, {self._totals['epochs']} coordinators"
+        size = f"{self._totals['tasks']} tasks, {self._totals['epochs']} epochs"
         hours = f"{self._virtual_s / 3600:.1f} virtual hours"
         lines.append(f"\n{self.seeds} seeds, {len(self.failures)} failed; {size}, {hours}")
-        lines.append(f"{speed}; something stale was refused in {self.fenced_share:.0%} of the seeds")
+        lines.append(f"{speed}; a stale report was refused in {self.fenced_share:.0%} of the seeds")
         return "\n".join(lines)
 
     def _row(self, what: str) -> str:

@@ -15,14 +15,15 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.runner import Deed, Forget, Freeze, Halt, Release, Retract, Spawn
 from phalanx.core.verdict import ProcessEnd
 from phalanx.runner.agent import Agent
+from phalanx.runner.doors import Doors
+from phalanx.runner.link import ANSWER_WITHIN_S, PAUSE_FIRST_S, PAUSE_MAX_S
 from phalanx.sim.coordinator import TOKEN
 from phalanx.sim.keeper import Keeper
 from phalanx.sim.life import Life
-from phalanx.sim.network import Listener, Network, Socket
+from phalanx.sim.network import Network, Socket
 from phalanx.sim.world import World
 
 TICK_S = 0.2
-PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 2.0
 
 
 class Watcher(Protocol):
@@ -41,7 +42,7 @@ class Runner(Life):
         capacity: Capacity,
         keeper: Keeper,
         network: Network,
-        listener: Callable[[], Listener | None],
+        doors: list[str],
         watcher: Watcher,
     ) -> None:
         super().__init__(world, incarnation)
@@ -51,9 +52,12 @@ class Runner(Life):
         self.keeper = keeper
         self._clock = keeper.clock
         self._network = network
-        self._listener = listener
+        self._doors = Doors(doors)
         self._watcher = watcher
         self._socket: Socket | None = None
+        self._connected_at = 0.0
+        self._sent_away: wire.Rejected | None = None  # by a standby
+        self._has_heard = False  # anything at all on this connection
         self._pause_s = PAUSE_FIRST_S
         self._dice = world.dice(f"runner {incarnation}")
 
@@ -93,35 +97,63 @@ class Runner(Life):
     # The connection.
 
     def _dial(self) -> None:
-        self._network.dial(self.keeper.node, self, self._listener, self._dialled)
+        self._sent_away, self._has_heard = None, False
+        self._network.dial(self.keeper.node, self, self._doors.at, self._doors.is_alone, self._dialled)
 
     def _dialled(self, socket: Socket | None) -> None:
         if socket is None:
             self._dial_again()
             return
-        self._socket = socket
+        self._socket, self._connected_at = socket, self.world.now
         socket.speaker = self
         self._send(self.agent.hello(self._clock.now()))
+        if not self._doors.is_alone:
+            self.later(ANSWER_WITHIN_S, self._give_up_unless_heard, socket)
+
+    def _give_up_unless_heard(self, socket: Socket) -> None:
+        if socket is self._socket and not self._has_heard:
+            socket.close()
+            self.closed()
 
     def _dial_again(self) -> None:
-        self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+        """As `keep_connected` does: at another door at once if that is worth it, else after a pause."""
+        now = self._clock.now()
+        if self._sent_away is not None:
+            at_once = self._doors.standby(self._sent_away.leader, now)
+        else:
+            at_once = self._doors.failed(now, silent=not self._has_heard)
+        if at_once:
+            self._dial()
+            return
         self.later(self._pause_s * (0.5 + self._dice.random()), self._dial)
+        self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
 
     def received(self, message: wire.Message) -> None:
+        self._has_heard = True
+        if isinstance(message, wire.Rejected) and message.code == "NotActive":
+            self._sent_away = message
+            self._watcher.heard(self, message, False)
+            if self._socket is not None:
+                self._socket.close()
+                self.closed()
+            return
         now, state = self._clock.now(), self.agent.state
         before = (len(state.held), len(state.fresh), len(state.tombstones))
         deeds = self.agent.receive(message, now)
         after = (len(state.held), len(state.fresh), len(state.tombstones))
         self._watcher.heard(self, message, bool(deeds) or before != after)
         self._do(deeds)
+        if isinstance(message, wire.Welcome):
+            self._doors.welcomed()
         if isinstance(message, wire.Welcome | wire.BeatAck):
-            self._pause_s = PAUSE_FIRST_S
             self.keeper.lease(max(0.0, state.lease_until - now))
 
     def settled(self) -> None:
         self._flush()
 
     def closed(self) -> None:
+        if self.agent.welcomed and self.world.now - self._connected_at > 1.0:
+            self._pause_s = PAUSE_FIRST_S
         self._socket = None
         self.agent.welcomed = False
         self._dial_again()

@@ -2,35 +2,72 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 from msgspec import Struct
 
+from phalanx.coordinator.images import Keep
+from phalanx.coordinator.member import Charter
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.plan import Backfill, Policy
 from phalanx.core.model.resources import Capacity
+from phalanx.errors import PhalanxError
 from phalanx.sim.checkers import Checkers, why_not_healed
 from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.disk import Disk
-from phalanx.sim.faults import FAULTS, Harm, schedule, unleash
+from phalanx.sim.etcd_vault import EtcdVault
+from phalanx.sim.faults import FAULTS, possible, schedule, unleash
+from phalanx.sim.harm import Harm
+from phalanx.sim.life import Life
 from phalanx.sim.network import Network
 from phalanx.sim.node import Node
 from phalanx.sim.office import Office
 from phalanx.sim.users import Users
+from phalanx.sim.vault import Vault
 from phalanx.sim.violation import Violation
+from phalanx.sim.watched import Trap, Watched
 from phalanx.sim.workload import a_capacity
 from phalanx.sim.world import BEGINNING_S, LocalClock, World
+from phalanx.store.protocol import StoreError
 
 HEALS_WITHIN_S = 120.0
+LEADER_WITHIN_S = 4.0  # and a lease, after etcd and the last coordinator are back
 DRIFT_MAX = 0.01
 BACKFILLS: tuple[Backfill, ...] = ("easy", "easy", "easy", "none")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a store that need not outlive the run is quickest there
 # Whatever the code under test may raise by mistake is a finding, told with its seed.
-_MISTAKES = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+_MISTAKES = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    OSError,
+    PhalanxError,
+    RuntimeError,
+    StoreError,
+    TypeError,
+    ValueError,
+)
+
+
+class Mode(Struct, frozen=True):
+    """Where the state is kept, and how many stand for the office."""
+
+    store: str
+    seats: int
+
+
+MODES = (Mode("memory", 1), Mode("etcd", 3), Mode("sqlite", 1), Mode("etcd", 3), Mode("etcd", 1))
+
+
+def etcd_seeds(seats: int = 3) -> Iterator[int]:
+    """The seeds whose runs are on a modelled etcd with so many seats, without end."""
+    return (seed for seed in count() if MODES[seed % len(MODES)] == Mode("etcd", seats))
 
 
 class Result(Struct):
@@ -51,9 +88,11 @@ class Result(Struct):
 
 def run(seed: int, faults: list[str] | None = None, listener: Callable[[str], None] | None = None) -> Result:
     """One trial, from the first dice to the verdict."""
+    _hush()
     world = World(seed, listener)
-    folder = _folder(seed)
-    trial = Trial(world, folder, list(FAULTS) if faults is None else faults)
+    mode = MODES[seed % len(MODES)]
+    folder = _folder(mode)
+    trial = Trial(world, mode, folder, list(FAULTS) if faults is None else faults)
     checker, sentence = "", ""
     try:
         trial.play()
@@ -76,7 +115,7 @@ def run(seed: int, faults: list[str] | None = None, listener: Callable[[str], No
 class Trial:
     """The parts of one run, wired together."""
 
-    def __init__(self, world: World, folder: Path | None, faults: list[str]) -> None:
+    def __init__(self, world: World, mode: Mode, folder: Path | None, faults: list[str]) -> None:
         dice = world.dice("trial")
         self.world = world
         self.busy_s = dice.uniform(90.0, 200.0)
@@ -84,11 +123,21 @@ class Trial:
         capacities = {f"n{number}": a_capacity(dice) for number in range(1, dice.randint(2, 4) + 1)}
         self.checkers = Checkers(world, capacities)
         self.network = Network(world, self.checkers)
-        self.disk = Disk(world, self.checkers, folder)
+        self.vault: Vault
+        if mode.store == "etcd":
+            self.vault = EtcdVault(world, self.checkers)
+        else:
+            self.vault = Disk(world, self.checkers, folder)
+        self.checkers.outside = self.vault.outside
+        self._trap = Trap()
+        self._lease_s = dice.choice((2.0, 6.0))
         self._rules = Rules(
             ended_jobs_max=dice.choice((3, 10, 1000)),
             promise_s=dice.choice((2.0, 10.0, 60.0)),
             aging_s=dice.choice((0.0, 0.0, 10.0)),
+            breaker_failures=dice.choice((0, 0, 3, 5)),
+            breaker_pause_s=dice.choice((0.5, 1.5)),
+            brake_nodes_min=dice.choice((2, 5)),
         )
         self._policy = Policy(
             prefetch_s=dice.choice((0.1, 1.0, 4.0)),
@@ -96,18 +145,21 @@ class Trial:
             backfill=dice.choice(BACKFILLS),
             assumed_run_s=dice.choice((10.0, 86_400.0)),
         )
-        self._image_every = dice.choice((20, 60, 200, 100_000))
-        self.office = Office(world, self._a_coordinator)
+        self._keep = Keep(every=dice.choice((20, 60, 200, 100_000)))
+        seats = [f"s{number}" for number in range(1, mode.seats + 1)]
+        self.office = Office(world, seats, self._a_coordinator)
+        self.network.listener = self.office.at
+        self._doors = [f"{seat}:7434" for seat in seats]
         self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]
         self.users = Users(world, self.office, self.network, self.checkers, capacities)
         self._submissions = dice.randint(10, 24)
-        self._planned = schedule(dice, faults, self.busy_s)
+        self._planned = schedule(dice, possible(faults, mode.store == "etcd", mode.seats), self.busy_s)
 
     def play(self) -> None:
         """The busy time with its faults, then quiet until all is done."""
         self.office.begin()
         self.users.begin(self._submissions, self.busy_s)
-        harm = Harm(self.world, self.office, self.disk, self.network, self.nodes, self.checkers)
+        harm = Harm(self.world, self.office, self.vault, self._trap, self.network, self.nodes, self.checkers)
         unleash(harm, self._planned)
         self.world.run(BEGINNING_S + self.busy_s)
         self._wake_everyone()
@@ -119,28 +171,37 @@ class Trial:
         self.world.tell(f"-- all is done at revision {state.revision} of epoch {state.epoch}: {state.counts}")
 
     def close(self) -> None:
-        self.disk.close()
+        for coordinator in self.office.processes:
+            coordinator.events.bury()
+        self.vault.close()
 
     def counts(self) -> Counter[str]:
         counts = Counter(self.checkers.counts)
-        counts["stale report"] = sum(each.links.stale_reports for each in self.office.processes)
-        counts["epochs"] = len(self.office.processes)
+        counts["epochs"] = self.checkers.chronicle.epoch
         counts["tasks"] = sum(map(len, self.checkers.chronicle.jobs.values()))
         return counts
 
     def _heal(self) -> Coordinator:
         """Let time pass until nothing is left to do; it must not take long."""
-        deadline = self.world.now + HEALS_WITHIN_S
+        deadline, led_by = self.world.now + HEALS_WITHIN_S, self.world.now + self._lease_s + LEADER_WITHIN_S
         while (why := self._unhealed()) is not None:
             if self.world.now >= deadline:
                 raise Violation("heals", f"{HEALS_WITHIN_S:.0f} s after the last fault {why}")
+            if self.world.now >= led_by and not self._is_led():
+                raise Violation(
+                    "leader", f"nobody leads, {LEADER_WITHIN_S:g} s and a lease after the last fault"
+                )
             self.world.run(self.world.now + 1.0)
-        leader = self.office.listening()
+        leader = self.office.leader()
         assert leader is not None
         return leader
 
+    def _is_led(self) -> bool:
+        leader = self.office.leader()
+        return leader is not None and leader.state.epoch == self.checkers.chronicle.epoch
+
     def _unhealed(self) -> str | None:
-        leader = self.office.listening()
+        leader = self.office.leader()
         if leader is None:
             return "nobody coordinates"
         if leader.state.epoch != self.checkers.chronicle.epoch:
@@ -158,24 +219,38 @@ class Trial:
         for node in self.nodes:
             node.runner.resume()
 
-    def _a_coordinator(self, name: str) -> Coordinator:
+    def _a_coordinator(self, name: str, seat: str) -> Coordinator:
+        def open_store(owner: Life) -> Watched:
+            return Watched(self.vault, owner, seat, self._trap, self.checkers)
+
         clock = self._a_clock(2.0)
         return Coordinator(
-            self.world, name, self.disk, self.checkers, clock, self._rules, self._policy, self._image_every
+            self.world,
+            name,
+            seat,
+            open_store,
+            self.checkers,
+            clock,
+            Charter(self._rules, self._lease_s, self._policy, self._keep),
         )
 
     def _a_node(self, name: str, capacity: Capacity) -> Node:
         clock = self._a_clock(1000.0)
-        return Node(self.world, name, capacity, clock, self.network, self.office.listening, self.checkers)
+        return Node(self.world, name, capacity, clock, self.network, self._doors, self.checkers)
 
     def _a_clock(self, offset_max_s: float) -> LocalClock:
         offset_s = self._clocks.uniform(-offset_max_s, offset_max_s)
         return LocalClock(self.world, offset_s, 1.0 + self._clocks.uniform(-DRIFT_MAX, DRIFT_MAX))
 
 
-def _folder(seed: int) -> Path | None:
-    """Every other seed runs on a real SQLite file."""
-    if seed % 2 == 0:
+def _hush() -> None:
+    """What troubles a simulated process is told in the trace, and nowhere else."""
+    logging.getLogger("phalanx").setLevel(logging.CRITICAL)
+
+
+def _folder(mode: Mode) -> Path | None:
+    """Where a real SQLite file can stand, if this run is on one."""
+    if mode.store != "sqlite":
         return None
     return Path(
         tempfile.mkdtemp(prefix="phalanx-sim-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)

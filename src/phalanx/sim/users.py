@@ -86,7 +86,7 @@ class Users:
 
     def settle_down(self) -> None:
         """Nothing may keep the cluster from coming to rest: undrain, resume, and cancel what never ends."""
-        leader = self._office.listening()
+        leader = self._office.leader()
         if leader is not None:
             state = leader.state
             for node in state.nodes.values():
@@ -186,11 +186,11 @@ class Users:
     # The way to a coordinator and back.
 
     def ask(self, inputs: list[Input], reply: Reply = _heeds_nothing) -> None:
-        """One try: the request or the reply may be lost. Some still know the address of an older coordinator."""
-        alive = [each for each in self._office.alive() if each.is_open]
-        coordinator = self._office.listening()
+        """One try: the request or the reply may be lost. Some ask a standby, or one that no longer leads."""
+        alive = self._office.alive()
+        coordinator = self._office.leader()
         if len(alive) > 1 and self._dice.random() < 0.3:
-            coordinator = alive[0]
+            coordinator = self._dice.choice(alive)
         if coordinator is None or self._is_lost():
             return
         back = self._way_back(reply)

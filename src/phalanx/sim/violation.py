@@ -6,8 +6,8 @@ from __future__ import annotations
 class Violation(AssertionError):
     """`checker` names who saw it.
 
-    One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; or, of gangs and urgent
-    jobs, gang-whole, preemption, nomination, restarts.
+    One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; of the office and of leases,
+    leader, generations, brake; or, of gangs and urgent jobs, gang-whole, preemption, nomination, restarts.
     """
 
     def __init__(self, checker: str, sentence: str) -> None:

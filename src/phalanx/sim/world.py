@@ -15,6 +15,7 @@ from typing import Any
 
 BEGINNING_S = 1_000_000.0
 TAIL_LINES = 40
+DEEDS_AT_ONCE_MAX = 20_000
 
 
 class World:
@@ -39,9 +40,16 @@ class World:
         heappush(self._queue, (self.now + max(0.0, delay_s), self._sequence, deed, args))
 
     def run(self, until: float) -> None:
-        """Let time pass."""
+        """Let time pass. What never lets it pass is a mistake: a process that turns round and round without waiting."""
+        at, deeds = self.now, 0
         while self._queue and self._queue[0][0] <= until:
             self.now, _, deed, args = heappop(self._queue)
+            deeds = deeds + 1 if self.now == at else 0
+            at = self.now
+            if deeds > DEEDS_AT_ONCE_MAX:
+                raise RuntimeError(
+                    f"time stands still: {deeds} deeds at one instant, the last is {deed} {args}"
+                )
             deed(*args)
         self.now = until
 
@@ -68,6 +76,10 @@ class LocalClock:
 
     def now(self) -> float:
         return BEGINNING_S + self._offset_s + (self._world.now - BEGINNING_S) * self._rate
+
+    def monotonic(self) -> float:
+        """The same: nobody sets a simulated clock."""
+        return self.now()
 
     def delay_s(self, until: float) -> float:
         """How long it really takes until this clock shows `until`."""

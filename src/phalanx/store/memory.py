@@ -6,7 +6,18 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from phalanx.clock import SystemClock
-from phalanx.store.protocol import Batch, Candidate, Fenced, History, Leader, Loaded, Moved, Pruned
+from phalanx.store.protocol import (
+    Batch,
+    Candidate,
+    Fenced,
+    History,
+    Leader,
+    Loaded,
+    Moved,
+    Pruned,
+    StoreError,
+)
+from phalanx.store.record import Damage
 
 
 class Memory:
@@ -39,10 +50,13 @@ class MemoryStore:
         if kept.holder is None or kept.until <= now or kept.holder.name == candidate.name:
             kept.epoch += 1
             kept.holder, kept.until = candidate, now + lease_s
+            self._head = None  # all that was under way is fenced off: the log ends where it ends now
         return Leader(kept.epoch, kept.holder)
 
     async def renew(self, epoch: int, lease_s: float) -> None:
         self._check(epoch)
+        if self._kept.holder is None:  # we resigned
+            raise Fenced(epoch, epoch)
         self._kept.until = self._monotonic() + lease_s
 
     async def resign(self, epoch: int) -> None:
@@ -57,7 +71,7 @@ class MemoryStore:
 
     async def open_term(self, at_least: int = 1) -> int:
         self._kept.epoch = max(self._kept.epoch + 1, at_least)
-        self._kept.holder = None
+        self._kept.holder = self._head = None
         return self._kept.epoch
 
     async def confirm(self, epoch: int) -> None:
@@ -75,8 +89,10 @@ class MemoryStore:
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         self._check(epoch)
-        if self._head is not None and self._head != self._kept.head:
-            raise Moved(f"the log ends at {self._kept.head}, not at {self._head}")
+        if self._head not in (None, head := self._kept.head):
+            raise Moved(f"the log ends at {head}, not at {self._head}")
+        if batch.revision <= head:
+            raise StoreError(f"the log already ends at {head}, so {batch.revision} cannot come after it")
         self._kept.batches.append(batch)
         self._kept.history.update((record.job, record.body) for record in history)
         self._head = batch.revision
@@ -106,6 +122,10 @@ class MemoryStore:
         kept = self._kept.history
         jobs = sorted((job for job in kept if job.startswith(prefix)), reverse=True)
         return [History(job, kept[job]) for job in jobs if before is None or job < before][:limit]
+
+    async def damaged(self) -> list[Damage]:
+        """Memory is believed."""
+        return []
 
     async def close(self) -> None:
         """Nothing to do."""

@@ -7,13 +7,13 @@ caller's thread: a commit takes half a millisecond and inputs gather meanwhile (
 
 from __future__ import annotations
 
-import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from phalanx.clock import SystemClock
+from phalanx.diary import diary
 from phalanx.store.protocol import (
     Batch,
     Candidate,
@@ -25,24 +25,12 @@ from phalanx.store.protocol import (
     Pruned,
     StoreError,
 )
+from phalanx.store.record import Damage
+from phalanx.store.sqlite_file import open_file, open_file_to_read, translated
 
-SCHEMA = 2  # 2: an office with a lease, and a log whose beginning may be gone
+log = diary("store")
 IMAGES_KEPT = 2
-_CREATE = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS office (
-    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, address TEXT NOT NULL, link TEXT NOT NULL,
-    until REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS subject (name TEXT NOT NULL, revision INTEGER NOT NULL, PRIMARY KEY (name, revision))
-    WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS image (revision INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS history (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS quarantine (source TEXT NOT NULL, key TEXT NOT NULL, body BLOB);
-INSERT OR IGNORE INTO meta VALUES ('epoch', 0), ('schema', 2), ('pruned', 0);
-UPDATE meta SET value = 2 WHERE key = 'schema';
-"""
+RESTORE = "restore a backup into an empty store (`phalanx store restore`)"
 _TAKE_OFFICE = "INSERT OR REPLACE INTO office VALUES (1, ?, ?, ?, ?)"
 _SUBJECTS = "SELECT revision, name FROM subject WHERE revision > ? AND revision <= ? ORDER BY revision, name"
 _DROP_OLD_IMAGES = (
@@ -52,24 +40,31 @@ _DROP_RECORD = {
     "log": "DELETE FROM log WHERE revision = ?",
     "image": "DELETE FROM image WHERE revision = ?",
 }
+_ALL_RECORDS = {
+    "log": "SELECT revision, crc, body FROM log",
+    "image": "SELECT revision, crc, body FROM image",
+    "history": "SELECT job, crc, body FROM history",
+}
 
 
 class SqliteStore:
     """A store in one file, for one machine."""
 
-    def __init__(self, path: Path, *, durable: bool = True, now: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        read_only: bool = False,
+        now: Callable[[], float] | None = None,
+    ) -> None:
         self._path = path
+        self._read_only = read_only
         # Wall time: it is the same for all processes of the machine, and goes on over a reboot. A jump of it may end
         # an office too early or too late; the epoch keeps either from doing harm.
         self._now = now or SystemClock().now
         self._head: int | None = None  # where the log ended when we last looked
-        with _translated(path):
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
-            self._check_schema()
-            self._db.execute("PRAGMA journal_mode=WAL")
-            # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-            self._db.executescript(_CREATE)
+        self._db = open_file_to_read(path) if read_only else open_file(path, durable=durable)
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
         with self._transaction():
@@ -79,12 +74,15 @@ class SqliteStore:
                 self._db.execute(_TAKE_OFFICE, (candidate.name, candidate.address, candidate.link, until))
                 self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
                 holder = candidate
+                self._head = None  # all that was under way is fenced off: the log ends where it ends now
             return Leader(self._epoch(), holder)
 
     async def renew(self, epoch: int, lease_s: float) -> None:
         with self._transaction():
             self._check_epoch(epoch)
-            self._db.execute("UPDATE office SET until = ?", (self._now() + lease_s,))
+            kept = self._db.execute("UPDATE office SET until = ?", (self._now() + lease_s,))
+            if not kept.rowcount:  # we resigned
+                raise Fenced(epoch, epoch)
 
     async def resign(self, epoch: int) -> None:
         with self._transaction():
@@ -92,7 +90,7 @@ class SqliteStore:
                 self._db.execute("DELETE FROM office")
 
     async def leader(self) -> Leader | None:
-        with _translated(self._path):
+        with translated(self._path):
             holder = self._holder()
             return None if holder is None else Leader(self._epoch(), holder)
 
@@ -100,28 +98,40 @@ class SqliteStore:
         with self._transaction():
             self._db.execute("UPDATE meta SET value = MAX(value + 1, ?) WHERE key = 'epoch'", (at_least,))
             self._db.execute("DELETE FROM office")
+            self._head = None
             return self._epoch()
 
     async def load(self) -> Loaded:
-        with _translated(self._path):
-            revision, image, bad = self._newest_image()
+        with self._snapshot():
+            revision, image, damaged = self._newest_image()
+            if image is None and (pruned := self._meta("pruned")):
+                raise StoreError(
+                    f"{self._path}: no image is good, and the log begins after {pruned}: {RESTORE}"
+                )
             batches: list[Batch] = []
             rows = self._db.execute(
                 "SELECT revision, crc, body FROM log WHERE revision > ? ORDER BY revision", (revision,)
             )
-            for at, crc, body in rows.fetchall():
+            for at, crc, body in rows:
                 if crc == zlib.crc32(body):
                     batches.append(Batch(at, body))
                 else:
-                    bad += self._quarantine("log", at, body)
+                    damaged.append(("log", at, body))
+        self._set_aside(damaged)
+        with translated(self._path):
             self._head = self._newest()
-            return Loaded(image, revision, batches, bad)
+        return Loaded(image, revision, batches, len(damaged))
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         with self._transaction():
             self._check_epoch(epoch)
-            if self._head is not None and self._head != (newest := self._newest()):
+            newest = self._newest()
+            if self._head not in (None, newest):
                 raise Moved(f"the log ends at {newest}, not at {self._head}")
+            if batch.revision <= newest:
+                raise StoreError(
+                    f"the log already ends at {newest}, so {batch.revision} cannot come after it"
+                )
             crc = zlib.crc32(batch.body)
             self._db.execute("INSERT INTO log VALUES (?, ?, ?)", (batch.revision, crc, batch.body))
             subjects = [(name, batch.revision) for name in batch.subjects]
@@ -132,7 +142,7 @@ class SqliteStore:
         self._head = batch.revision
 
     async def since(self, after: int, limit: int) -> list[Batch]:
-        with _translated(self._path):
+        with self._snapshot():
             if after < (pruned := self._meta("pruned")):
                 raise Pruned(f"the log begins after revision {pruned}")
             rows = self._db.execute(
@@ -166,7 +176,7 @@ class SqliteStore:
             )
 
     async def confirm(self, epoch: int) -> None:
-        with _translated(self._path):
+        with translated(self._path):
             self._check_epoch(epoch)
 
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
@@ -182,29 +192,49 @@ class SqliteStore:
             "SELECT log.revision, log.crc, log.body FROM subject JOIN log ON log.revision = subject.revision "
             "WHERE subject.name = ? AND subject.revision > ? ORDER BY subject.revision LIMIT ?"
         )
-        with _translated(self._path):
+        with translated(self._path):
             rows = self._db.execute(query, (subject, after, limit)).fetchall()
         return [Batch(revision, body) for revision, crc, body in rows if crc == zlib.crc32(body)]
 
     async def history(self, job: str) -> bytes | None:
-        with _translated(self._path):
+        with translated(self._path):
             row = self._db.execute("SELECT crc, body FROM history WHERE job = ?", (job,)).fetchone()
         return bytes(row[1]) if row and row[0] == zlib.crc32(row[1]) else None
 
     async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
         query = "SELECT job, crc, body FROM history WHERE job < ? AND job >= ? AND job < ? ORDER BY job DESC LIMIT ?"
-        with _translated(self._path):
+        with translated(self._path):
             rows = self._db.execute(query, (before or "~", prefix, prefix + "~", limit)).fetchall()
         return [History(job, body) for job, crc, body in rows if crc == zlib.crc32(body)]
 
     async def close(self) -> None:
-        with _translated(self._path):
+        with translated(self._path):
             self._db.close()
+
+    async def damaged(self) -> list[Damage]:
+        """Every record that is not what was written, and what was set aside before. Reads everything."""
+        with self._snapshot():
+            found = [
+                Damage(source, str(key))
+                for source, query in _ALL_RECORDS.items()
+                for key, crc, body in self._db.execute(query)
+                if crc != zlib.crc32(body)
+            ]
+            aside = self._db.execute("SELECT source, key FROM quarantine").fetchall()
+        return sorted([*found, *(Damage(source, key, set_aside=True) for source, key in aside)])
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _translated(self._path):
-            self._db.execute("BEGIN IMMEDIATE")
+        yield from self._between("BEGIN IMMEDIATE")
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Several reads of one state, whatever others write meanwhile."""
+        yield from self._between("BEGIN")
+
+    def _between(self, begin: str) -> Iterator[None]:
+        with translated(self._path):
+            self._db.execute(begin)
             try:
                 yield
                 self._db.execute("COMMIT")
@@ -234,39 +264,23 @@ class SqliteStore:
         if epoch != current:
             raise Fenced(epoch, current)
 
-    def _check_schema(self) -> None:
-        """Refuse a file of a newer version before anything in it is changed."""
-        tables = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'meta'"
-        found = self._meta("schema") if self._db.execute(tables).fetchone()[0] else 0
-        if found > SCHEMA:
-            raise StoreError(
-                f"{self._path} has schema {found}, this Phalanx reads schemas up to {SCHEMA}: use a newer version"
-            )
-
-    def _newest_image(self) -> tuple[int, bytes | None, int]:
-        bad = 0
+    def _newest_image(self) -> tuple[int, bytes | None, list[tuple[str, int, bytes]]]:
+        damaged: list[tuple[str, int, bytes]] = []
         for revision, crc, body in self._db.execute(
             "SELECT revision, crc, body FROM image ORDER BY revision DESC"
-        ).fetchall():
+        ):
             if crc == zlib.crc32(body):
-                return revision, body, bad
-            bad += self._quarantine("image", revision, body)
-        return 0, None, bad
+                return revision, body, damaged
+            damaged.append(("image", revision, body))
+        return 0, None, damaged
 
-    def _quarantine(self, source: str, key: int, body: bytes) -> int:
-        """Set a damaged record aside. A disk too full to do so must not stop the start."""
-        try:
-            with self._transaction():
+    def _set_aside(self, damaged: list[tuple[str, int, bytes]]) -> None:
+        """Set damaged records aside, by name. A disk too full to do so must not stop the start."""
+        for source, key, _ in damaged:
+            log.error("a damaged record is set aside", store=str(self._path), source=source, key=key)
+        if not damaged or self._read_only:
+            return
+        with suppress(StoreError), self._transaction():
+            for source, key, body in damaged:
                 self._db.execute("INSERT INTO quarantine VALUES (?, ?, ?)", (source, str(key), body))
                 self._db.execute(_DROP_RECORD[source], (key,))
-        except StoreError:
-            return 1
-        return 1
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path}: {error} (is the disk full or the folder read-only?)") from error

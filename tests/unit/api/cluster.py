@@ -11,6 +11,7 @@ from phalanx.api.commands import Stream
 from phalanx.api.jobspec import to_job
 from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
 from phalanx.api.quotas import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
+from phalanx.api.roles import Identity
 from phalanx.api.schema import (
     AcceptedTask,
     CancelReply,
@@ -22,6 +23,7 @@ from phalanx.api.schema import (
     NodeView,
     Page,
     ReasonView,
+    RemovedNode,
     RequestView,
     StatusWord,
     StoryLine,
@@ -32,12 +34,13 @@ from phalanx.api.schema import (
     WhyReply,
 )
 from phalanx.api.schema_plan import LayerView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.submission import to_jobs
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.topology import DEFAULT
-from phalanx.errors import BadRequest, Conflict, Gone, NotFound
+from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 
 
 class FakeCluster:
@@ -62,6 +65,8 @@ class FakeCluster:
         self.waits: asyncio.Queue[str] = asyncio.Queue()  # each id somebody began to wait for
         self.leaves: asyncio.Queue[str] = asyncio.Queue()  # and no longer does
         self.failure: Exception | None = None
+        self.granted: dict[str, TokenView] = {}
+        self.standby: NotActive | None = None  # what a standby answers to wishes
         self._ids = itertools.count(1)
 
     async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
@@ -165,6 +170,28 @@ class FakeCluster:
     async def job(self, id: str) -> JobView:
         return self._job_view(self._find(id))
 
+    async def owner(self, id: str) -> tuple[str, str]:
+        job = self._find(id)
+        return job.id, job.user
+
+    async def tokens(self) -> list[TokenView]:
+        return list(self.granted.values())
+
+    async def create_token(self, request: TokenRequest, span_s: float | None, by: Identity) -> NewToken:
+        id = f"{len(self.granted) + 1:016x}"
+        ends_at = None if span_s is None else 1.0 + span_s
+        name, role = request.name or request.node or "", request.role or ""
+        view = TokenView(id, request.kind, name, role, True, False, 1.0, by.name, ends_at, None)
+        self.granted[id] = view
+        return NewToken(f"phx_{id}", view)
+
+    async def revoke_token(self, id: str, by: Identity) -> TokenView:
+        self.granted[id].is_valid = False
+        return self.granted[id]
+
+    async def rotate_token(self, id: str, overlap_s: float, by: Identity) -> NewToken:
+        return NewToken("phx_new", self.granted[id])
+
     async def task(self, id: str) -> TaskView:
         return self._task_view(self._find(id))
 
@@ -211,6 +238,14 @@ class FakeCluster:
         self._reason(name)
         self.drained[name] = ""
         return _node_view(name, "")
+
+    async def lose(self, name: str, reason: str, user: str) -> NodeView:
+        return _node_view(name, self._reason(name))
+
+    async def remove_node(self, name: str, user: str) -> RemovedNode:
+        self._reason(name)
+        del self.drained[name]
+        return RemovedNode(name)
 
     async def cluster(self) -> ClusterView:
         return ClusterView("0", 1, len(self.events), 2, 2, 8, 8, 0, 0, len(self.held), Counts())
@@ -261,6 +296,14 @@ class FakeCluster:
     async def ready(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+    async def lead(self) -> int:
+        self.require_active()
+        return 1
+
+    def require_active(self) -> None:
+        if self.standby is not None:
+            raise self.standby
 
     # What the tests do to it.
 
@@ -334,6 +377,7 @@ class FakeCluster:
             exit_code=0 if self.status[job.id] == "Completed" else None,
             time_limit_s=job.time_limit_s,
             max_retries=job.max_retries,
+            env=job.groups[0].command.env,
         )
 
     def _task_view(self, job: Job) -> TaskView:
@@ -359,7 +403,7 @@ class FakeCluster:
             submitted_at=job.submitted_at,
             started_at=None,
             ended_at=None,
-            stderr_tail="",
+            stderr_tail="its last words",
         )
 
 

@@ -22,6 +22,7 @@ from phalanx.api.schema import (
     NumaView,
     Page,
     ReasonView,
+    RemovedNode,
     RequestView,
     StoryLine,
     SubmitReply,
@@ -292,6 +293,14 @@ class FakeCluster:
     def drain(self, name: str, reason: str) -> NodeView:
         self._note("drain", name, reason)
         return a_node(name, drained=True, drain_reason=reason)
+
+    def lose(self, name: str, reason: str) -> NodeView:
+        self._note("lose", name, reason)
+        return a_node(name)
+
+    def remove_node(self, name: str) -> RemovedNode:
+        self._note("remove", name)
+        return RemovedNode(name)
 
     def undrain(self, name: str) -> NodeView:
         self._note("undrain", name)

@@ -97,3 +97,19 @@ def test_version(cli: Cli):
     assert cli("version").out.startswith("phalanx ")
     assert cli("--version").out.startswith("phalanx ")
     assert set(json.decode(cli("version", "-o", "json").out)) == {"phalanx", "python"}
+
+
+def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, cluster: FakeCluster):
+    said = cli("node", "lose", "n1")
+    assert (said.code, "--reason" in said.err) == (2, True)
+    assert cli("node", "lose", "n1", "--reason", "it burnt").out == "n1 is lost: it burnt\n"
+    assert cli("node", "remove", "n1").out == "n1 is removed\n"
+    assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1")]
+
+
+def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeCluster):
+    cluster.machines = [a_node(), a_node("n2", note="rests: 5 tasks in a row failed here")]
+    assert "NOTE" in cli("nodes").out
+    assert "rests: 5 tasks in a row failed here" in cli("nodes").out
+    cluster.machines = [a_node()]
+    assert "NOTE" not in cli("nodes").out

@@ -15,6 +15,7 @@ from phalanx.api.jobspec import GatherSpec, JobSpec
 from phalanx.api.layers import LayerSpec, TopologySpec
 from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import SubmitRequest
+from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.views import job_status
@@ -41,13 +42,13 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def a_coordinator(rules: Rules | None = None) -> AsyncIterator[Coordinator]:
     """A coordinator with four nodes, two in each row, that nobody runs anything on."""
-    coordinator = Coordinator(MemoryStore(), rules or Rules(), "token", 3)
-    await coordinator.open()
-    turning = asyncio.create_task(coordinator.loop.run())
+    coordinator = Coordinator(MemoryStore(), rules or Rules(), Credentials.local("user", "node"), 3)
+    await coordinator.member.open()
+    turning = asyncio.create_task(coordinator.member.run())
     try:
         for number in range(4):
             capacity = structs.replace(a_capacity(cores=8, gpus=8), labels={"row": f"r{number % 2}"})
-            await coordinator.loop.ask([Hello(f"n{number}", "a", f"o{number}", capacity, [])])
+            await coordinator.member.ask([Hello(f"n{number}", "a", f"o{number}", capacity, [])])
         yield coordinator
     finally:
         turning.cancel()
@@ -63,7 +64,7 @@ def a_spec(tasks: int = 1, *, gather: str = "", **fields: object) -> JobSpec:
 async def test_specs_become_jobs_of_one_batch_in_their_order():
     async with a_coordinator() as here:
         reply = await here.commands.apply(ApplyRequest([a_spec(4), a_spec(), a_spec(2)]), "ada")
-        jobs = [here.loop.state.jobs[job.id].job for job in reply.jobs]
+        jobs = [here.member.state.jobs[job.id].job for job in reply.jobs]
         assert [(job.tasks, job.batch, job.user) for job in jobs] == [
             (tasks, reply.jobs[0].id, "ada") for tasks in (4, 1, 2)
         ]
@@ -74,15 +75,15 @@ async def test_one_that_is_wrong_refuses_all_and_is_named():
     async with a_coordinator() as here:
         with pytest.raises(PhalanxError, match=r"specs\[1\] \(train\): groups\[0\]\.cores"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(cores=-1)]), "ada")
-        assert here.loop.state.jobs == {}
+        assert here.member.state.jobs == {}
 
 
 async def test_one_that_can_never_fit_refuses_all_and_is_named():
     async with a_coordinator() as here:
         with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)], topology=ROWS), "ada")
-        assert here.loop.state.jobs == {}
-        assert here.loop.state.table.topology == DEFAULT
+        assert here.member.state.jobs == {}
+        assert here.member.state.table.topology == DEFAULT
 
 
 async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch: pytest.MonkeyPatch):
@@ -91,13 +92,13 @@ async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch
     async with a_coordinator() as here:
         with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)]), "ada")
-        assert [job_status(job) for job in here.loop.state.jobs.values()] == [Status.CANCELLED]
+        assert [job_status(job) for job in here.member.state.jobs.values()] == [Status.CANCELLED]
 
 
 async def test_what_can_never_fit_waits_if_that_is_allowed():
     async with a_coordinator() as here:
         await here.commands.apply(ApplyRequest([a_spec(gpus=9)], allow_infeasible=True), "ada")
-        assert len(here.loop.state.jobs) == 1
+        assert len(here.member.state.jobs) == 1
 
 
 async def test_layers_that_come_with_a_job_hold_for_it():
@@ -105,8 +106,8 @@ async def test_layers_that_come_with_a_job_hold_for_it():
         request = ApplyRequest([a_spec(2, gpus=8, gather="row")], topology=ROWS)
         reply = await here.commands.apply(request, "ada")
         assert reply.topology_changed
-        job = here.loop.state.jobs[reply.jobs[0].id]
-        rows = {here.loop.state.nodes[attempt.node].capacity.labels["row"] for attempt in job.live.values()}
+        job = here.member.state.jobs[reply.jobs[0].id]
+        rows = {here.member.state.nodes[attempt.node].capacity.labels["row"] for attempt in job.live.values()}
         assert len(job.live) == 2
         assert len(rows) == 1
 
@@ -116,7 +117,7 @@ async def test_a_gang_too_large_for_any_row_is_refused_before_the_layers_are_dec
         request = ApplyRequest([a_spec(3, gpus=8, gather="row")], topology=ROWS)
         with pytest.raises(NeverFits):
             await here.commands.apply(request, "ada")
-        assert here.loop.state.table.topology == DEFAULT
+        assert here.member.state.table.topology == DEFAULT
 
 
 async def test_quotas_that_come_with_a_job_hold_for_it():
@@ -124,7 +125,7 @@ async def test_quotas_that_come_with_a_job_hold_for_it():
         request = ApplyRequest([a_spec(2, gpus=8)], quotas={"default": QuotaSpec(gpus=8)})
         with pytest.raises(NeverFits, match="may hold at most 8 GPUs"):
             await here.commands.apply(request, "ada")
-        assert here.loop.state.queues.quotas == {}
+        assert here.member.state.queues.quotas == {}
         reply = await here.commands.apply(ApplyRequest(quotas={"default": QuotaSpec(gpus=8)}), "ada")
         assert (reply.jobs, reply.quotas) == ([], ["default"])
 
@@ -142,7 +143,7 @@ async def test_a_layer_in_the_wrong_letters_is_the_one_that_must_be_meant():
     async with a_coordinator() as here:
         request = ApplyRequest([a_spec(2, gpus=8, gather="Row")], topology=ROWS)
         reply = await here.commands.apply(request, "ada")
-        gang = here.loop.state.jobs[reply.jobs[0].id].job.gang
+        gang = here.member.state.jobs[reply.jobs[0].id].job.gang
         assert gang is not None
         assert gang.gather == (Gather("row", must=True),)
         assert "read as row" in reply.warnings[0]
@@ -155,7 +156,7 @@ async def test_asking_twice_under_one_id_submits_once():
         again = await here.commands.apply(request, "ada")
         assert again.replayed
         assert [job.id for job in again.jobs] == [job.id for job in first.jobs]
-        assert len(here.loop.state.jobs) == 2
+        assert len(here.member.state.jobs) == 2
 
 
 @pytest.mark.parametrize("specs", [[a_spec()], [a_spec(3), a_spec(2)]], ids=["fewer", "other"])
@@ -170,7 +171,7 @@ async def test_too_many_tasks_are_refused_together():
     async with a_coordinator(Rules(pending_max=5)) as here:
         with pytest.raises(TooMany):
             await here.commands.apply(ApplyRequest([a_spec(3), a_spec(3)]), "ada")
-        assert here.loop.state.jobs == {}
+        assert here.member.state.jobs == {}
 
 
 @pytest.mark.parametrize(

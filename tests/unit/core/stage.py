@@ -77,7 +77,7 @@ class Stage:
             said = Ended(attempt.key, report)
         else:
             said = Ready(attempt.key) if report is Ready else Started(attempt.key, self.now)
-        return self.give(Tell(attempt.node, "a", 1, said))
+        return self.give(Tell(attempt.node, "a", 1, said, 1))
 
     def ends(self, job: Job, position: int, code: int = 0, why: Why | None = None) -> Answer | None:
         reason = why if why is not None else Why.EXITED if code else Why.NONE
@@ -96,10 +96,10 @@ class Stage:
             for attempt in list(job.live.values()):
                 if attempt.ending is not None:
                     said = Ended(attempt.key, Exit(attempt.ending, None, self.now, self.now))
-                    self.give(Tell(attempt.node, "a", 1, said))
+                    self.give(Tell(attempt.node, "a", 1, said, 1))
 
     def beat(self, node: str, held: list[tuple[AttemptKey, Phase]]) -> Answer | None:
-        return self.give(Heartbeat(node, "a", held))
+        return self.give(Heartbeat(node, "a", held, 1))
 
     def waits(self, job: JobState) -> bool:
         """Whether anything of the job stands in the queue."""

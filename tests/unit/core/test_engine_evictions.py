@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.core.cluster.inputs import Tick
 from phalanx.core.model.plan import Muster, Policy
+from phalanx.core.model.status import Status
 from phalanx.core.placement import engine, preempt
+from tests.builders import a_cluster, a_gang, a_group, a_job
 from tests.unit.core.yard import Yard
 
 
@@ -170,3 +173,23 @@ def test_a_plan_with_evictions_changes_nothing() -> None:
     yard.plan()
     assert yard.free() == {"n1": 0, "n2": 0}
     assert yard.queues.usage["default"].cores == 4
+
+
+def test_a_gang_that_has_all_it_needs_evicts_nobody_for_a_surplus_member():
+    cluster = a_cluster(n1={"cores": 2}, n2={"cores": 1})
+    low, gang = a_job("n2"), a_gang(a_group(3, min=2), priority=5)
+    cluster.submit(low)
+    cluster.started("n2", (low.id, 0, 1))
+    cluster.submit(gang)
+    for key in [(gang.id, position, 1) for position in (0, 1)]:
+        cluster.ready("n1", key)
+    assert cluster.state.jobs[gang.id].satisfied
+    for _ in range(20):
+        cluster.now += 1.0
+        cluster.beat("n1", *cluster.state.nodes["n1"].attempts)
+        cluster.beat("n2", *cluster.state.nodes["n2"].attempts)
+        cluster.give(Tick())
+    assert cluster.state.jobs[low.id].live[0].ending is None
+    assert cluster.status(gang, 2) == Status.PENDING
+    cluster.ended("n2", (low.id, 0, 1))
+    assert cluster.status(gang, 2) == Status.ASSIGNED, "where there is room, it comes by itself"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.core.cluster.inputs import Evict, Hello
+from phalanx.core.cluster.decision import Accepted
+from phalanx.core.cluster.inputs import Cancel, Evict, Hello
 from phalanx.core.model.gang import Restart, Rule, Success
 from phalanx.core.model.orders import Exit, Started, Stop
 from phalanx.core.model.status import Status, Why
@@ -179,3 +180,14 @@ def test_a_rule_that_fails_the_job_does_so_at_once():
     stage.starts(gang, 0, 1)
     stage.report(gang, 0, Exit(Why.OOM, -9, message="out of memory: the kernel ended it"))
     assert job.outcome == FAILED
+
+
+def test_cancelling_a_gang_counts_only_those_who_have_not_done_their_part():
+    stage = Stage(**TWO)
+    gang = a_gang(a_group(3))
+    stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.starts(gang, 0, 1, 2)
+    stage.ends(gang, 0)
+    assert stage.give(Cancel(gang.id)) == Accepted(2, 2)
+    assert stage.statuses(gang) == [COMPLETED, CANCELLED, CANCELLED]

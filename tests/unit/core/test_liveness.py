@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.decision import Refused
-from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Tell, Tick, Undrain
+from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Tick, Undrain
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.orders import AttemptKey, Phase, Returned, Start, Started, Stop
 from phalanx.core.model.status import Status, Why
@@ -95,9 +95,9 @@ def test_a_leftover_that_is_given_back_unstarted_ends_the_quarantine_too() -> No
     old = (job.id, 0, 1)
     cluster.give(Hello("n1", "a", "origin-n1", a_capacity(cores=1), [(old, Phase.ENDED)]))
     assert cluster.state.nodes["n1"].leftovers == {old}
-    cluster.give(Tell("n1", "a", 1, Started(old, cluster.now)))
+    cluster.tell("n1", Started(old, cluster.now))
     assert cluster.state.nodes["n1"].leftovers == {old}, "a start ends nothing"
-    cluster.give(Tell("n1", "a", 1, Returned(old)))
+    cluster.tell("n1", Returned(old))
     assert cluster.state.nodes["n1"].takes_work
     assert cluster.status(job) == Status.ASSIGNED
 
@@ -105,7 +105,7 @@ def test_a_leftover_that_is_given_back_unstarted_ends_the_quarantine_too() -> No
 def test_what_a_runner_lists_and_nobody_knows_is_stopped_unless_it_has_ended() -> None:
     cluster = a_cluster(n1={})
     ghost, ended = ("0" * 26, 0, 1), ("1" * 26, 0, 1)
-    cluster.give(Heartbeat("n1", "a", [(ghost, Phase.RUNNING), (ended, Phase.ENDED)]))
+    cluster.give(Heartbeat("n1", "a", [(ghost, Phase.RUNNING), (ended, Phase.ENDED)], 1))
     assert orders(cluster, Stop) == [ghost]
 
 
@@ -164,7 +164,7 @@ def test_a_task_that_never_leaves_its_runners_queue_fails_once_the_runner_says_s
     cluster.submit(job)
     for _ in range(19):
         cluster.now += 5.0
-        cluster.give(Heartbeat("n1", "a", [((job.id, 0, 1), Phase.QUEUED)]))
+        cluster.give(Heartbeat("n1", "a", [((job.id, 0, 1), Phase.QUEUED)], 1))
     assert cluster.orders[-1] == ("n1", Stop((job.id, 0, 1), Why.STUCK, 0.0))
     assert cluster.status(job) == Status.ASSIGNED, "it holds its grant while it might yet start"
     cluster.ended("n1", (job.id, 0, 1), code=-1, why=Why.STUCK)

@@ -74,6 +74,7 @@ def test_a_proposal_is_checked_again_when_it_arrives() -> None:
     cluster.state.table.set_open("n1", True)
     reconsider(cluster.state)
     (placement,) = plan(snapshot(cluster.state, cluster.now), Policy()).placements
+    cluster.state.table.set_open("n1", False)
     cluster.give(Propose(placement))
     assert cluster.status(one) == Status.PENDING, "the node is drained after all"
     cluster.give(Undrain("n1"))
@@ -121,7 +122,7 @@ def test_what_a_slow_lane_gave_back_is_not_queued_there_again() -> None:
     job = short_tasks(cluster)
     head, *queued = live(cluster, job)
     cluster.started("n1", (job, head, 1))
-    cluster.give(*(Tell("n1", "a", 1, Returned((job, position, 1))) for position in queued))
+    cluster.give(*(Tell("n1", "a", 1, Returned((job, position, 1)), 1) for position in queued))
     cluster.give(Tick())
     assert live(cluster, job) == [head]
     cluster.ended("n1", (job, head, 1))
@@ -133,7 +134,7 @@ def test_what_was_given_back_goes_first_to_another_node() -> None:
     job = short_tasks(cluster)
     head, *queued = live(cluster, job)
     cluster.started("n1", (job, head, 1))
-    cluster.give(Tell("n1", "a", 1, Returned((job, queued[0], 1))))
+    cluster.give(Tell("n1", "a", 1, Returned((job, queued[0], 1)), 1))
     cluster.add_node("n2", cores=1)
     attempts = cluster.state.jobs[job].live
     assert attempts[queued[0]].node == "n2"

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.core.cluster.decision import Disposed
 from phalanx.core.cluster.endings import backoff_s
-from phalanx.core.cluster.inputs import Cancel, Tell, Tick
+from phalanx.core.cluster.inputs import Cancel, Tick
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.orders import Disposition, Ended, Exit, Returned
 from phalanx.core.model.status import UNCHARGED, Status, Why
@@ -15,7 +15,7 @@ from tests.builders import Cluster, a_cluster, a_job
 
 def end(cluster: Cluster, job: str, why: Why, code: int | None = None) -> None:
     attempt = cluster.state.jobs[job].live[0]
-    cluster.give(Tell(attempt.node, "a", 1, Ended(attempt.key, Exit(why, code))))
+    cluster.tell(attempt.node, Ended(attempt.key, Exit(why, code)))
 
 
 @pytest.mark.parametrize("why", sorted(UNCHARGED))
@@ -54,7 +54,7 @@ def test_losses_have_a_limit_of_their_own_and_giving_back_has_none() -> None:
     job = a_job(max_retries=0)
     cluster.submit(job)
     for _ in range(5):
-        cluster.give(Tell("n1", "a", 1, Returned(cluster.state.jobs[job.id].live[0].key)))
+        cluster.tell("n1", Returned(cluster.state.jobs[job.id].live[0].key))
     for _ in range(2):
         end(cluster, job.id, Why.FENCED)
     assert cluster.status(job) == Status.ASSIGNED
@@ -92,7 +92,7 @@ def test_what_is_running_cannot_be_given_back() -> None:
     job = a_job()
     cluster.submit(job)
     cluster.started("n1", (job.id, 0, 1))
-    (answer,) = cluster.give(Tell("n1", "a", 1, Returned((job.id, 0, 1))))
+    answer = cluster.tell("n1", Returned((job.id, 0, 1)))
     assert isinstance(answer, Disposed)
     assert answer.disposition == Disposition.DUPLICATE
     assert cluster.status(job) == Status.RUNNING

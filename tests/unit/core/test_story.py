@@ -10,6 +10,7 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.story import sentence
+from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
@@ -117,6 +118,33 @@ TOLD: list[tuple[Event, str]] = [
     (e.NodeCleared(at=1.0, node="n1", key=KEY), "n1 stopped an attempt of its former life"),
     (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
     (e.NodeResumed(at=1.0, node="n1"), "n1 takes work again"),
+    (e.NodeLost(at=1.0, node="n1", text="it burnt"), "n1 is lost: it burnt"),
+    (
+        e.NodeRested(at=1.0, node="n1", failures=5, until=61.0),
+        "5 tasks in a row failed on n1: it rests for 60 s, unless nobody else takes work",
+    ),
+    (e.NodeRecovered(at=1.0, node="n1"), "n1 has rested and may take work again"),
+    (e.NodeRemoved(at=1.0, cause="user ann", node="n1"), "n1 is removed: user ann"),
+    (
+        e.BrakeSet(at=1.0, silent=6, nodes=10),
+        "6 of 10 nodes are silent at once, so nobody is declared lost: see whether the coordinator is cut off",
+    ),
+    (
+        e.BrakeReleased(at=1.0, silent=2, nodes=10),
+        "2 of 10 nodes are silent: whoever still is counts as lost again",
+    ),
+    (
+        e.CredentialCreated(at=1.0, credential=Credential("c1", "user", b"", 1.0, name="ann")),
+        "user credential c1 was made for ann",
+    ),
+    (e.CredentialEnds(at=1.0, id="c1", ends_at=1.0, revoked=True), "credential c1 was revoked"),
+    (e.CredentialUsed(at=1.0, id="c1"), "credential c1 was used"),
+    (e.CredentialForgotten(at=1.0, id="c1"), "credential c1 ended long ago and is forgotten"),
+    (
+        e.JoinRedeemed(at=1.0, id="c1", node="n1", origin="o"),
+        "n1 gave join token c1 for a credential of its own",
+    ),
+    (e.SecretKnown(at=1.0, fingerprint="ab"), "the cluster's secret is known by its fingerprint"),
 ]
 
 

@@ -109,7 +109,7 @@ def test_a_task_that_others_queue_behind_is_not_named_as_the_one_to_end() -> Non
     assert why(cluster, other).fix is None
     head, *queued = sorted(cluster.state.jobs[quick.id].live)
     cluster.started("n1", (quick.id, head, 1))
-    cluster.give(*(Tell("n1", "a", 1, Returned((quick.id, position, 1))) for position in queued))
+    cluster.give(*(Tell("n1", "a", 1, Returned((quick.id, position, 1)), 1) for position in queued))
     assert "ends" in fix_of(why(cluster, other)).text
 
 

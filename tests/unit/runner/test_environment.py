@@ -20,6 +20,12 @@ PROCESS_LEVEL = (
 )
 
 
+def test_a_jobs_token_stands_in_its_environment_and_only_if_there_is_one():
+    env = group_environment(a_brief(token="phx_task_x"), "n1", "/ckpt")
+    assert env["PHALANX_TASK_TOKEN"] == "phx_task_x"
+    assert "PHALANX_TASK_TOKEN" not in group_environment(a_brief(), "n1", "/ckpt")
+
+
 def a_brief(tasks: int = 1, **fields: object) -> Brief:
     given: dict[str, object] = {"group_tasks": tasks, "env": {}, "group": 0, "name": "train"} | fields
     env, group, name = given.pop("env"), given.pop("group"), given.pop("name")

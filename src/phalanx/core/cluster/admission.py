@@ -73,7 +73,7 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
     if given.position is not None and (no := _needed_by_gang(job, given.position)) is not None:
         return _refuse(no, "conflict")
     if given.position is None:
-        count, live = sum(job.counts[:3]), len(job.live)
+        count, live = sum(job.counts[:3]) - len(job.done), len(job.live)  # who has done its part is Completed
     else:
         count, live = 1, int(given.position in job.live)
     positions = None if given.position is None else (given.position,)
@@ -157,6 +157,8 @@ def why_closed(node: NodeState) -> Reason | None:
         return reason.unreachable(node.name)
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
+    if node.is_kept_away:
+        return reason.resting(node.name, node.failures, node.rests_until or 0.0)
     return None
 
 

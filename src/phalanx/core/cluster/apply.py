@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from heapq import heappush
 
-from phalanx.core.cluster import membership, wholes
+from phalanx.core.cluster import credentials, membership, wholes
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.barrier import go_orders
+from phalanx.core.cluster.breaker import count_fault
 from phalanx.core.cluster.effects import Effect, Send, Settle
 from phalanx.core.cluster.events import (
     AttemptEnded,
@@ -25,7 +26,6 @@ from phalanx.core.cluster.events import (
     TaskResumed,
     TasksCancelled,
     TermOpened,
-    job_of,
 )
 from phalanx.core.cluster.holdings import (
     drop_promise,
@@ -40,6 +40,7 @@ from phalanx.core.cluster.holdings import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.subjects import job_of
 from phalanx.core.model.orders import Pause, Resume
 from phalanx.core.model.status import Status, Why
 
@@ -73,7 +74,8 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
                 effects = wholes.apply(state, event)
                 if effects is not None:
                     return effects
-                membership.apply(state, event)
+                if not credentials.apply(state, event):
+                    membership.apply(state, event)
     except KeyError:
         state.skipped += 1
         if (job := state.jobs.get(job_of(event) or "")) is not None:
@@ -104,7 +106,7 @@ def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     lane = open_lane(state, job, attempt, event.at) if event.opens else node.lanes[event.lane]
     lane.attempts[event.key] = None
     node.attempts[event.key] = attempt
-    job.begin(attempt)
+    job.begin(attempt, node.number)
     if job.hold_until:  # in a replay the hold may not have been noticed to end
         job.hold_until = 0.0
         queue_up(state, job)
@@ -153,6 +155,7 @@ def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
     if event.exit.why == Why.RETURNED:
         # What was given back because its lane is slow must not be queued there again.
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
+    count_fault(state.nodes[attempt.node], event.fault)
     release(state, job, attempt)
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1

@@ -6,19 +6,26 @@ answer for whoever asked. One file per noun holds the choices: `admission`, `mus
 
 from __future__ import annotations
 
-from phalanx.core.cluster import admission, liveness, musters, reports, settings
+from phalanx.core.cluster import admission, credentials, liveness, musters, reports, settings
 from phalanx.core.cluster.decision import Decision
 from phalanx.core.cluster.inputs import (
+    Admit,
     Cancel,
+    CreateCredential,
+    DeclareLost,
     Disconnect,
     Drain,
     Evict,
     Heartbeat,
     Hello,
     Input,
+    KnowSecret,
     Propose,
     ProposeMuster,
     Redeem,
+    RemoveNode,
+    RevokeCredential,
+    RotateCredential,
     SetPaused,
     SetQuota,
     SetTopology,
@@ -26,6 +33,7 @@ from phalanx.core.cluster.inputs import (
     Tell,
     Tick,
     Undrain,
+    UseCredentials,
 )
 from phalanx.core.cluster.state import ClusterState
 
@@ -65,3 +73,16 @@ def decide(state: ClusterState, given: Input, now: float) -> Decision:
             return liveness.drain(state, given, now)
         case Undrain():
             return liveness.undrain(state, given, now)
+        case DeclareLost():
+            return liveness.declare_lost(state, given, now)
+        case RemoveNode():
+            return liveness.remove(state, given, now)
+        case (
+            CreateCredential()
+            | RevokeCredential()
+            | RotateCredential()
+            | UseCredentials()
+            | Admit()
+            | KnowSecret()
+        ):
+            return credentials.decide(state, given, now)

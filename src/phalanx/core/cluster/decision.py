@@ -26,11 +26,12 @@ class Refused(Struct, frozen=True):
 
 
 class Disposed(Struct, frozen=True):
-    """What became of one report; `epoch` is the one in force."""
+    """What became of one report; `epoch` and `generation` are those in force (0: no lease of that node is)."""
 
     key: AttemptKey
     disposition: Disposition
     epoch: int
+    generation: int = 0
 
 
 class Replayed(Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.breaker import fault_of
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -179,6 +180,7 @@ class Endings:
                 retry_at=retry_at,
                 charged=charged,
                 loss=loss,
+                fault=fault_of(attempt, exit),
             )
         )
 

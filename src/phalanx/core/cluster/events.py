@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, msgpack
 
+from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
@@ -18,6 +19,11 @@ from phalanx.core.model.topology import Topology
 
 
 class _Event(Struct, frozen=True, array_like=True, kw_only=True, tag=True):
+    """In the log an event is an array: its own fields, then these, then what later versions added (kw_only as well).
+
+    So a field is added in a subclass that is kw_only, with a default, and old logs are read as before.
+    """
+
     at: float
     cause: str = ""
 
@@ -128,15 +134,19 @@ class AttemptSuspected(_Event, frozen=True):
     key: AttemptKey
 
 
-class AttemptEnded(_Event, frozen=True):
-    """The runner confirmed the end, or it is provably over. `status` is what the task becomes."""
-
+class _Ended(_Event, frozen=True):
     key: AttemptKey
     exit: Exit
     status: Status
     retry_at: float | None = None
     charged: bool = False
     loss: bool = False
+
+
+class AttemptEnded(_Ended, frozen=True, kw_only=True):
+    """The runner confirmed the end, or it is provably over. `status` is what the task becomes."""
+
+    fault: bool | None = None  # of its node: True, it failed there; False, it did well; None, it says nothing
 
 
 class TasksCancelled(_Event, frozen=True):
@@ -160,15 +170,19 @@ class JobForgotten(_Event, frozen=True):
     job: JobId
 
 
-class NodeJoined(_Event, frozen=True):
-    """A runner introduced itself: a new node, or a new life of a known one."""
-
+class _Joined(_Event, frozen=True):
     node: NodeName
     incarnation: str
     origin: str
     capacity: Capacity
     leftovers: tuple[AttemptKey, ...] = ()  # attempts it still runs and must stop before it gets new work
     address: str = ""
+
+
+class NodeJoined(_Joined, frozen=True, kw_only=True):
+    """A runner introduced itself: a new node, or a new life of a known one."""
+
+    generation: int = 0  # of the lease it is given; 0: one more than before
 
 
 class NodeConnected(_Event, frozen=True):
@@ -181,10 +195,15 @@ class NodeDisconnected(_Event, frozen=True):
     node: NodeName
 
 
-class NodeLost(_Event, frozen=True):
+class _Lost(_Event, frozen=True):
+    node: NodeName
+
+
+class NodeLost(_Lost, frozen=True, kw_only=True):
     """The lease is over: whatever ran there has been stopped by its own runner."""
 
-    node: NodeName
+    generation: int = 0  # from now on, so that nothing said under the lost lease can count; 0: one more
+    text: str = ""  # what an operator said who declared it lost
 
 
 class NodeCleared(_Event, frozen=True):
@@ -201,6 +220,79 @@ class NodeDrained(_Event, frozen=True):
 
 class NodeResumed(_Event, frozen=True):
     node: NodeName
+
+
+class CredentialCreated(_Event, frozen=True):
+    credential: Credential
+
+
+class CredentialEnds(_Event, frozen=True):
+    """A credential is good no longer than this: it was revoked, or another takes its place."""
+
+    id: str
+    ends_at: float
+    revoked: bool = False
+
+
+class CredentialUsed(_Event, frozen=True):
+    """Somebody showed it. Written down now and then, not each time."""
+
+    id: str
+
+
+class CredentialForgotten(_Event, frozen=True):
+    """It ended long ago and is no longer listed."""
+
+    id: str
+
+
+class JoinRedeemed(_Event, frozen=True):
+    """A runner gave a join token for a credential of its own; nobody else can from now on."""
+
+    id: str
+    node: NodeName
+    origin: str
+
+
+class SecretKnown(_Event, frozen=True):
+    """The cluster has a secret with this fingerprint: a coordinator with another one is not of this cluster."""
+
+    fingerprint: str
+
+
+class NodeRested(_Event, frozen=True):
+    """So many failures were reported in a row that the node gets no new work for a while."""
+
+    node: NodeName
+    failures: int
+    until: float
+
+
+class NodeRecovered(_Event, frozen=True):
+    """The rest is over: it took its time, or a task did well there."""
+
+    node: NodeName
+
+
+class NodeRemoved(_Event, frozen=True):
+    """The node is gone for good and holds nothing: its name and its row are free."""
+
+    node: NodeName
+
+
+class BrakeSet(_Event, frozen=True):
+    """Most nodes fell silent at once. It is likelier that we are cut off, so nobody is declared lost."""
+
+    silent: int
+    nodes: int
+    names: tuple[NodeName, ...] = ()  # some of the silent ones
+
+
+class BrakeReleased(_Event, frozen=True):
+    """Enough nodes are back: whoever is still silent is lost as usual."""
+
+    silent: int
+    nodes: int
 
 
 class NodeHeard(_Event, frozen=True):
@@ -237,7 +329,18 @@ Event = (
     | NodeCleared
     | NodeDrained
     | NodeResumed
+    | NodeRested
+    | NodeRecovered
+    | NodeRemoved
+    | BrakeSet
+    | BrakeReleased
     | NodeHeard
+    | CredentialCreated
+    | CredentialEnds
+    | CredentialUsed
+    | CredentialForgotten
+    | JoinRedeemed
+    | SecretKnown
 )
 
 VOLATILE = (NodeHeard,)
@@ -254,48 +357,3 @@ def encode(events: list[Event]) -> bytes:
 def decode(data: bytes) -> list[Event]:
     """Events out of the log; raises msgspec.DecodeError or ValidationError for a damaged record."""
     return _decoder.decode(data)
-
-
-def jobs_of(event: Event) -> tuple[JobId, ...]:
-    """Every job whose story an event belongs to: an eviction is told of the victims as well."""
-    match event:
-        case RoomPromised():
-            return tuple(dict.fromkeys([event.job, *(key[0] for key in event.victims), *event.displaced]))
-        case TasksEvicted():
-            return tuple(dict.fromkeys(key[0] for key in event.keys))
-    job = job_of(event)
-    return () if job is None else (job,)
-
-
-def job_of(event: Event) -> JobId | None:
-    """The job an event belongs to, if it belongs to one."""
-    match event:
-        case JobSubmitted():
-            return event.job.id
-        case (
-            TasksCancelled()
-            | JobForgotten()
-            | GangReleased()
-            | GangRecalled()
-            | RoomPromised()
-            | PromiseWithdrawn()
-            | JobRestarted()
-            | JobSettled()
-        ):
-            return event.job
-        case (
-            TaskPlaced()
-            | AttemptReady()
-            | AttemptStarted()
-            | AttemptSuspected()
-            | AttemptEnded()
-            | TaskPaused()
-            | TaskResumed()
-        ):
-            return event.key[0]
-    return None
-
-
-def node_of(event: Event) -> NodeName | None:
-    """The node an event is about, if it is about one."""
-    return getattr(event, "node", None)

@@ -89,6 +89,12 @@ class GangState:
         return any(each.most for each in wanted) and all(each.need <= each.most for each in wanted)
 
     @property
+    def is_surplus(self) -> bool:
+        """Whether it runs with all that it needs, so that whoever is still to be placed is one more."""
+        groups = self.owner.groups
+        return self.owner.satisfied and all(each.staying >= each.group.needed for each in groups)
+
+    @property
     def may_hold_part(self) -> bool:
         """A deadlock needs two gangs that hold halves against each other, so only one may hold a part."""
         return not self.gang.strict and not self.incomplete - {self.job.id}

@@ -15,7 +15,8 @@ from phalanx.core.cluster.gangs import Formation, Promise
 from phalanx.core.cluster.holdings import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.membership import begin_term
-from phalanx.core.cluster.state import ClusterState, NodeState, Rules
+from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Rules
+from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
@@ -98,6 +99,11 @@ class NodeImage(Struct, array_like=True):
     leftovers: list[AttemptKey]
     lanes: list[tuple[int, Grant, list[AttemptKey]]]
     address: str
+    number: int | None = None  # None: its place among the nodes
+    generation: int = 0
+    lost_at: float | None = None
+    failures: int = 0
+    rests_until: float | None = None
 
 
 class ClusterImage(Struct, array_like=True):
@@ -110,6 +116,11 @@ class ClusterImage(Struct, array_like=True):
     requests: list[tuple[str, list[str]]]
     topology: Topology
     quotas: dict[str, Quota]
+    keyring: list[Credential] = []
+    secret: str = ""
+    known_names: list[str] | None = None  # None: those of the nodes
+    generation_floor: int = 0
+    brake: Brake | None = None
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -125,6 +136,11 @@ def encode_state(state: ClusterState) -> bytes:
             list(state.requests.items()),
             state.table.topology,
             state.queues.quotas,
+            list(state.keyring.by_id.values()),
+            state.keyring.secret,
+            state.known_names,
+            state.generation_floor,
+            state.brake,
         )
     )
 
@@ -136,8 +152,13 @@ def decode_state(body: bytes, rules: Rules) -> ClusterState:
     state.epoch, state.revision, state.arrivals = image.epoch, image.revision, image.arrivals
     state.table.set_topology(image.topology)
     state.queues.quotas = image.quotas
-    for node in image.nodes:
-        _restore_node(state, node)
+    state.keyring.secret = image.secret
+    for credential in image.keyring:
+        state.keyring.put(credential)
+    names = [node.name for node in image.nodes] if image.known_names is None else image.known_names
+    state.known_names, state.generation_floor = names, image.generation_floor
+    for place, node in enumerate(image.nodes):
+        _restore_node(state, node, place)
     for job in image.jobs:
         _restore_job(state, job)
     for node in image.nodes:
@@ -153,6 +174,7 @@ def decode_state(body: bytes, rules: Rules) -> ClusterState:
     state.requests.update(image.requests)
     heapify(state.retries)
     begin_term(state, 0.0)
+    state.brake = image.brake
     return state
 
 
@@ -179,6 +201,11 @@ def _node_image(node: NodeState) -> NodeImage:
         sorted(node.leftovers),
         lanes,
         node.address,
+        node.number,
+        node.generation,
+        node.lost_at,
+        node.failures,
+        node.rests_until,
     )
 
 
@@ -243,9 +270,14 @@ def _whole_image(job: JobState) -> WholeImage:
     )
 
 
-def _restore_node(state: ClusterState, image: NodeImage) -> None:
+def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
     state.table.put(image.name, image.capacity)
-    node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name])
+    number = place if image.number is None else image.number
+    node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
+    node.generation, node.lost_at, node.failures = image.generation, image.lost_at, image.failures
+    if image.rests_until is not None:
+        node.rests_until = image.rests_until
+        state.resting[image.name] = None
     node.incarnation, node.origin, node.capacity = image.incarnation, image.origin, image.capacity
     node.lost, node.drain_reason, node.next_lane = image.lost, image.drain_reason, image.next_lane
     node.leftovers = set(image.leftovers)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Phase, Report
@@ -94,15 +95,17 @@ class Heartbeat(Struct, frozen=True):
     node: NodeName
     incarnation: str
     held: list[tuple[AttemptKey, Phase]]
+    generation: int  # of the lease that it renews
 
 
 class Tell(Struct, frozen=True):
-    """One report of a runner, under the epoch and incarnation it was made in."""
+    """One report of a runner, under the epoch, incarnation and lease generation it was made in."""
 
     node: NodeName
     incarnation: str
     epoch: int
     report: Report
+    generation: int
 
 
 class Disconnect(Struct, frozen=True):
@@ -117,6 +120,60 @@ class Drain(Struct, frozen=True):
 
 class Undrain(Struct, frozen=True):
     node: NodeName
+
+
+class DeclareLost(Struct, frozen=True):
+    """An operator says that a silent node is really gone, whatever the brake says."""
+
+    node: NodeName
+    reason: str
+    user: str = ""
+
+
+class RemoveNode(Struct, frozen=True):
+    """Forget a node that is gone for good."""
+
+    node: NodeName
+    user: str = ""
+
+
+class CreateCredential(Struct, frozen=True):
+    credential: Credential
+    cause: str = "user"
+
+
+class RevokeCredential(Struct, frozen=True):
+    id: str
+    cause: str = "user"
+
+
+class RotateCredential(Struct, frozen=True):
+    """Another credential in the place of one that is good until `until` beside it."""
+
+    id: str
+    credential: Credential
+    until: float
+    cause: str = "user"
+
+
+class UseCredentials(Struct, frozen=True):
+    """These were shown lately."""
+
+    ids: tuple[str, ...]
+
+
+class Admit(Struct, frozen=True):
+    """A runner says hello with a join token (its id), to be given a credential of its own."""
+
+    hello: Hello
+    join: str
+    credential: Credential
+
+
+class KnowSecret(Struct, frozen=True):
+    """The fingerprint of the secret that this coordinator has."""
+
+    fingerprint: str
 
 
 class Tick(Struct, frozen=True):
@@ -139,5 +196,13 @@ Input = (
     | Disconnect
     | Drain
     | Undrain
+    | DeclareLost
+    | RemoveNode
+    | CreateCredential
+    | RevokeCredential
+    | RotateCredential
+    | UseCredentials
+    | Admit
+    | KnowSecret
     | Tick
 )

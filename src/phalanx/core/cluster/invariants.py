@@ -134,6 +134,39 @@ def gangs_are_whole(state: ClusterState) -> Iterator[str]:
             yield f"{job.job.id}: a strict formation holds only a part: {dict(held)}"
 
 
+def rows_are_one_nodes(state: ClusterState) -> Iterator[str]:
+    """Every node has one row of the table, and whatever stands on it knows that row."""
+    if len(state.table) != len(state.nodes):
+        yield f"{len(state.nodes)} nodes, {len(state.table)} rows"
+    for node in state.nodes.values():
+        if state.table.names[node.row] != node.name or state.table.rows[node.name] != node.row:
+            yield f"{node.name}: row {node.row} is {state.table.names[node.row]}'s"
+        if state.known_names[node.number] != node.name:
+            yield f"{node.name}: number {node.number} is {state.known_names[node.number]}'s"
+        if any(attempt.row != node.row for attempt in node.attempts.values()):
+            yield f"{node.name}: an attempt stands in another row"
+    for key, slot in state.tenants.slots.items():
+        home = state.nodes.get(key[0])
+        if home is not None and state.tenants.node[slot] != home.row:
+            yield f"{key}: the tenant stands in another row"
+
+
+def rests_are_counted(state: ClusterState) -> Iterator[str]:
+    """A node that rests is kept away only if another takes work, and the table knows who does."""
+    could = [node for node in state.nodes.values() if node.could_work]
+    fresh = [node for node in could if node.rests_until is None]
+    counts, found = (state.could_work, state.could_rest), (len(could), len(could) - len(fresh))
+    if counts != found:
+        yield f"(could work, of them rest) is {counts}, nodes say {found}"
+    for node in state.nodes.values():
+        if (node.rests_until is not None) != (node.name in state.resting):
+            yield f"{node.name} rests, or does not"
+        if node.is_kept_away != (node.rests_until is not None and bool(fresh)):
+            yield f"{node.name} is kept away, or not, for no reason"
+        if state.table.is_open(node.name) != node.takes_work:
+            yield f"{node.name}: the table does not know whether it takes work"
+
+
 SENTENCES = (
     ledgers_are_exact,
     devices_have_one_holder,
@@ -142,4 +175,6 @@ SENTENCES = (
     ready_jobs_wait,
     tenants_follow_lanes,
     gangs_are_whole,
+    rows_are_one_nodes,
+    rests_are_counted,
 )

@@ -62,7 +62,7 @@ class JobState:
         self.attempts = array("H", bytes(2 * size))
         self.code = array("h", [NO_CODE]) * size
         self.times: array[float] | None = None  # started and ended, two numbers per task, once one has run
-        self.nodes: array[int] | None = None  # row of the node that ran it last, plus 1
+        self.nodes: array[int] | None = None  # number of the node that ran it last, plus 1
         self.counts = [size, 0, 0, 0, 0, 0]
         self.totals = totals  # the same counts over all jobs, which this one keeps up to date
         self.delayed: dict[int, float] = {}  # positions in backoff, and when they are ready
@@ -160,7 +160,7 @@ class JobState:
         self.totals[before] -= 1
         self.totals[after] += 1
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, attempt: Attempt, node_number: int) -> None:
         """A placed attempt: its position is no longer ready, and it has a number."""
         _, position, number = attempt.key
         self.move(position, Status.ASSIGNED)
@@ -169,7 +169,7 @@ class JobState:
         self.delayed.pop(position, None)  # in a replay the backoff may not have been noticed to end
         if self.nodes is None:
             self.nodes = array("I", bytes(4 * len(self.status)))
-        self.nodes[position] = attempt.row + 1
+        self.nodes[position] = node_number + 1
         self.groups[attempt.group].begin(position)
 
     def leave(self, attempt: Attempt) -> None:

@@ -7,8 +7,10 @@ which tells us with Tick.
 
 from __future__ import annotations
 
+from phalanx.core.cluster import brake
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.barrier import late, ready
+from phalanx.core.cluster.breaker import rested
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.effects import Effect, Send
 from phalanx.core.cluster.endings import Endings
@@ -23,10 +25,13 @@ from phalanx.core.cluster.events import (
     NodeHeard,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeResumed,
 )
-from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Undrain
+from phalanx.core.cluster.inputs import DeclareLost, Disconnect, Drain, Heartbeat, Hello, RemoveNode, Undrain
+from phalanx.core.cluster.membership import holds_anything
 from phalanx.core.cluster.musters import overdue
+from phalanx.core.cluster.reports import holds_lease
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop
@@ -63,10 +68,8 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
 def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
     """Renew the lease and compare both lists."""
     node = state.nodes.get(given.node)
-    if node is None or node.incarnation != given.incarnation or node.lost:
-        return Decision(
-            [], [], Refused(Reason("StaleLease", Tier.NEVER, "this lease is over: say hello again"), "stale")
-        )
+    if node is None or not holds_lease(node, given.incarnation, given.generation):
+        return _stale(node, given)
     events: list[Event] = [NodeHeard(at=now, node=node.name)]
     effects: list[Effect] = []
     held = dict(given.held)
@@ -102,11 +105,18 @@ def disconnect(state: ClusterState, given: Disconnect, now: float) -> Decision:
 
 
 def tick(state: ClusterState, now: float) -> Decision:
-    """Leases that are over, and ended jobs that may leave memory."""
-    events: list[Event] = []
-    for node in state.nodes.values():
-        if not node.lost and now - node.heard_at > state.rules.lost_after_s:
-            events += _lose(state, node, now)
+    """Leases that are over, rests that are over, nodes that are gone for good, and ended jobs that may leave memory."""
+    away = [
+        each for each in state.nodes.values() if each.lost or each.is_silent(now, state.rules.lost_after_s)
+    ]
+    gone = [node for node in away if _is_gone(state, node, now)]
+    leaving = {node.name for node in gone}
+    silent = [node for node in away if not node.lost and node.name not in leaving]
+    events, lost = brake.judged(state, silent, now)
+    for node in lost:
+        events += _lose(state, node, now)
+    events += rested(state, now)
+    events += [NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
     surplus = len(state.ended) - state.rules.ended_jobs_max
     for job, _ in zip(state.ended, range(min(surplus, 1000)), strict=False):
@@ -127,16 +137,56 @@ def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:
     return Decision([NodeResumed(at=now, cause="user", node=given.node)], [], Accepted())
 
 
-def _lose(state: ClusterState, node: NodeState, now: float) -> list[Event]:
+def declare_lost(state: ClusterState, given: DeclareLost, now: float) -> Decision:
+    """An operator knows that a silent node is gone. Before its lease is over its runner may still run tasks."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return Decision([], [], Refused(_no_node(given.node), "not_found"))
+    if node.lost:
+        return Decision([], [], Accepted(0))
+    if not node.is_silent(now, state.rules.lost_after_s):
+        return _refuse_alive(state, node, now, "declared lost")
+    return Decision(_lose(state, node, now, f"user {given.user}".strip(), given.reason), [], Accepted())
+
+
+def remove(state: ClusterState, given: RemoveNode, now: float) -> Decision:
+    """Forget a node that is lost, or silent for so long that it may be, and on which nothing is held."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return Decision([], [], Refused(_no_node(given.node), "not_found"))
+    if not node.lost and not node.is_silent(now, state.rules.lost_after_s):
+        return _refuse_alive(state, node, now, "removed")
+    if holds_anything(state, node):
+        text = f"{node.name} still holds {len(node.attempts)} attempts; `phalanx node lose` says that they are gone"
+        return Decision(
+            [], [], Refused(Reason("NodeHolds", Tier.HELD, text, {"host": node.name}), "conflict")
+        )
+    return Decision([NodeRemoved(at=now, cause=f"user {given.user}".strip(), node=node.name)], [], Accepted())
+
+
+def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
+    """Whether a node that is away may be forgotten: it is drained, or lost for long; and nothing is held there."""
+    lost_s = now - node.lost_at if node.lost_at is not None else 0.0
+    may_go = node.drain_reason is not None or lost_s > state.rules.forget_after_s
+    return may_go and not holds_anything(state, node)
+
+
+def _lose(
+    state: ClusterState, node: NodeState, now: float, cause: str = "lease over", text: str = ""
+) -> list[Event]:
     silent = f"Node {node.name} went offline (heartbeat timeout)"
-    gone = Endings(state, now, "lease over")
+    gone = Endings(state, now, cause)
     for attempt in node.attempts.values():
-        gone.add(attempt, Exit(Why.LOST, -1, message=silent))
-    return [*gone.events, NodeLost(at=now, cause="lease over", node=node.name)]
+        message = f"Node {node.name} was declared lost: {text}" if text else silent
+        gone.add(attempt, Exit(Why.LOST, -1, message=message))
+    lost = NodeLost(at=now, cause=cause, node=node.name, generation=node.generation + 1, text=text)
+    return [*gone.events, lost]
 
 
 def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJoined:
     leftovers = tuple(key for key in held if not _is_ours(state, given.node, key))
+    node = state.nodes.get(given.node)
+    former = state.generation_floor if node is None else node.generation
     return NodeJoined(
         at=now,
         cause="hello",
@@ -146,6 +196,7 @@ def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJo
         capacity=given.capacity,
         leftovers=leftovers,
         address=given.address,
+        generation=former + 1,
     )
 
 
@@ -223,6 +274,24 @@ def _is_ours(state: ClusterState, node: str, key: AttemptKey) -> bool:
 
 def _lost_exit(node: NodeState, what: str) -> Exit:
     return Exit(Why.LOST, -1, message=f"lost on {node.name}: {what}")
+
+
+def _stale(node: NodeState | None, given: Heartbeat) -> Decision:
+    """Whoever is told so has to say hello again; the generation that is in force tells it from a repeated answer."""
+    generation = 0 if node is None else node.generation
+    text = f"this lease is over (generation {given.generation}, now {generation}): say hello again"
+    return Decision(
+        [], [], Refused(Reason("StaleLease", Tier.NEVER, text, {"generation": generation}), "stale")
+    )
+
+
+def _refuse_alive(state: ClusterState, node: NodeState, now: float, what: str) -> Decision:
+    after_s, ago_s = state.rules.lost_after_s, max(0.0, now - node.heard_at)
+    text = (
+        f"{node.name} was heard {ago_s:.0f} s ago and may still run tasks: it can be {what} after {after_s:.0f} s "
+        "of silence; drain it, or stop its runner"
+    )
+    return Decision([], [], Refused(Reason("NodeAlive", Tier.HELD, text, {"host": node.name}), "conflict"))
 
 
 def _refuse_name(node: NodeState, state: ClusterState) -> Decision:

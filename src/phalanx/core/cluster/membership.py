@@ -1,8 +1,11 @@
-"""What events do to nodes: joining, falling silent, being drained and coming back."""
+"""What events do to nodes: joining, falling silent, being drained, coming back and being removed."""
 
 from __future__ import annotations
 
+from phalanx.core.cluster.breaker import reopen, set_rest
 from phalanx.core.cluster.events import (
+    BrakeReleased,
+    BrakeSet,
     Event,
     NodeCleared,
     NodeConnected,
@@ -11,54 +14,75 @@ from phalanx.core.cluster.events import (
     NodeHeard,
     NodeJoined,
     NodeLost,
+    NodeRecovered,
+    NodeRemoved,
+    NodeRested,
     NodeResumed,
 )
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.holdings import drop_promise, queue_up, release
+from phalanx.core.cluster.state import Brake, ClusterState, NodeState
 from phalanx.core.model.resources import Capacity
+from phalanx.core.model.status import Status
 
 
 def apply(state: ClusterState, event: Event) -> None:
-    """Change one node."""
+    """Change one node, or the brake on all of them."""
     match event:
+        case BrakeSet():
+            state.brake = Brake(event.at, event.silent, event.nodes)
+        case BrakeReleased():
+            state.brake = None
+        case NodeRested():
+            node = state.nodes[event.node]
+            node.failures = event.failures
+            set_rest(state, node, event.until)
+        case NodeRecovered():
+            set_rest(state, state.nodes[event.node], None)
+        case NodeRemoved():
+            _removed(state, state.nodes[event.node])
         case NodeHeard():
             node = state.nodes[event.node]
             node.heard_at = event.at
             if not node.connected:
                 node.connected = True
-                _reopen(state, node)
+                reopen(state, node)
         case NodeJoined():
             _joined(state, event)
         case NodeConnected():
             node = state.nodes[event.node]
             node.connected, node.heard_at = True, event.at
-            _reopen(state, node)
+            reopen(state, node)
         case NodeDisconnected():
             state.nodes[event.node].connected = False
-            _reopen(state, state.nodes[event.node])
+            reopen(state, state.nodes[event.node])
         case NodeLost():
             node = state.nodes[event.node]
-            node.lost, node.connected = True, False
+            node.lost, node.connected, node.lost_at = True, False, event.at
+            node.generation = event.generation or node.generation + 1
             node.leftovers.clear()
-            _reopen(state, node)
+            reopen(state, node)
         case NodeCleared():
             state.nodes[event.node].leftovers.discard(event.key)
-            _reopen(state, state.nodes[event.node])
+            reopen(state, state.nodes[event.node])
         case NodeDrained():
             state.nodes[event.node].drain_reason = event.reason
-            _reopen(state, state.nodes[event.node])
+            reopen(state, state.nodes[event.node])
         case NodeResumed():
             state.nodes[event.node].drain_reason = None
-            _reopen(state, state.nodes[event.node])
+            reopen(state, state.nodes[event.node])
         case _:
             raise KeyError(type(event).__name__)
 
 
 def begin_term(state: ClusterState, at: float) -> None:
     """A new term: nobody is connected yet, and every node gets a whole lease from now."""
+    state.brake = None
     for node in state.nodes.values():
         node.heard_at = at
         node.connected = False
-        _reopen(state, node)
+        if node.lost and node.lost_at is None:  # it was written down before that was kept
+            node.lost_at = at or None
+        reopen(state, node)
 
 
 def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
@@ -70,21 +94,72 @@ def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
         known = former.nodes.get(node.name)
         node.connected = known is not None and known.connected and not node.lost
         node.heard_at = now
-        _reopen(state, node)
+        reopen(state, node)
 
 
 def _joined(state: ClusterState, event: NodeJoined) -> None:
     known = state.nodes.get(event.node)
     if known is None:
-        state.table.put(event.node, event.capacity)
-        known = state.nodes[event.node] = NodeState(event.node, state.table.rows[event.node])
+        known = _new(state, event)
     elif known.capacity != event.capacity:
         _changed(state, known, event.capacity)
     known.capacity = event.capacity
     known.incarnation, known.origin, known.address = event.incarnation, event.origin, event.address
-    known.connected, known.lost, known.heard_at = True, False, event.at
+    known.generation = event.generation or known.generation + 1
+    known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at
     known.leftovers = set(event.leftovers)
-    _reopen(state, known)
+    known.failures = 0
+    set_rest(state, known, None)
+
+
+def _new(state: ClusterState, event: NodeJoined) -> NodeState:
+    state.table.put(event.node, event.capacity)
+    node = NodeState(event.node, state.table.rows[event.node], len(state.known_names))
+    node.generation = state.generation_floor
+    state.nodes[event.node] = node
+    state.known_names.append(event.node)
+    return node
+
+
+def holds_anything(state: ClusterState, node: NodeState) -> bool:
+    """Whether attempts stand on the node or places of it are set aside."""
+    if node.attempts or node.lanes:
+        return True
+    promises = (state.jobs[id].promise for id in state.promised)
+    return any(name == node.name for promise in promises if promise for name, _ in promise.members.values())
+
+
+def _removed(state: ClusterState, node: NodeState) -> None:
+    """Give its row back. The last row of the table moves there, so what stands on that node moves with it."""
+    _clear(state, node)
+    node.connected = False
+    set_rest(state, node, None)
+    state.generation_floor = max(state.generation_floor, node.generation)
+    del state.nodes[node.name]
+    moved = state.table.remove(node.name)
+    if moved is not None:
+        other = state.nodes[moved]
+        state.tenants.move_node(other.row, node.row)
+        other.row = node.row
+        for attempt in other.attempts.values():
+            attempt.row = node.row
+
+
+def _clear(state: ClusterState, node: NodeState) -> None:
+    """After a damaged record something may still seem to be held there: it had ended, or the node would be."""
+    state.skipped += holds_anything(state, node)
+    for attempt in list(node.attempts.values()):
+        job, position = state.jobs[attempt.key[0]], attempt.key[1]
+        release(state, job, attempt)
+        if job.status[position] in (Status.ASSIGNED, Status.RUNNING):
+            job.move(position, Status.PENDING)
+            job.wait_again(position)
+        queue_up(state, job)
+    for id in list(state.promised):
+        promise = state.jobs[id].promise
+        if promise is not None and any(name == node.name for name, _ in promise.members.values()):
+            drop_promise(state, state.jobs[id])
+            queue_up(state, state.jobs[id])
 
 
 def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
@@ -97,10 +172,3 @@ def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
         for name, grant in promise.members.values() if promise else ():
             if name == node.name:
                 state.table.promise(node.row, grant)
-
-
-def _reopen(state: ClusterState, node: NodeState) -> None:
-    """Say in the table whether the node takes work; if it now does, room may have appeared."""
-    state.table.set_open(node.name, node.takes_work)
-    if node.takes_work:
-        state.gain += 1

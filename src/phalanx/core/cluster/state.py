@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.credential import Keyring
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
@@ -43,25 +44,46 @@ class Rules(Struct, frozen=True):
         60.0  # how long after their grace victims may take to leave before a promise is withdrawn
     )
     aging_s: float = 0.0  # after waiting so long a job counts as one point of priority more urgent; 0: never
+    breaker_failures: int = 5  # reported failures in a row after which a node rests; 0: never
+    breaker_pause_s: float = 60.0
+    brake_share: float = 0.55  # if more than this share of the nodes is silent at once, nobody is lost
+    brake_nodes_min: int = 5  # of fewer nodes, most may well be gone
+    forget_after_s: float = 86_400.0  # a node that is lost for so long is removed
+
+
+class Brake(Struct, frozen=True):
+    """Most nodes fell silent at once, so for now nobody is declared lost."""
+
+    at: float
+    silent: int
+    nodes: int  # those that were there
 
 
 class NodeState:
     """One node: the life of its runner that we talk to, and what it holds."""
 
     __slots__ = (
-        "address", "attempts", "capacity", "connected", "drain_reason", "heard_at", "incarnation", "lanes", "leftovers",
-        "lost", "name", "next_lane", "origin", "row",
+        "address", "attempts", "capacity", "connected", "counted", "drain_reason", "failures", "generation", "heard_at",
+        "incarnation", "is_kept_away", "lanes", "leftovers", "lost", "lost_at", "name", "next_lane", "number",
+        "origin", "rests_until", "row",
     )  # fmt: skip
 
-    def __init__(self, name: NodeName, row: int) -> None:
+    def __init__(self, name: NodeName, row: int, number: int = 0) -> None:
         self.name = name
-        self.row = row
+        self.row = row  # in the table; another node may have it after this one was removed
+        self.number = number  # its place in `known_names`, never given again
         self.incarnation = ""
+        self.generation = 0  # of its lease: one more with each join and each loss
         self.origin = ""
         self.address = ""
         self.capacity = Capacity(0, 0)
         self.connected = False
         self.lost = False
+        self.lost_at: float | None = None
+        self.failures = 0  # reported in a row
+        self.rests_until: float | None = None
+        self.is_kept_away = False  # it rests, and others take work instead (see breaker.py)
+        self.counted = False, False  # among those that could take work, and among those of them that rest
         self.drain_reason: str | None = None
         self.heard_at = 0.0
         self.attempts: dict[AttemptKey, Attempt] = {}
@@ -70,8 +92,17 @@ class NodeState:
         self.leftovers: set[AttemptKey] = set()
 
     @property
-    def takes_work(self) -> bool:
+    def could_work(self) -> bool:
+        """Whether it would take work if it need not rest."""
         return self.connected and not self.lost and self.drain_reason is None and not self.leftovers
+
+    @property
+    def takes_work(self) -> bool:
+        return self.could_work and not self.is_kept_away
+
+    def is_silent(self, now: float, seconds: float) -> bool:
+        """Whether nothing was heard of it for so long, though it was not declared lost."""
+        return not self.lost and now - self.heard_at > seconds
 
 
 class ClusterState:
@@ -86,10 +117,18 @@ class ClusterState:
         self.jobs: dict[JobId, JobState] = {}
         self.job_ids: list[JobId] = []  # sorted, for prefixes and pages
         self.nodes: dict[NodeName, NodeState] = {}
+        self.known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
+        self.generation_floor = 0  # no lease generation up to this is given to a node that is new
+        self.resting: dict[NodeName, None] = {}
+        self.could_work = 0  # how many nodes would take work if they need not rest
+        self.could_rest = 0  # how many of those rest
+        self.nobody_else = True  # all of them do, so none is kept away
+        self.brake: Brake | None = None
         self.table = NodeTable()
         self.waiting = Waiting()
         self.tenants = Tenants()
         self.queues = Queues()
+        self.keyring = Keyring()  # the credentials that were created
         self.forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
         self.incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
         self.promised: dict[JobId, None] = {}  # jobs for which places are set aside

@@ -84,13 +84,51 @@ def _node_sentence(event: e.Event) -> str:
         case e.NodeDisconnected():
             return f"{event.node} lost its connection; its tasks run on under its lease"
         case e.NodeLost():
-            return f"{event.node} is lost: its lease is over"
+            return f"{event.node} is lost: {event.text or 'its lease is over'}"
         case e.NodeCleared():
             return f"{event.node} stopped an attempt of its former life"
         case e.NodeDrained():
             return f"{event.node} is drained: {event.reason}"
         case e.NodeResumed():
             return f"{event.node} takes work again"
+    return _brake_sentence(event) or _credential_sentence(event)
+
+
+def _brake_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeRested():
+            rest_s = event.until - event.at
+            tasks = f"{event.failures} tasks in a row failed on {event.node}"
+            return f"{tasks}: it rests for {rest_s:.0f} s, unless nobody else takes work"
+        case e.NodeRecovered():
+            return f"{event.node} has rested and may take work again"
+        case e.NodeRemoved():
+            return f"{event.node} is removed: {event.cause}"
+        case e.BrakeSet():
+            return (
+                f"{event.silent} of {event.nodes} nodes are silent at once, so nobody is declared lost: "
+                "see whether the coordinator is cut off"
+            )
+        case e.BrakeReleased():
+            return f"{event.silent} of {event.nodes} nodes are silent: whoever still is counts as lost again"
+    return ""
+
+
+def _credential_sentence(event: e.Event) -> str:
+    match event:
+        case e.CredentialCreated():
+            made = event.credential
+            return f"{made.kind} credential {made.id} was made for {made.name or 'any node'}"
+        case e.CredentialEnds():
+            return f"credential {event.id} {'was revoked' if event.revoked else 'ends soon'}"
+        case e.CredentialUsed():
+            return f"credential {event.id} was used"
+        case e.CredentialForgotten():
+            return f"credential {event.id} ended long ago and is forgotten"
+        case e.JoinRedeemed():
+            return f"{event.node} gave join token {event.id} for a credential of its own"
+        case e.SecretKnown():
+            return "the cluster's secret is known by its fingerprint"
     return type(event).__name__
 
 

@@ -19,6 +19,7 @@ KINDS_MAX = 256
 SELECTORS_MAX = 256
 CHANGES_KEPT = 1 << 16
 FEW = 24  # so many rows are sooner read one by one than all at once
+_COLUMNS = ("open", "cores", "memory", "cores_all", "memory_all")
 Kind = tuple[str | None, int]  # device type asked for, memory asked for
 Selector = tuple[tuple[str, str], ...]  # labels asked for
 _Cell = TypeVar("_Cell", bound=np.generic)
@@ -42,6 +43,11 @@ class Changes:
         if len(rows) > 2 * CHANGES_KEPT:
             del rows[:CHANGES_KEPT]
             self._forgotten += CHANGES_KEPT
+
+    def forget(self) -> None:
+        """Rows mean other nodes from now on: whoever looked before has to read all of them again."""
+        self._forgotten += len(self._rows) + 1
+        self._rows.clear()
 
     def since(self, mark: int) -> set[int] | None:
         """The rows that changed after a mark, or None if that is too long ago to know."""
@@ -77,6 +83,21 @@ class Columns:
         self.cores_all[row], self.memory_all[row] = ledger.capacity.cores, ledger.capacity.memory_bytes
         self.joined.note(row)
         self.refresh(row)
+
+    def remove(self, row: int) -> None:
+        """A node is gone; the last one takes its row."""
+        last = len(self.ledgers) - 1
+        self.ledgers[row] = self.ledgers[last]
+        self.ledgers.pop()
+        for name in _COLUMNS:
+            column = self._spare[name]
+            column[row] = column[last]
+            column[last] = 0
+            setattr(self, name, column[:last])
+        self._devices.clear()
+        self._labelled.clear()
+        self.changes.forget()
+        self.joined.forget()
 
     def refresh(self, row: int) -> None:
         """What is free on a node has changed."""
@@ -135,7 +156,7 @@ class Columns:
     def _grow(self) -> None:
         """Twice as much room whenever it is used up, so that a node that joins costs the same at any size."""
         size = len(self.ledgers)
-        for name in ("open", "cores", "memory", "cores_all", "memory_all"):
+        for name in _COLUMNS:
             column = self._spare.get(name)
             if column is None or len(column) < size:
                 column = np.zeros(max(64, 2 * size), dtype=getattr(self, name).dtype)

@@ -154,7 +154,10 @@ class Phase(IntEnum):
 
 
 class Disposition(IntEnum):
-    """What became of a report. Only ACCEPTED changed anything; after any but STALE_EPOCH it may be forgotten."""
+    """What became of a report. Only ACCEPTED changed anything.
+
+    After a stale epoch or lease it is kept, and told again under the next; after any other it may be forgotten.
+    """
 
     ACCEPTED = 0
     DUPLICATE = 1

@@ -63,6 +63,19 @@ def quarantined(host: str, left: int) -> Reason:
     return Reason("NodeQuarantined", Tier.HELD, text, {"host": host, "left": left})
 
 
+def resting(host: str, failures: int, until: float) -> Reason:
+    text = f"{host} rests: {failures} tasks in a row failed there"
+    return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
+
+
+def losses_braked(host: str, silent: int, nodes: int) -> Reason:
+    text = (
+        f"{host} is silent, and so are {silent} of {nodes} nodes at once: nobody is declared lost, and it keeps what "
+        "it holds"
+    )
+    return Reason("LossesBraked", Tier.HELD, text, {"host": host, "silent": silent, "nodes": nodes})
+
+
 def drained(host: str, why: str) -> Reason:
     return Reason("Maintenance", Tier.HELD, f"{host} is drained: {why}", {"host": host, "reason": why})
 

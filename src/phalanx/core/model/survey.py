@@ -38,6 +38,13 @@ class Survey:
             self._of_row[row] = number
             self._tree = None
 
+    def remove(self, row: int, last: int) -> None:
+        """A node is gone; the one of the last row takes its row."""
+        self._of_row[row] = self._of_row[last]
+        self._of_row[last] = _UNKNOWN
+        self._by_name = []
+        self._tree = None
+
     def tree(self, nodes: Sequence[str]) -> Tree:
         """The tree over these nodes, row by row; every one of them has been noted."""
         if self._tree is None or len(self._tree.nodes) != len(nodes):

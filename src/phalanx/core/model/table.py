@@ -24,7 +24,7 @@ from phalanx.core.model.tree import Column, Mask, Tree
 
 
 class NodeTable:
-    """Ledgers by name, and the columns over them. A node keeps its row for good; a lost one is not `open`."""
+    """Ledgers by name, and the columns over them. A node keeps its row unless another is removed."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -72,6 +72,17 @@ class NodeTable:
             self.names.append(name)
         self.columns.put(row, Ledger(name, capacity))
         self._survey.note(row, capacity.labels)
+
+    def remove(self, name: str) -> str | None:
+        """Take a node out. The last row moves to where it was; whose row that is comes back, if another's."""
+        row, last = self.rows.pop(name), len(self.names) - 1
+        moved = self.names[last] if row != last else None
+        if moved is not None:
+            self.names[row], self.rows[moved] = moved, row
+        self.names.pop()
+        self.columns.remove(row)
+        self._survey.remove(row, last)
+        return moved
 
     def set_topology(self, declared: Topology) -> None:
         """Other layers: where every node stands is read from its labels anew."""

@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from phalanx.core.model.ids import JobId
@@ -107,6 +108,17 @@ class Tenants:
                 self._leave(tenant)
         self.tenants[slot] = None
         self._free.append(slot)
+
+    def move_node(self, before: int, after: int) -> None:
+        """A node has another row of the table from now on."""
+        for slot in np.flatnonzero(self.used & (self.node == before)).tolist():
+            tenant = self.tenants[slot]
+            assert tenant is not None
+            moved = replace(tenant, node_row=after)
+            if tenant.affinity:
+                self._leave(tenant)
+                self.near.setdefault(tenant.affinity, Counter())[after] += 1
+            self._write(slot, moved)
 
     def _leave(self, tenant: Tenant) -> None:
         rows = self.near[tenant.affinity]

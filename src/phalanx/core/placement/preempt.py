@@ -37,7 +37,7 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Mu
     if not unit.job.may_evict:
         return _forbidden("The job says that it never takes a place from anybody")
     aim = Aim(draft, unit, count)
-    if not aim.needed:
+    if not aim.needed or getattr(unit, "is_surplus", False):
         return _forbidden("It has every member that it needs, and nobody is evicted for more")
     victims = Victims(draft, aim.gang.job)
     if (no := _hopeless(aim, victims)) is not None:

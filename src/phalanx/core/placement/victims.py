@@ -61,7 +61,7 @@ class Victims:
         may_go = lower & (tenants.evictable_at <= draft.now)
         self.protected = int(lower.sum() - may_go.sum())  # lower in priority, but not to be evicted now
         ties = _Ties(draft, here & ~tenants.leaving, may_go)
-        may_go &= draft.nodes.open[tenants.node] | ties.is_bound | _frees_quota(draft, job, may_go)
+        may_go &= _on_open_nodes(draft) | ties.is_bound | _frees_quota(draft, job, may_go)
         may_go &= (
             np.where(tenants.promise, ties.whole_promise[tenants.job], ties.whole[tenants.job])
             | ties.is_spare
@@ -213,8 +213,16 @@ def _frees_quota(draft: Draft, job: Job, may_go: Mask) -> Mask:
     mask: Mask = np.zeros(len(may_go), dtype=np.bool_)
     if job.queue in draft.queues.quotas:
         tenants = draft.tenants
-        closed = np.flatnonzero(may_go & ~draft.nodes.open[tenants.node]).tolist()
+        closed = np.flatnonzero(may_go & ~_on_open_nodes(draft)).tolist()
         mask[[slot for slot in closed if _queue(tenants, slot) == job.queue]] = True
+    return mask
+
+
+def _on_open_nodes(draft: Draft) -> Mask:
+    """Which tenants stand on nodes that take work. A slot without a tenant may name a row that is gone."""
+    tenants = draft.tenants
+    mask: Mask = np.zeros(len(tenants.used), dtype=np.bool_)
+    mask[tenants.used] = draft.nodes.open[tenants.node[tenants.used]]
     return mask
 
 

@@ -1,0 +1,157 @@
+"""Many runners in one process: each with an agent of its own, the real words and two connections, but no processes.
+
+The agents are those of `phalanx runner` (`runner/agent.py`); only what a keeper would do is pretended: an attempt
+starts when it is told to, and ends after a while. Told on stdin as JSON: port, token, the first number, how many, and
+how long tasks run; says on stdout when all have joined, and leaves when stdin ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import time
+from contextlib import suppress
+from typing import cast
+
+import uvloop
+
+from phalanx.api import wire
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner import Deed, Halt, Release, Spawn
+from phalanx.core.verdict import ProcessEnd
+from phalanx.runner.agent import Agent
+
+GATHER_S = 0.02
+HOST = "127.0.0.1"
+
+
+class Line(asyncio.Protocol):
+    """One connection, cut into messages."""
+
+    def __init__(self, runner: Pretender) -> None:
+        self._runner = runner
+        self._unpacker = wire.Unpacker()
+        self._transport: asyncio.Transport | None = None
+        self.ended = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._unpacker.feed(data):
+            self._runner.receive(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+
+    def send(self, message: wire.Message) -> None:
+        assert self._transport is not None
+        self._transport.write(wire.pack(message))
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+
+class Pretender:
+    """One runner, as far as the coordinator can tell."""
+
+    def __init__(self, number: int, token: str, run_s: float) -> None:
+        name = f"pretender-{number}"
+        self.agent = Agent(name, f"life-{number}", name, token, Capacity(8, 64 << 30), HOST)
+        self.joined = asyncio.Event()
+        self._run_s = run_s
+        self._line: Line | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def live(self, port: int) -> None:
+        """Dial, join, send heartbeats; when the connection ends, dial again after a moment, as runners do."""
+        while True:
+            with suppress(OSError):
+                await self._visit(port)
+            await asyncio.sleep(random.uniform(0.05, 0.8))
+
+    async def _visit(self, port: int) -> None:
+        agent = self.agent
+        self.joined.clear()
+        _, line = await self._loop.create_connection(lambda: Line(self), HOST, port)
+        self._line = line
+        line.send(agent.hello(time.time()))
+        await _either(self.joined, line.ended)
+        if line.ended.is_set():
+            return
+        _, road = await self._loop.create_connection(lambda: Line(self), HOST, port)
+        road.send(wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation))
+        pause_s = random.uniform(0, agent.heartbeat_s)  # they were not started together
+        while not await _either(line.ended, within_s=pause_s):
+            line.send(agent.beat(time.time()))
+            self._tell()
+            pause_s = agent.heartbeat_s
+        road.close()
+        agent.welcomed = False
+
+    def receive(self, message: wire.Message) -> None:
+        if isinstance(message, wire.ReadLog | wire.CancelRead):
+            return
+        for deed in self.agent.receive(message, time.time()):
+            self._do(deed)
+        if self.agent.welcomed:
+            self.joined.set()
+
+    def _do(self, deed: Deed) -> None:
+        state, now = self.agent.state, time.time()
+        match deed:
+            case Spawn():
+                key = deed.start.key
+                if deed.held:
+                    state.process_ready(key)
+                else:
+                    self._start(key, now)
+            case Release():
+                self._start(deed.key, now)
+            case Halt():
+                self._end(deed.key, 15)
+        self._loop.call_later(GATHER_S, self._tell)
+
+    def _start(self, key: AttemptKey, now: float) -> None:
+        self.agent.state.process_started(key, now)
+        self._loop.call_later(self._run_s, self._end, key, None)
+
+    def _end(self, key: AttemptKey, signal: int | None) -> None:
+        now = time.time()
+        end = ProcessEnd(None if signal else 0, signal, False, None, now - self._run_s, now)
+        for deed in self.agent.state.process_ended(key, end):
+            self._do(deed)
+        self._loop.call_later(GATHER_S, self._tell)
+
+    def _tell(self) -> None:
+        reports = self.agent.reports()
+        if reports is not None and self._line is not None:
+            self._line.send(reports)
+
+
+async def _either(*events: asyncio.Event, within_s: float | None = None) -> bool:
+    """True once one of them is set, False if the time is over before."""
+    waits = [asyncio.ensure_future(each.wait()) for each in events]
+    done, _ = await asyncio.wait(waits, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    for each in waits:
+        each.cancel()
+    return bool(done)
+
+
+async def crowd(port: int, token: str, first: int, runners: int, run_s: float) -> None:
+    everybody = [Pretender(first + at, token, run_s) for at in range(runners)]
+    lives = [asyncio.ensure_future(each.live(port)) for each in everybody]
+    for each in everybody:
+        await each.joined.wait()
+    print("{}", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    for life in lives:
+        life.cancel()
+
+
+if __name__ == "__main__":
+    uvloop.run(crowd(**json.loads(sys.stdin.readline())))

@@ -1,0 +1,49 @@
+"""How a client gets to its cluster: the addresses, the token and the certificates, given or found in the settings."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from phalanx.api.following import addresses_of
+from phalanx.config import load
+from phalanx.endpoint import connection
+from phalanx.settings import Settings
+from phalanx.tls import NO_PAPERS, Papers, client_context
+
+
+class Reach(NamedTuple):
+    """`tls` is for the https addresses among them, `vouched` says whether it believes our own authority only."""
+
+    addresses: tuple[str, ...]
+    token: str
+    tls: ssl.SSLContext | None = None
+    vouched: bool = False
+
+
+def reach(address: str | Sequence[str] | None, token: str | None, papers: Papers) -> Reach:
+    """What was given, and for the rest what the settings say. Who is told all needs no settings."""
+    if address is not None and token is not None:
+        given = addresses_of(address)
+        if papers.are_there or not any(map(_is_https, given)):
+            return _with_tls(Reach(given, token), papers)
+    text = address if isinstance(address, str | None) else ",".join(address)
+    return reach_by(load({"client.address": text, "client.token": token}), papers)
+
+
+def reach_by(settings: Settings, papers: Papers = NO_PAPERS) -> Reach:
+    """What the settings say; `papers` are stronger."""
+    client = settings.client
+    named = papers if papers.are_there else Papers(client.ca_file, client.cert_file, client.key_file)
+    return _with_tls(Reach(*connection(settings)), named)
+
+
+def _with_tls(found: Reach, papers: Papers) -> Reach:
+    if not any(map(_is_https, found.addresses)):
+        return found
+    return found._replace(tls=client_context(papers), vouched=papers.ca_file is not None)
+
+
+def _is_https(address: str) -> bool:
+    return address.startswith("https://")

@@ -1,0 +1,270 @@
+"""`phalanx store …`: look into a cluster's state, move it elsewhere, keep a copy of it.
+
+These talk to the store itself, not to a coordinator, with the credentials of the coordinator's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from phalanx.cli.output import OutputOption, emit, fields, note
+from phalanx.cli.session import session
+from phalanx.cli.text import moment, plural
+from phalanx.errors import BadRequest, Conflict, Unavailable
+from phalanx.settings import Coordinator
+
+if TYPE_CHECKING:
+    from phalanx.store.check import Checked
+    from phalanx.store.place import Place
+    from phalanx.store.protocol import Store
+
+T = TypeVar("T")
+RESTORE_LEAP = 1_000_000  # epochs that a cluster may have seen since the backup was made
+SHOW_EVERY = 500
+Url = Annotated[str | None, typer.Argument(metavar="[URL]", show_default="coordinator.store")]
+Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")]
+
+
+def check(ctx: typer.Context, url: Url = None, output: OutputOption = None) -> int:
+    """Read everything in a store: checksums, records, a replay of the log, and what must always hold.
+
+    Nothing is changed. The exit code is 1 if anything is damaged.
+    """
+    here = session(ctx)
+    section = here.settings.coordinator
+
+    async def checked() -> Checked:
+        from phalanx.store.check import check_store
+
+        place = _place(url, section)
+        async with _reading(place, section) as store:
+            return await check_store(store, str(place))
+
+    found = _run(checked())
+    emit(found, here.output(output), [found.store], lambda _wide: _report(found))
+    return 0 if found.is_good else 1
+
+
+def migrate(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="FROM")],
+    target: Annotated[str, typer.Argument(metavar="TO")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if a coordinator is active on FROM: its term ends.")
+    ] = False,
+    output: OutputOption = None,
+) -> None:
+    """Move a cluster's state from one store to an empty one.
+
+    FROM is fenced off first and stays so; if this is interrupted, run it again. Then start coordinators with --store
+    TO.
+    """
+    here = session(ctx)
+    section = here.settings.coordinator
+    places = _place(source, section), _place(target, section)
+    if places[0] == places[1]:
+        raise BadRequest(f"FROM and TO are both {places[0]}")
+    _refuse_memory(*places)
+    _refuse_missing(places[0])
+
+    async def moved() -> dict[str, Any]:
+        from phalanx.store.copy import migrate
+
+        async with _writing(places[0], section) as old, _writing(places[1], section) as new:
+            names = str(places[0]), str(places[1])
+            copied = await migrate(old, new, names, Progress(), force=force)
+        return {"from": names[0], "to": names[1], **_counts(copied)}
+
+    told = _run(moved())
+    emit(told, here.output(output), [told["to"]], lambda _wide: fields((k, v) for k, v in told.items()))
+
+
+def backup(
+    ctx: typer.Context,
+    words: Annotated[list[str], typer.Argument(metavar="[URL] FILE")],
+    force: Force = False,
+    output: OutputOption = None,
+) -> None:
+    """Copy everything in a store into one file, also while a coordinator runs on it."""
+    here = session(ctx)
+    section = here.settings.coordinator
+    if len(words) > 2:
+        raise BadRequest(f"{len(words)} arguments: expected [URL] FILE")
+    place, path = _place(words[0] if len(words) == 2 else None, section), Path(words[-1])
+
+    async def kept() -> dict[str, Any]:
+        from phalanx import __version__
+        from phalanx.clock import SystemClock
+        from phalanx.store.archive import write_archive
+        from phalanx.store.contents import StoreContents
+
+        async with _reading(place, section) as store:
+            contents = await StoreContents.read(store, str(place))
+            now = SystemClock().now()
+            end = await write_archive(path, contents, now, __version__, Progress(), force=force)
+        sizes = {"bytes": path.stat().st_size, "batches": end.batches, "ended_jobs": end.records}
+        return {"file": str(path), "store": str(place), "revision": contents.head, **sizes}
+
+    told = _run(kept())
+    emit(told, here.output(output), [str(path)], lambda _wide: fields((k, v) for k, v in told.items()))
+
+
+def restore(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    url: Annotated[str, typer.Argument(metavar="URL")],
+    output: OutputOption = None,
+) -> None:
+    """Fill an empty store from a backup. What happened after the backup is forgotten."""
+    here = session(ctx)
+    section = here.settings.coordinator
+    place = _place(url, section)
+    _refuse_memory(place)
+
+    async def filled() -> dict[str, Any]:
+        from phalanx.store.archive import Archive
+        from phalanx.store.copy import check_vacant, fill
+
+        archive = Archive(file)
+        note(f"{file}: backup of {moment(archive.made_at)}, made by version {archive.version}")
+        async with _writing(place, section) as store:
+            await check_vacant(store, archive.name, str(place))
+            copied = await fill(store, archive, archive.epoch + RESTORE_LEAP, Progress())
+        return {"from": str(file), "to": str(place), **_counts(copied)}
+
+    told = _run(filled())
+    emit(told, here.output(output), [str(place)], lambda _wide: fields((k, v) for k, v in told.items()))
+
+
+def reopen(
+    ctx: typer.Context,
+    url: Annotated[str, typer.Argument(metavar="URL")],
+    output: OutputOption = None,
+) -> None:
+    """Give up a migration: let coordinators use a store again that it fenced off."""
+    here = session(ctx)
+    section = here.settings.coordinator
+    place = _place(url, section)
+    _refuse_missing(place)
+
+    async def reopened() -> int:
+        from phalanx.store.copy import reopen
+
+        async with _writing(place, section) as store:
+            return await reopen(store, str(place))
+
+    epoch = _run(reopened())
+    told = {"store": str(place), "epoch": epoch}
+    emit(told, here.output(output), [str(place)], lambda _wide: [f"{place} may be used again, epoch {epoch}"])
+
+
+class Progress:
+    """How far it is, on one line of a terminal; a log gets a line now and then."""
+
+    def __init__(self) -> None:
+        self._doing = ""
+
+    def __call__(self, doing: str, done: int) -> None:
+        is_new, self._doing = doing != self._doing, doing
+        if not is_new and done % SHOW_EVERY:
+            return
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{doing}: {done}")
+            sys.stderr.flush()
+        elif is_new:
+            note(f"{doing} …")
+
+
+def _report(found: Checked) -> Iterable[str]:
+    yield from fields(
+        [
+            ("Store", found.store),
+            ("Epoch", found.epoch),
+            ("Active", found.leader or "nobody"),
+            ("Revision", found.revision),
+            ("Image", found.image_revision or "none"),
+            (
+                "Log",
+                f"{plural(found.batches, 'batch').replace('batchs', 'batches')} after {found.log_begins_after}",
+            ),
+            ("Jobs", f"{found.jobs}, and {found.ended_jobs} in the history"),
+            ("Nodes", found.nodes),
+            ("State", "good" if found.is_good else "DAMAGED"),
+        ]
+    )
+    for damage in found.damaged:
+        yield f"damaged: {damage.source} {damage.key}"
+    for damage in found.set_aside:
+        yield f"set aside before: {damage.source} {damage.key}"
+    for sentence in found.broken:
+        yield f"does not hold: {sentence}"
+
+
+def _counts(copied: Any) -> dict[str, Any]:
+    return {
+        "epoch": copied.epoch,
+        "revision": copied.revision,
+        "batches": copied.batches,
+        "ended_jobs": copied.records,
+    }
+
+
+def _place(url: str | None, section: Coordinator) -> Place:
+    from phalanx.store.place import read_place
+
+    return read_place(section.store if url is None else url, section.state_dir)
+
+
+def _refuse_memory(*places: Place) -> None:
+    if any(place.kind == "memory" for place in places):
+        raise BadRequest("memory: is gone with its process, so nothing can be moved from or to it")
+
+
+def _refuse_missing(place: Place) -> None:
+    """Opening a file would make it."""
+    if place.path is not None and not place.path.is_file():
+        raise Conflict(f"there is no store at {place.path}")
+
+
+@asynccontextmanager
+async def _reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
+    from phalanx.store.open import open_to_read
+    from phalanx.store.place import read_access
+
+    store = await open_to_read(place, read_access(section))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _writing(place: Place, section: Coordinator) -> AsyncIterator[Store]:
+    from phalanx.store.open import open_place
+    from phalanx.store.place import read_access
+
+    store = await open_place(place, read_access(section))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for it; what a store raises becomes one of our errors."""
+    from phalanx.store.protocol import StoreError
+
+    try:
+        return asyncio.run(work)
+    except StoreError as error:
+        raise Unavailable(str(error), reason="StoreUnavailable") from error
+    finally:
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")

@@ -1,0 +1,140 @@
+"""`phalanx token …` and `phalanx audit`: who may do what, and who did what.
+
+A new token is shown once, on standard output, so that it can be sent straight into a file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from phalanx.api.audit import AuditLine
+from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
+from phalanx.cli.output import OutputOption, emit, fields, note
+from phalanx.cli.session import session
+from phalanx.cli.table import Table
+from phalanx.cli.text import moment
+from phalanx.core.model.credential import ROLES
+from phalanx.errors import BadRequest
+from phalanx.settings import Output
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `phalanx token list` shows it.")]
+
+
+def create(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Option(help="Whose token it is; their jobs are its own.", show_default="yours")
+    ] = None,
+    role: Annotated[str | None, typer.Option(help=f"What it may do: {', '.join(ROLES)}.")] = None,
+    join: Annotated[bool, typer.Option("--join", help="A token that lets one runner in, once.")] = False,
+    node: Annotated[
+        str | None, typer.Option(help="With --join: only as this node.", show_default="any new one")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="How long it is good, or never.", show_default="30d; with --join 1h")
+    ] = None,
+    output: OutputOption = None,
+) -> None:
+    """Create a token, of no more power than your own. It is shown once."""
+    if role is not None and role not in ROLES:
+        raise BadRequest(f"--role {role!r}: give one of {', '.join(ROLES)}")
+    if role is None and not join:
+        raise BadRequest("give --role, or --join for a runner", hint=f"roles are {', '.join(ROLES)}")
+    here = session(ctx)
+    request = TokenRequest("join" if join else "user", name, role, expires, node)
+    _tell(here.client().create_token(request), here.output(output))
+
+
+def tokens(ctx: typer.Context, output: OutputOption = None) -> None:
+    """List the tokens that were created: your own, or as an admin all."""
+    here = session(ctx)
+    found = here.client().tokens()
+    emit(found, here.output(output), [each.id for each in found], lambda _wide: _table(found))
+
+
+def revoke(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
+    """End a token now, and those that were made with it for the same name."""
+    here = session(ctx)
+    view = here.client().revoke_token(id)
+    emit(view, here.output(output), [view.id], lambda _wide: [f"{view.id} ({view.name}) is revoked"])
+
+
+def rotate(
+    ctx: typer.Context,
+    id: IdArgument,
+    overlap: Annotated[
+        str | None, typer.Option(help="How long the old one stays good.", show_default="1h")
+    ] = None,
+    output: OutputOption = None,
+) -> None:
+    """Make another token in the place of one, which stays good for a while."""
+    here = session(ctx)
+    _tell(here.client().rotate_token(id, overlap), here.output(output))
+
+
+def audit(
+    ctx: typer.Context,
+    tail: Annotated[int, typer.Option(min=1, max=10_000, help="How many lines.")] = 100,
+    output: OutputOption = None,
+) -> None:
+    """Show who did what: changes and refusals, the newest last."""
+    here = session(ctx)
+    found = here.client().audit(tail)
+    names = [line.request_id for line in found]
+    emit(found, here.output(output), names, lambda _wide: _audit_table(found))
+
+
+def _tell(new: NewToken, output: Output) -> None:
+    """The token alone goes to standard output; what there is to know about it does not."""
+    if output in ("table", "wide"):
+        sys.stdout.write(f"{new.token}\n")
+        note("\n".join(_lines(new.record)))
+        note("This is the only time it is shown.")
+    else:
+        emit(new, output, [new.record.id], lambda _wide: [])
+
+
+def _lines(record: TokenView) -> Iterable[str]:
+    ends = "never" if record.expires_at is None else moment(record.expires_at)
+    whose = record.name or "any new node"
+    return fields([("Id", record.id), ("For", whose), ("Role", record.role or record.kind), ("Ends", ends)])
+
+
+def _table(found: list[TokenView]) -> Table:
+    table = Table("ID", "KIND", "NAME", "ROLE", "STATE", "ENDS", "LAST USED", "MADE BY")
+    for each in found:
+        ends = "never" if each.expires_at is None else moment(each.expires_at)
+        name = each.name or each.node or "any"
+        table.add(
+            each.id,
+            each.kind,
+            name,
+            each.role or "-",
+            _state(each),
+            ends,
+            moment(each.used_at),
+            each.created_by,
+        )
+    return table
+
+
+def _state(token: TokenView) -> str:
+    if token.kind == "join" and token.node and token.is_valid:
+        return "used"
+    if token.is_valid:
+        return "valid"
+    return "revoked" if token.is_revoked else "ended"
+
+
+def _audit_table(found: list[AuditLine]) -> Table:
+    table = Table("TIME", "WHO", "ROLE", "FROM", "WHAT", "STATUS", "REASON")
+    for line in found:
+        what = " ".join(filter(None, (line.method, line.route.replace("{id}", line.id or "…"))))
+        left_out = f"{line.left_out} refusals before it were left out" if line.left_out else ""
+        reason = ", ".join(filter(None, (line.reason, left_out)))
+        table.add(moment(line.at), line.name or "-", line.role or "-", line.where, what, line.status, reason)
+    return table

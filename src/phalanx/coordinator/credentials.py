@@ -1,0 +1,275 @@
+"""Who is accepted: tokens out of settings and files, tokens that were created, and what the cluster's secret signs.
+
+REST asks for a user, the link port for a node. Records of created tokens are part of the state, so a standby knows
+them as well; which of them are made, and when they end, is decided in `core/cluster/credentials.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+
+from phalanx.api.audit import NO_AUDIT, Audit, AuditLine
+from phalanx.api.auth import TOKEN_MAX, digest, fingerprint
+from phalanx.api.roles import Bearer, Identity
+from phalanx.clock import Clock, SteadyClock
+from phalanx.coordinator.entry import STRANGER, Entry
+from phalanx.coordinator.links import Letter
+from phalanx.coordinator.secret import ClusterSecret
+from phalanx.coordinator.tokenset import TokenSet
+from phalanx.core.cluster.credentials import is_use_news, why_not
+from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.credential import Credential
+from phalanx.core.model.ids import is_name
+from phalanx.diary import diary
+from phalanx.errors import ConfigError, Unavailable
+from phalanx.settings import Settings
+from phalanx.tokenfile import ensure_token, split_tokens
+
+log = diary("coordinator")
+LOOK_EVERY_S = 1.0
+RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; S7 allows 30 s
+
+
+class Credentials:
+    """Every token that is accepted at this moment."""
+
+    def __init__(
+        self, users: TokenSet, nodes: TokenSet, secret: ClusterSecret, clock: Clock, reload_s: float = 60.0
+    ) -> None:
+        self._users = users
+        self._nodes = nodes
+        self._secret = secret
+        self._clock = clock
+        self._reload_s = reload_s
+        self._state: Callable[[], ClusterState] | None = None
+        self._shown: set[str] = set()  # records that were used and may be news
+        self._asked_to_reload = asyncio.Event()
+        self.audit: Audit = NO_AUDIT
+        self.name = "admin"  # whom tokens out of settings stand for
+        self._refuse_common()
+
+    @classmethod
+    def open(cls, settings: Settings, clock: Clock) -> Credentials:
+        """Read every source, or raise ConfigError; a file that nobody named is made."""
+        section, given = settings.coordinator, settings.given
+        values = [token for token in (section.token, *split_tokens(section.tokens or "")) if token]
+        users = TokenSet("users", values, section.token_file, is_given="coordinator.token_file" in given)
+        nodes = TokenSet(
+            "runners",
+            [section.node_token] if section.node_token else [],
+            section.node_token_file,
+            is_given="coordinator.node_token_file" in given,
+        )
+        secret = ClusterSecret(ensure_token(section.secret_file))
+        return cls(users, nodes, secret, clock, section.auth_reload_interval_s)
+
+    @classmethod
+    def local(cls, user_token: str, node_token: str) -> Credentials:
+        """For a cluster inside one process."""
+        users, nodes = TokenSet("users", [user_token]), TokenSet("runners", [node_token])
+        made = cls(users, nodes, ClusterSecret(secrets.token_urlsafe(32)), SteadyClock())
+        made.name = "local"
+        return made
+
+    def follow(self, state: Callable[[], ClusterState]) -> None:
+        """From now on created tokens count, as the state of the moment knows them."""
+        self._state = state
+
+    # Who is it?
+
+    def accepts_user(self, token: str) -> Identity | None:
+        """Who shows a token to REST. A known token of another kind is somebody too, who may do nothing there."""
+        if not token or len(token) > TOKEN_MAX:
+            return None
+        shown = digest(token)
+        if self._users.holds(shown):
+            return Identity(self.name, "admin", fingerprint(token))
+        if self._nodes.holds(shown):
+            return Identity("runners", "node", fingerprint(token))
+        if (record := self._record(shown)) is not None:
+            return self._person(record)
+        return self._task(token)
+
+    def accepts_node(self, token: str, node: str, origin: str = "", peer_name: str | None = None) -> Entry:
+        """Whether a token, shown over a connection of `peer_name`'s certificate, may speak for a node."""
+        if peer_name is not None and peer_name != node:
+            return Entry(f"the certificate is for node {peer_name!r}, not for {node!r}")
+        if not token or len(token) > TOKEN_MAX:
+            return Entry(STRANGER)
+        shown = digest(token)
+        if self._nodes.holds(shown):
+            return Entry()
+        record = self._record(shown)
+        if record is None or not is_name(node):
+            return Entry(STRANGER)
+        if record.kind == "join":
+            return self._joining(record, node, origin)
+        if record.kind != "node":
+            return Entry(
+                "a user's token cannot speak for a node: `phalanx token create --join` makes one that can"
+            )
+        if record.name != node:
+            return Entry(f"this credential is for node {record.name!r}, not for {node!r}")
+        if not record.is_valid(self._clock.now()):
+            return Entry("the node's credential was revoked: `phalanx token create --join` makes a new start")
+        self._note_use(record)
+        return Entry()
+
+    def task_token(self, job: str) -> str:
+        """What the processes of a job may show."""
+        return self._secret.task_token(job)
+
+    def refused(self, node: str, entry: Entry, where: str) -> None:
+        """Write down that somebody was turned away at the link port."""
+        log.warning("a runner was refused", node=node[:80], why=entry.refusal, where=where)
+        id = node if is_name(node) else ""
+        self.audit.note(
+            AuditLine(where=where, method="HELLO", route="link", id=id, status=401, reason="Unauthorized")
+        )
+
+    def joined(self, node: str, entry: Entry, where: str) -> None:
+        """Write down that a node has a credential from now on."""
+        self.audit.note(
+            AuditLine(
+                name=node,
+                role="join",
+                fingerprint=entry.join,
+                where=where,
+                method="HELLO",
+                route="link",
+                id=node,
+                status=200,
+            )
+        )
+
+    # The cluster's secret.
+
+    def check(self) -> None:
+        """Raise ConfigError if the cluster was begun with another secret than ours."""
+        known = self._known_state()
+        if known is not None and known.keyring.secret not in ("", self._secret.fingerprint):
+            raise ConfigError(
+                f"the cluster's secret has the fingerprint {known.keyring.secret}, ours {self._secret.fingerprint}",
+                hint="copy coordinator.secret_file from a coordinator of this cluster; all of them share it",
+            )
+
+    def wishes(self) -> list[Input]:
+        """What has to be written down once this coordinator is active."""
+        known = self._known_state()
+        is_known = known is not None and known.keyring.secret
+        return [] if is_known else [KnowSecret(self._secret.fingerprint)]
+
+    # Time passes.
+
+    def reload_soon(self) -> None:
+        """Read the files again now."""
+        self._asked_to_reload.set()
+
+    async def keep(
+        self, post: Callable[[Letter], object], recheck: Iterable[Callable[[], None]] = ()
+    ) -> None:
+        """Read the files again and again, end connections that have lost their right, write down who came."""
+        loop = asyncio.get_running_loop()
+        read_at = checked_at = loop.time()
+        look_s = min(LOOK_EVERY_S, self._reload_s)
+        while True:
+            await self._pause(look_s)
+            now, changed = loop.time(), False
+            if self._asked_to_reload.is_set() or now - read_at >= self._reload_s:
+                self._asked_to_reload.clear()
+                read_at = now
+                changed = self.reload()
+            if changed or now - checked_at >= RECHECK_EVERY_S:
+                checked_at = now
+                for look in recheck:
+                    look()
+            if self._shown:
+                post(([UseCredentials(tuple(sorted(self._shown)))], _no_reply))
+                self._shown.clear()
+
+    def reload(self) -> bool:
+        """Read both files again; whether anything changed."""
+        before = self._users.digests, self._nodes.digests
+        changed = [self._users.reload(), self._nodes.reload()]
+        try:
+            self._refuse_common()
+        except ConfigError as error:
+            log.warning("the tokens stay as they were", error=str(error))
+            self._users.digests, self._nodes.digests = before
+            return False
+        return any(changed)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._asked_to_reload.wait()
+        except TimeoutError:
+            pass
+
+    def _refuse_common(self) -> None:
+        """A token that users and runners share would make every node an admin."""
+        if self._users.digests & self._nodes.digests:
+            raise ConfigError(
+                "the same token is accepted from users and from runners",
+                hint="give coordinator.node_token (or its file) a token of its own",
+            )
+
+    def _known_state(self) -> ClusterState | None:
+        try:
+            return None if self._state is None else self._state()
+        except Unavailable:  # a standby that has not read the log yet
+            return None
+
+    def _record(self, shown: bytes) -> Credential | None:
+        """A record by its digest. Finding one tells by its time at most a digest, which leads back to no token."""
+        state = self._known_state()
+        return None if state is None else state.keyring.by_digest.get(shown)
+
+    def _person(self, record: Credential) -> Identity | None:
+        if not record.is_valid(self._clock.now()):
+            return None
+        self._note_use(record)
+        role: Bearer = record.role if record.kind == "user" else record.kind  # type: ignore[assignment]
+        return Identity(record.name or "a node", role, record.id, "", record.expires_at, is_record=True)
+
+    def _task(self, token: str) -> Identity | None:
+        """A job's own token is good while the job lives."""
+        job, state = self._secret.job_of(token), self._known_state()
+        if job is None or state is None:
+            return None
+        known = state.jobs.get(job)
+        if known is None or known.is_over:
+            return None
+        return Identity(known.job.user, "task", fingerprint(token), job)
+
+    def _joining(self, join: Credential, node: str, origin: str) -> Entry:
+        state, now = self._known_state(), self._clock.now()
+        assert state is not None
+        if not origin:
+            return Entry("a join token is for the first hello of a runner only")
+        if (no := why_not(state, join.id, node, origin, now)) is not None:
+            return Entry(no)
+        token = self._secret.node_credential(join.id, node, origin)
+        made = Credential(
+            fingerprint(token),
+            "node",
+            digest(token),
+            now,
+            node,
+            created_by=join.created_by,
+            parent=join.id,
+            origin=origin,
+        )
+        return Entry("", join.id, made, token)
+
+    def _note_use(self, record: Credential) -> None:
+        if record.kind != "join" and is_use_news(record, self._clock.now()):
+            self._shown.add(record.id)
+
+
+def _no_reply(answers: list[Answer | None]) -> None:
+    """Nobody waits for an answer."""

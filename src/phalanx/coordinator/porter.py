@@ -1,0 +1,146 @@
+"""The porter at a port that speaks TLS: whom it lets in, for how long it waits, and how many may stand there.
+
+A stranger who says nothing, or who is slow in the handshake, is sent away before any other part hears of him. One who
+does not speak TLS at all is told so in his own words. What is said afterwards is the protocols' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+
+from phalanx.diary import diary
+from phalanx.tls import explain
+
+log = diary("coordinator")
+FIRST_WORD_WITHIN_S = 10.0
+HANDSHAKE_WITHIN_S = 10.0
+HANDSHAKES_MAX = 512
+BACKLOG = 1024
+TELL_OTHER_S, TELL_AGAIN_S = 1.0, 60.0
+TLS_HANDSHAKE = b"\x16"
+
+
+class Porter:
+    """Listens at one port. It has what uvicorn asks of a server: `close` and `wait_closed`."""
+
+    def __init__(
+        self,
+        listening: list[socket.socket],
+        context: Callable[[], ssl.SSLContext],
+        make: Callable[[], asyncio.Protocol],
+        plain_words: bytes,
+    ) -> None:
+        """`context` is asked for at each connection, `plain_words` is what those get who do not speak TLS."""
+        self.sockets = listening
+        self._context = context
+        self._make = make
+        self._plain_words = plain_words
+        self._coming: set[asyncio.Task[None]] = set()
+        self._told: tuple[str, str] = ("", "")
+        self._told_at = -TELL_AGAIN_S
+        self._doors = [asyncio.ensure_future(self._listen(each)) for each in listening]
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        context: Callable[[], ssl.SSLContext],
+        make: Callable[[], asyncio.Protocol],
+        plain_words: bytes,
+    ) -> Porter:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        listening = [_listening(family, place) for family, _, _, _, place in dict.fromkeys(found)]
+        return cls(listening, context, make, plain_words)
+
+    def close(self) -> None:
+        for task in [*self._doors, *self._coming]:
+            task.cancel()
+        for each in self.sockets:
+            each.close()
+
+    async def wait_closed(self) -> None:
+        await asyncio.gather(*self._doors, *self._coming, return_exceptions=True)
+
+    async def _listen(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                caller, place = await loop.sock_accept(listening)
+            except OSError as error:  # out of file descriptors: whoever has one will give it back
+                log.warning("a connection could not be taken", error=str(error))
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._coming) >= HANDSHAKES_MAX:
+                caller.close()
+                continue
+            task = loop.create_task(self._receive(caller, str(place[0])))
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+
+    async def _receive(self, caller: socket.socket, caller_name: str) -> None:
+        """From the connection to the end of the handshake."""
+        try:
+            async with asyncio.timeout(FIRST_WORD_WITHIN_S):
+                first = await _first_byte(caller)
+            if first and first != TLS_HANDSHAKE:
+                await _say_and_close(caller, self._plain_words)
+                return
+            if first:
+                caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    self._make, caller, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_WITHIN_S
+                )
+                return
+        except (OSError, TimeoutError) as error:
+            said = explain(error)
+            self._tell(caller_name, said.text if said else str(error) or "silence")
+        except asyncio.CancelledError:
+            caller.close()
+            raise
+        caller.close()
+
+    def _tell(self, caller: str, why: str) -> None:
+        """Each new thing once, so that strangers cannot fill the log; what goes on is told again now and then."""
+        now = asyncio.get_running_loop().time()
+        pause_s = TELL_AGAIN_S if (caller, why) == self._told else TELL_OTHER_S
+        if now - self._told_at >= pause_s:
+            log.info("connection refused", caller=caller, error=why)
+            self._told, self._told_at = (caller, why), now
+
+
+def _listening(family: int, place: tuple[object, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    made.bind(place)
+    made.listen(BACKLOG)
+    return made
+
+
+async def _first_byte(caller: socket.socket) -> bytes:
+    """Look at it without taking it: the handshake wants to read it, too."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(caller, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(caller)
+    return caller.recv(1, socket.MSG_PEEK)
+
+
+async def _say_and_close(caller: socket.socket, words: bytes) -> None:
+    """Read what was said first: closing a socket with unread bytes would take our words back."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(1.0):
+        await loop.sock_recv(caller, 65_536)
+        await loop.sock_sendall(caller, words)
+    caller.close()

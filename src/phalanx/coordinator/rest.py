@@ -1,0 +1,76 @@
+"""The HTTP server of a coordinator process: uvicorn, with its limits, under our own signals."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import uvicorn
+
+from phalanx.api.problems import spell_problem
+from phalanx.api.protocol import BoundedProtocol
+from phalanx.coordinator.porter import Porter
+from phalanx.errors import BadRequest
+
+
+class RestServer(uvicorn.Server):
+    """uvicorn without its own signal handling, which would end the process before our last words.
+
+    With TLS the porter listens in its place: uvicorn knows no limit for a handshake and no new certificate.
+    """
+
+    tls: Callable[[], ssl.SSLContext] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([] if self.tls else sockets)
+        self.started = self.tls is None
+        if self.tls is not None:
+            porter = await Porter.open(
+                self.config.host, self.config.port, self.tls, self._protocol, NEEDS_TLS
+            )
+            self.servers = [cast(asyncio.Server, porter)]
+        self.started = True
+
+    def _protocol(self) -> asyncio.Protocol:
+        return BoundedProtocol(self.config, self.server_state, self.lifespan.state)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def rest_server(
+    app: Callable[..., Awaitable[None]], host: str, port: int, tls: Callable[[], ssl.SSLContext] | None = None
+) -> RestServer:
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+        http=BoundedProtocol,
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+    )
+    server = RestServer(config)
+    server.tls = tls
+    return server
+
+
+def _needs_tls() -> bytes:
+    body = spell_problem(
+        BadRequest("this port speaks TLS", reason="TlsRequired", hint="write https:// instead")
+    )
+    head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n"
+    return head + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+NEEDS_TLS = _needs_tls()

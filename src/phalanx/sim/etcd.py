@@ -1,0 +1,190 @@
+"""An etcd cluster as its clients meet it: a model of what it holds, behind a network and members that fail.
+
+A request travels, takes effect at one instant, and its answer travels back. It may be slow; its answer may be lost
+after it took effect; it may take effect after its client gave up; without a leader nothing is answered, and no lease
+ends. Nothing ever takes effect twice. Who looks from outside is called after every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from phalanx.sim.eventloop import outside
+from phalanx.sim.keyspace import Keyspace
+from phalanx.sim.life import Life
+from phalanx.sim.world import World
+from phalanx.store.etcd_kv import Compare, Delete, EtcdUnavailable, Found, Get, Kv, Outcome, Put
+from phalanx.store.protocol import StoreError
+
+GIVE_UP_S = 2.0  # how long a client waits for an answer
+LATE_MAX_S = 12.0
+EXPIRY_EVERY_S = 0.5  # how often etcd looks for leases that are over
+
+
+class Etcd:
+    """The cluster and its moods."""
+
+    def __init__(self, world: World, on_change: Callable[[], None]) -> None:
+        self.world = world
+        self.dice = world.dice("etcd")
+        self.held = Keyspace(lambda: world.now, lambda: 1 + self.dice.getrandbits(62))
+        self.has_leader = True
+        self.is_slow = False
+        self.loses_answers = False
+        self.delays_requests = False  # some take effect long after their client gave up
+        self.has_dead_member = False
+        self.cut_off: set[str] = set()  # seats whose requests arrive nowhere
+        self._on_change = on_change
+        self._proposed: list[
+            Callable[[], None]
+        ] = []  # what a lost leader had taken in, and the next one may carry out
+        world.after(EXPIRY_EVERY_S, self._expire)
+
+    def client(self, owner: Life, seat: str) -> Kv:
+        return Client(self, owner, seat)
+
+    def direct(self) -> Kv:
+        """What is really there, at once: for those who look from outside."""
+        return Direct(self.held)
+
+    def lose_leader(self) -> None:
+        self.has_leader = False
+
+    def find_leader(self) -> None:
+        """Etcd has a leader again, which gives every lease its whole time anew."""
+        if self.has_leader:
+            return
+        self.has_leader = True
+        self.held.extend_leases()
+        proposed, self._proposed = self._proposed, []
+        for deed in proposed:
+            deed()
+
+    def carry_out(self, deed: Callable[[], Any], answer: Callable[[Any], None], has_answer: bool) -> None:
+        """A request has arrived."""
+        if not self.has_leader:
+            if self.dice.random() < 0.2:
+                self._proposed.append(lambda: self._apply(deed, answer, False))
+            elif self.dice.random() < 0.5:
+                answer(EtcdUnavailable("etcdserver: no leader"))
+            return
+        self._apply(deed, answer, has_answer)
+
+    def _apply(self, deed: Callable[[], Any], answer: Callable[[Any], None], has_answer: bool) -> None:
+        before = self.held.revision
+        try:
+            outcome = deed()
+        except StoreError as error:
+            outcome = error
+        if self.held.revision != before:
+            self._on_change()
+        if has_answer:
+            self.world.after(self.travel_s(), answer, outcome)
+
+    def travel_s(self) -> float:
+        if self.is_slow and self.dice.random() < 0.4:
+            return self.dice.uniform(0.05, 1.5)
+        return self.dice.uniform(0.0002, 0.002)
+
+    def _expire(self) -> None:
+        if self.has_leader:
+            for id in self.held.expired():
+                self.held.revoke(id)
+                self._on_change()
+        self.world.after(EXPIRY_EVERY_S, self._expire)
+
+
+class Client:
+    """One coordinator's connection to the cluster."""
+
+    def __init__(self, etcd: Etcd, owner: Life, seat: str) -> None:
+        self._etcd = etcd
+        self._owner = owner
+        self._seat = seat
+
+    async def range(
+        self,
+        key: bytes,
+        end: bytes = b"",
+        *,
+        limit: int = 0,
+        newest_first: bool = False,
+        keys_only: bool = False,
+    ) -> Found:
+        held = self._etcd.held
+        found: Found = await self._ask(lambda: held.range(key, end, limit, newest_first, keys_only))
+        return found
+
+    async def txn(
+        self, compares: list[Compare], then: list[Put | Delete | Get], otherwise: list[Get] | None = None
+    ) -> Outcome:
+        outcome: Outcome = await self._ask(lambda: self._etcd.held.txn(compares, then, otherwise))
+        return outcome
+
+    async def grant(self, ttl_s: int) -> int:
+        id: int = await self._ask(lambda: self._etcd.held.grant(ttl_s))
+        return id
+
+    async def keep_alive(self, lease: int) -> int:
+        left_s: int = await self._ask(lambda: self._etcd.held.keep_alive(lease))
+        return left_s
+
+    async def revoke(self, lease: int) -> None:
+        await self._ask(lambda: self._etcd.held.revoke(lease))
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def _ask(self, deed: Callable[[], Any]) -> Any:
+        """Send a request and wait for its answer, or give up; nobody knows then whether it took effect."""
+        etcd, dice = self._etcd, self._etcd.dice
+        future, tell = outside(self._owner)
+        is_lost = self._seat in etcd.cut_off or (etcd.has_dead_member and dice.random() < 1 / 3)
+        has_answer = not (etcd.loses_answers and dice.random() < 0.4)
+        arrives_s = etcd.travel_s()
+        if etcd.delays_requests and dice.random() < 0.6:
+            arrives_s += dice.uniform(0.5, LATE_MAX_S)
+        if not is_lost:
+            etcd.world.after(arrives_s, etcd.carry_out, deed, tell, has_answer)
+        etcd.world.after(GIVE_UP_S, _give_up, tell)
+        return await future
+
+
+class Direct:
+    """The same without a network: nothing waits and nothing fails."""
+
+    def __init__(self, held: Keyspace) -> None:
+        self._held = held
+
+    async def range(
+        self,
+        key: bytes,
+        end: bytes = b"",
+        *,
+        limit: int = 0,
+        newest_first: bool = False,
+        keys_only: bool = False,
+    ) -> Found:
+        return self._held.range(key, end, limit, newest_first, keys_only)
+
+    async def txn(
+        self, compares: list[Compare], then: list[Put | Delete | Get], otherwise: list[Get] | None = None
+    ) -> Outcome:
+        return self._held.txn(compares, then, otherwise)
+
+    async def grant(self, ttl_s: int) -> int:
+        return self._held.grant(ttl_s)
+
+    async def keep_alive(self, lease: int) -> int:
+        return self._held.keep_alive(lease)
+
+    async def revoke(self, lease: int) -> None:
+        self._held.revoke(lease)
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+def _give_up(tell: Callable[[Any], None]) -> None:
+    tell(EtcdUnavailable(f"no member answered within {GIVE_UP_S:g} s"))

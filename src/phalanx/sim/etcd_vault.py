@@ -1,0 +1,92 @@
+"""The state of one run in a model of etcd: the real etcd store for each coordinator, and one that looks from outside.
+
+What became durable is seen where it becomes so, in the model, and not where somebody was told of it: a write whose
+answer was lost counts, and so does one that takes effect when nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+from phalanx.sim.disk import drive
+from phalanx.sim.etcd import Etcd
+from phalanx.sim.life import Life
+from phalanx.sim.vault import Watcher
+from phalanx.sim.world import World
+from phalanx.store.etcd import EtcdStore
+from phalanx.store.protocol import Batch, Store
+
+PREFIX = "phalanx"
+BATCHES_MAX = 1000
+
+
+class EtcdVault:
+    """One etcd for all coordinators of a run."""
+
+    def __init__(self, world: World, watcher: Watcher) -> None:
+        self.etcd = Etcd(world, self._changed)
+        self.outside: Store = EtcdStore(self.etcd.direct(), PREFIX)
+        self._watcher = watcher
+        self._eye = EtcdStore(self.etcd.direct(), PREFIX)  # follows what is written
+        self._epoch = 0
+        self._revision = 0
+        self._intended: dict[
+            tuple[int, bytes], list[int]
+        ] = {}  # who meant to write a batch: under which epochs
+
+    def open(self, owner: Life, seat: str) -> Store:
+        return EtcdStore(self.etcd.client(owner, seat), PREFIX)
+
+    def intends(self, epoch: int, batch: Batch) -> None:
+        self._intended.setdefault((batch.revision, batch.body), []).append(epoch)
+
+    def close(self) -> None:
+        """Nothing stays behind."""
+
+    # What faults can do to it.
+
+    @property
+    def is_slow(self) -> bool:
+        return self.etcd.is_slow
+
+    @is_slow.setter
+    def is_slow(self, value: bool) -> None:
+        self.etcd.is_slow = value
+
+    @property
+    def is_full(self) -> bool:
+        return self.etcd.held.is_full
+
+    @is_full.setter
+    def is_full(self, value: bool) -> None:
+        self.etcd.held.is_full = value
+
+    @property
+    def is_away(self) -> bool:
+        return not self.etcd.has_leader
+
+    @is_away.setter
+    def is_away(self, value: bool) -> None:
+        if value:
+            self.etcd.lose_leader()
+        else:
+            self.etcd.find_leader()
+
+    @property
+    def forgets_to_answer(self) -> bool:
+        return self.etcd.loses_answers
+
+    @forgets_to_answer.setter
+    def forgets_to_answer(self, value: bool) -> None:
+        self.etcd.loses_answers = value
+
+    # What is seen.
+
+    def _changed(self) -> None:
+        """Something was written: perhaps an epoch, perhaps a batch."""
+        leader = drive(self._eye.leader())
+        if leader is not None and leader.epoch != self._epoch:
+            self._epoch = leader.epoch
+            self._watcher.term_opened(leader.epoch, leader.candidate.name)
+        for batch in drive(self._eye.since(self._revision, BATCHES_MAX)):
+            self._revision = batch.revision
+            epochs = self._intended.get((batch.revision, batch.body), [0])
+            self._watcher.committed(self._epoch if self._epoch in epochs else epochs[-1], batch)

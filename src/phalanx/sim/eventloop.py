@@ -1,0 +1,175 @@
+"""asyncio under virtual time: the event loop of one simulated process, so that real coroutines run unchanged.
+
+Each process has a loop of its own, because each may be paused or die alone. Callbacks run when the world's clock
+leaps to them; a timer counts by the machine's own clock, which is a little fast or slow. There are no sockets here:
+what comes from outside comes through `Life.call`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.events import _set_running_loop as set_running_loop
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import Context
+from inspect import CORO_CLOSED, getcoroutinestate
+from typing import Any, TypeVar
+
+from phalanx.sim.life import Life
+from phalanx.sim.world import LocalClock
+from phalanx.store.protocol import StoreError
+
+CLOSE_TRIES_MAX = 20
+T = TypeVar("T")
+Work = Coroutine[Any, Any, T]
+
+
+class EventLoop(asyncio.AbstractEventLoop):
+    """What asyncio's tasks, futures, events and timeouts need of a loop, and nothing else."""
+
+    def __init__(self, life: Life, clock: LocalClock) -> None:
+        self._life = life
+        self._clock = clock
+        self._ready: deque[asyncio.Handle] = deque()
+        self._is_awake = False
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._mistake: BaseException | None = None
+
+    def begin(self, work: Work[Any]) -> None:
+        """Let a coroutine run. What it raises, but for trouble with a store, ends the whole run of the simulator."""
+        self.create_task(work)
+
+    def bury(self) -> None:
+        """The run is over: end what still waits here, so that nothing of it is heard of later."""
+        self._life.end()
+        set_running_loop(self)
+        try:
+            for task in self._tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
+                    _close(task.get_coro())
+        finally:
+            set_running_loop(None)
+        self._tasks.clear()
+        self._ready.clear()
+
+    # What asyncio asks for.
+
+    def time(self) -> float:
+        return self._clock.monotonic()
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        if not self._is_awake:
+            self._is_awake = True
+            self._life.later(0.0, self._turn)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._life.later(self._clock.delay_s(when), self._due, handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks = [each for each in self._tasks if not each.done()]
+        self._tasks.append(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None:
+            self._mistake = self._mistake or error
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the world's queue and does nothing when it is due."""
+
+    # Turning.
+
+    def _due(self, handle: asyncio.TimerHandle) -> None:
+        if not handle.cancelled():
+            self._ready.append(handle)
+            self._turn()
+
+    def _turn(self) -> None:
+        """Run all that is ready now; what becomes ready meanwhile runs in the next turn, at the same instant."""
+        self._is_awake = True
+        set_running_loop(self)
+        try:
+            for _ in range(len(self._ready)):
+                handle = self._ready.popleft()
+                if self._life.is_alive and not handle.cancelled():
+                    handle._run()  # noqa: SLF001 - as every event loop does
+        finally:
+            set_running_loop(None)
+        if self._mistake is not None:
+            raise self._mistake
+        self._is_awake = bool(self._ready)
+        if self._is_awake:
+            self._life.later(0.0, self._turn)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, StoreError):
+            self._mistake = self._mistake or error
+
+
+def an_event_loop(life: Life, clock: LocalClock) -> EventLoop:
+    """The loop of one process. Of asyncio's abstract class only that is there which coroutines without sockets need."""
+    return EventLoop(life, clock)  # type: ignore[abstract]
+
+
+def _close(work: Any) -> None:
+    """End a coroutine, as often as it has something to wait for while it ends; what goes wrong then is no matter."""
+    for _ in range(CLOSE_TRIES_MAX):
+        if getcoroutinestate(work) == CORO_CLOSED:
+            return
+        with suppress(Exception):
+            work.close()
+
+
+def outside(life: Life) -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
+    """Something to wait for that happens outside of this process, and the way to tell the process.
+
+    What is told to a paused process waits, and what is told to a dead one is lost. An exception is raised there.
+    """
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(outcome: Any) -> None:
+        if future.done():
+            return
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def tell(outcome: Any) -> None:
+        life.call(settle, outcome)
+
+    return future, tell

@@ -1,0 +1,73 @@
+"""Who may write, who may speak, and whose lease counts: watched in the log and on the wire.
+
+An epoch has one writer. A coordinator that another seat has replaced says nothing any more, for its own clock tells it
+that its lease may be over. A node's lease generation only grows, over every term. While the brake is set, nobody is
+lost for being silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.api import wire
+from phalanx.core.cluster import events as e
+from phalanx.core.model.orders import Disposition
+from phalanx.sim.violation import Violation
+
+STALE = (Disposition.STALE_EPOCH, Disposition.STALE_LEASE, Disposition.STALE_ATTEMPT)
+
+
+class Fences:
+    """What the fences of a run have let through, and what they have refused."""
+
+    def __init__(self, count: Callable[[str], None]) -> None:
+        self._count = count
+        self._epoch = 0
+        self._seat = ""  # whose the newest epoch is
+        self._writers: dict[int, str] = {}
+        self._generations: dict[str, int] = {}
+        self._is_braked = False
+
+    def term_opened(self, epoch: int, seat: str) -> None:
+        self._epoch, self._seat = epoch, seat
+
+    def wrote(self, process: str, epoch: int) -> None:
+        """An append of this process was kept."""
+        first = self._writers.setdefault(epoch, process)
+        if first != process:
+            raise Violation("epochs", f"{process} wrote under epoch {epoch}, which is that of {first}")
+
+    def said(self, seat: str, message: wire.Message) -> None:
+        """A coordinator sent something to a runner."""
+        if isinstance(message, wire.Dispositions):
+            for _, disposition in message.items:
+                if disposition in STALE:
+                    self._count("fenced report")
+                    self._count(f"report refused as {disposition.name}")
+        epoch = getattr(message, "epoch", self._epoch)
+        if epoch < self._epoch and seat != self._seat and not isinstance(message, wire.HelloMessage):
+            kind = type(message).__name__
+            raise Violation(
+                "leader", f"{seat} says {kind} under epoch {epoch} while {self._seat} holds {self._epoch}"
+            )
+
+    def note(self, event: e.Event) -> None:
+        """What the log says of leases."""
+        match event:
+            case e.NodeJoined() | e.NodeLost():
+                self._leased(event.node, event.generation)
+            case e.BrakeSet():
+                self._count("brake")
+                self._is_braked = True
+            case e.BrakeReleased():
+                self._is_braked = False
+            case e.NodeRested():
+                self._count("node rested")
+        if isinstance(event, e.NodeLost) and self._is_braked and event.cause == "lease over":
+            raise Violation("brake", f"{event.node} was declared lost while the brake is set")
+
+    def _leased(self, node: str, generation: int) -> None:
+        before = self._generations.get(node, 0)
+        if generation <= before:
+            raise Violation("generations", f"the lease of {node} is generation {generation} after {before}")
+        self._generations[node] = generation

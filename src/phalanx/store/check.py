@@ -1,0 +1,130 @@
+"""Whether a store can be believed: every checksum, every record decoded, the log replayed, and what must always hold.
+
+Nothing is changed, so a store may be checked while a coordinator runs on it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from msgspec import MsgspecError, Struct
+
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.events import decode
+from phalanx.core.cluster.image import decode_job, decode_state
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.store.contents import StoreContents
+from phalanx.store.protocol import Batch, Loaded, Store
+from phalanx.store.record import Damage
+
+# What `apply` may stumble over when records before it are missing.
+_IMPOSSIBLE = (
+    MsgspecError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
+)
+
+
+class Checked(Struct, frozen=True):
+    """What was found. `damaged` and `broken` are empty if all is well; `set_aside` was lost before."""
+
+    store: str
+    epoch: int
+    leader: str | None
+    revision: int
+    image_revision: int
+    log_begins_after: int
+    batches: int
+    events: int
+    jobs: int
+    nodes: int
+    ended_jobs: int
+    damaged: list[Damage]
+    set_aside: list[Damage]
+    broken: list[str]
+
+    @property
+    def is_good(self) -> bool:
+        return not self.damaged and not self.broken
+
+
+@runtime_checkable
+class Inspected(Protocol):
+    """A store that can name its damaged records."""
+
+    async def damaged(self) -> list[Damage]:
+        """Every record that is not what was written, and what was set aside before. Changes nothing."""
+        ...
+
+
+async def check_store(store: Store, name: str) -> Checked:
+    """Read everything in a store."""
+    found = set(await store.damaged() if isinstance(store, Inspected) else ())
+    contents = await StoreContents.read(store, name)
+    batches, events = 0, 0
+    async for batch in contents.batches():
+        batches += 1
+        count = _events(batch)
+        if count is None:
+            found.add(Damage("log", str(batch.revision)))
+        events += count or 0
+    ended = 0
+    async for record in contents.records():
+        ended += 1
+        if not _is_job(record.body):
+            found.add(Damage("history", record.job))
+    state, broken = _replayed(contents.loaded)
+    leader = await store.leader()
+    return Checked(
+        store=name,
+        epoch=contents.epoch,
+        leader=None if leader is None else leader.candidate.name,
+        revision=contents.head,
+        image_revision=contents.image_revision,
+        log_begins_after=contents.begin,
+        batches=batches,
+        events=events,
+        jobs=len(state.jobs),
+        nodes=len(state.nodes),
+        ended_jobs=ended,
+        damaged=sorted(each for each in found if not each.set_aside),
+        set_aside=sorted(each for each in found if each.set_aside),
+        broken=broken,
+    )
+
+
+def _events(batch: Batch) -> int | None:
+    try:
+        return len(decode(batch.body))
+    except (MsgspecError, ValueError):
+        return None
+
+
+def _is_job(body: bytes) -> bool:
+    try:
+        decode_job(body)
+    except (MsgspecError, ValueError):
+        return False
+    return True
+
+
+def _replayed(loaded: Loaded) -> tuple[ClusterState, list[str]]:
+    """The state that a coordinator would start with, and every sentence that does not hold of it."""
+    state = ClusterState(Rules())
+    at = loaded.image_revision
+    try:
+        if loaded.image is not None:
+            state = decode_state(loaded.image, Rules())
+        for batch in loaded.batches:
+            at = batch.revision
+            for event in decode(batch.body) if _events(batch) is not None else ():
+                apply(state, event)
+        return state, check(state)
+    except _IMPOSSIBLE as error:
+        return state, [f"the log cannot be replayed at revision {at}: {type(error).__name__}: {error}"]

@@ -1,0 +1,184 @@
+"""Copying contents into an empty store, and moving a cluster from one store to another.
+
+While a store is being filled, a name that says so holds its office, so no coordinator starts on half of a state. What
+was interrupted can be begun again: batches go on where they ended, the rest is written anew. Nothing is believed to be
+there until it was read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from msgspec import Struct
+
+from phalanx.core.cluster.events import encode
+from phalanx.errors import Conflict, NotFound
+from phalanx.store.contents import Contents, StoreContents
+from phalanx.store.protocol import Batch, Candidate, History, Leader, Store, StoreError
+
+FILLING = "filled-from:"
+MIGRATED = "migrated-to:"
+FOREVER_S = 10 * 365 * 86_400.0
+EPOCH_LEAP = 100  # an old store may mint a few more while it is being left
+RECORDS_PER_BATCH = 64
+RECORD_BYTES_PER_BATCH = 512 << 10  # etcd takes little at once
+_NOTHING = encode([])
+_TRIES = 20
+Tell = Callable[[str, int], None]  # what is being done, and how many of it are
+
+
+class Copied(Struct, frozen=True):
+    """What a copy consists of."""
+
+    epoch: int
+    revision: int
+    batches: int
+    records: int
+
+
+async def migrate(source: Store, target: Store, names: tuple[str, str], tell: Tell, *, force: bool) -> Copied:
+    """Move everything from one store to another, and leave the first fenced off for good."""
+    source_name, target_name = names
+    left = Candidate(f"{MIGRATED}{target_name}")
+    if await is_empty(source):
+        raise NotFound(f"there is nothing in {source_name}", hint="is the address right?")
+    _refuse_taken(await source.leader(), left, source_name, force=force)
+    await check_vacant(target, source_name, target_name)
+    await _take(source, left)
+    contents = await StoreContents.read(source, source_name)
+    tell("epoch", contents.epoch)
+    return await fill(target, contents, contents.epoch + EPOCH_LEAP, tell)
+
+
+async def check_vacant(target: Store, source_name: str, target_name: str) -> None:
+    """Refuse a store that anybody uses; the rest of an interrupted copy from the same source is nobody's."""
+    leader = await target.leader()
+    if leader is not None and leader.candidate.name == FILLING + source_name:
+        return
+    if leader is not None:
+        raise Conflict(f"{leader.candidate.name} holds the office of {target_name}: expected an empty store")
+    if not await is_empty(target):
+        raise Conflict(
+            f"{target_name} is not empty",
+            hint="name another file or prefix: an existing cluster is never overwritten",
+        )
+
+
+async def is_empty(store: Store) -> bool:
+    loaded = await store.load()
+    return loaded.image is None and not loaded.batches and not await store.past(None, 1)
+
+
+async def reopen(store: Store, name: str) -> int:
+    """Take back the fence that a migration left, so that coordinators may use a store again."""
+    leader = await store.leader()
+    if leader is None or not leader.candidate.name.startswith((MIGRATED, FILLING)):
+        raise Conflict(f"no migration holds the office of {name}")
+    return await store.open_term()
+
+
+async def fill(target: Store, contents: Contents, epoch_min: int, tell: Tell) -> Copied:
+    """Write contents into a store that `check_vacant` allowed, read them back, and leave the office vacant."""
+    epoch = await _take(target, Candidate(FILLING + contents.name), epoch_min)
+    loaded = await target.load()
+    head = max(loaded.image_revision, *(batch.revision for batch in loaded.batches), 0)
+    batches = await _copy_batches(target, epoch, contents, head, tell)
+    head, records = await _copy_records(target, epoch, contents, max(head, contents.head), tell)
+    if contents.image is not None:
+        await target.save_image(epoch, contents.image_revision, contents.image)
+        await target.prune(epoch, contents.begin, records)
+    await verify(target, contents, tell)
+    await target.resign(epoch)
+    return Copied(epoch, head, batches, records)
+
+
+async def verify(target: Store, contents: Contents, tell: Tell) -> None:
+    """Raise StoreError unless a store holds all of the contents, byte for byte."""
+    found = await StoreContents.read(target, "the copy")
+    if (found.image_revision, found.image) != (contents.image_revision, contents.image):
+        raise StoreError(f"the image at {contents.image_revision} did not come back as it was written")
+    kept = found.batches()
+    checked = 0
+    async for batch in contents.batches():
+        async for copy in kept:
+            if copy.revision >= batch.revision:
+                break
+        else:
+            raise StoreError(f"the batch at {batch.revision} is missing from the copy")
+        if (copy.revision, copy.body, set(copy.subjects)) != (
+            batch.revision,
+            batch.body,
+            set(batch.subjects),
+        ):
+            raise StoreError(f"the batch at {batch.revision} did not come back as it was written")
+        checked += 1
+        tell("verified", checked)
+    await _verify_records(found, contents, checked, tell)
+
+
+async def _verify_records(found: Contents, contents: Contents, checked: int, tell: Tell) -> None:
+    kept = found.records()
+    async for record in contents.records():
+        copy = await anext(kept, None)
+        if copy != record:
+            raise StoreError(f"the record of job {record.job} did not come back as it was written")
+        checked += 1
+        tell("verified", checked)
+
+
+async def _copy_batches(target: Store, epoch: int, contents: Contents, head: int, tell: Tell) -> int:
+    """Those after `head`. The beginning of a log that was pruned is marked by an empty batch, pruned in its turn."""
+    copied = 0
+    if contents.begin > head:
+        await target.append(epoch, Batch(contents.begin, _NOTHING), [])
+    async for batch in contents.batches():
+        copied += 1
+        if batch.revision > head:
+            await target.append(epoch, batch, [])
+        tell("batches", copied)
+    return copied
+
+
+async def _copy_records(
+    target: Store, epoch: int, contents: Contents, head: int, tell: Tell
+) -> tuple[int, int]:
+    """Ended jobs, on empty batches after the last one: where the log ends then, and how many they were."""
+    copied, size = 0, 0
+    chunk: list[History] = []
+    revisions = count(head + 1)
+    async for record in contents.records():
+        if len(chunk) >= RECORDS_PER_BATCH or (chunk and size + len(record.body) > RECORD_BYTES_PER_BATCH):
+            head = next(revisions)
+            await target.append(epoch, Batch(head, _NOTHING), chunk)
+            chunk, size = [], 0
+        chunk.append(record)
+        size += len(record.body)
+        copied += 1
+        tell("ended jobs", copied)
+    if chunk:
+        head = next(revisions)
+        await target.append(epoch, Batch(head, _NOTHING), chunk)
+    return head, copied
+
+
+async def _take(store: Store, candidate: Candidate, at_least: int = 1) -> int:
+    """Hold an office for ever, whoever had it. Somebody may be quicker between the two steps, but not always."""
+    for _ in range(_TRIES):
+        await store.open_term(at_least)
+        leader = await store.elect(candidate, FOREVER_S)
+        if leader.candidate == candidate:
+            return leader.epoch
+    raise Conflict("coordinators take the office again and again", hint="stop them first")
+
+
+def _refuse_taken(leader: Leader | None, left: Candidate, name: str, *, force: bool) -> None:
+    if leader is None or leader.candidate.name == left.name:
+        return
+    if leader.candidate.name.startswith(MIGRATED):
+        raise Conflict(f"{name} was {leader.candidate.name.replace('-', ' ', 1)} before; go on from there")
+    if not force:
+        raise Conflict(
+            f"coordinator {leader.candidate.name} is active on {name}",
+            hint="stop it first, or give --force to end its term",
+        )

@@ -1,0 +1,69 @@
+"""Opening the store that an address names.
+
+What a kind of store needs is imported only for it, so that a coordinator on SQLite pays nothing for gRPC or Redis.
+"""
+
+from __future__ import annotations
+
+from phalanx.diary import diary
+from phalanx.errors import ConfigError
+from phalanx.settings import Coordinator
+from phalanx.store.place import Access, Place, read_access, read_place
+from phalanx.store.protocol import Store
+
+log = diary("store")
+
+
+async def open_store(section: Coordinator, address: str | None = None) -> Store:
+    """The store of the settings, or of another address with the same credentials.
+
+    Raises ConfigError for an address that cannot be one, and StoreError for a place that cannot be used: a file of a
+    newer version, servers that do not answer, a Redis that may drop our keys.
+    """
+    place = read_place(section.store if address is None else address, section.state_dir)
+    return await open_place(place, read_access(section))
+
+
+async def open_place(place: Place, access: Access) -> Store:
+    match place.kind:
+        case "memory":
+            from phalanx.store.memory import MemoryStore
+
+            log.warning("memory: keeps nothing: when this process ends, every job is forgotten")
+            return MemoryStore()
+        case "sqlite":
+            from phalanx.store.sqlite import SqliteStore
+
+            assert place.path is not None
+            return SqliteStore(place.path)
+        case "etcd":
+            from phalanx.store.etcd import EtcdStore
+            from phalanx.store.etcd_client import connect
+
+            return await EtcdStore.open(connect(place, access), place.prefix)
+        case "redis":
+            from phalanx.store.redis import open_redis
+
+            return await open_redis(place, access)
+
+
+async def open_to_read(place: Place, access: Access) -> Store:
+    """The same to look at, for checks and backups: nothing is made and nothing changed, not even damaged records."""
+    match place.kind:
+        case "memory":
+            raise ConfigError("memory: is gone with its process, so nobody else can read it")
+        case "sqlite":
+            from phalanx.store.sqlite import SqliteStore
+
+            assert place.path is not None
+            return SqliteStore(place.path, read_only=True)
+        case "etcd":
+            from phalanx.store.etcd import EtcdStore
+            from phalanx.store.etcd_client import connect
+            from phalanx.store.etcd_reader import ReadOnlyKv
+
+            return await EtcdStore.open(ReadOnlyKv(connect(place, access)), place.prefix)
+        case "redis":
+            from phalanx.store.redis import open_redis
+
+            return await open_redis(place, access, read_only=True)

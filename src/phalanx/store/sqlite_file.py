@@ -1,0 +1,85 @@
+"""The file of the embedded store: how it is opened, what is in it, and how an older one becomes ours.
+
+Every released schema can be read: what it lacks is added in one transaction. A newer one is refused untouched.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from phalanx.store.protocol import StoreError
+
+# 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
+SCHEMA = 2
+_CREATE = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS office (
+    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, address TEXT NOT NULL, link TEXT NOT NULL,
+    until REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS subject (name TEXT NOT NULL, revision INTEGER NOT NULL, PRIMARY KEY (name, revision))
+    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS image (revision INTEGER PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS history (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS quarantine (source TEXT NOT NULL, key TEXT NOT NULL, body BLOB);
+INSERT OR IGNORE INTO meta VALUES ('epoch', 0), ('schema', 2), ('pruned', 0);
+UPDATE meta SET value = 2 WHERE key = 'schema';
+COMMIT;
+"""
+
+
+def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
+    """The file, made if there is none; only its owner may read it."""
+    with translated(path):
+        if str(path) != ":memory:":
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
+        _check_schema(db, path)
+        db.execute("PRAGMA journal_mode=WAL")
+        # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
+        db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        db.executescript(_CREATE)
+        return db
+
+
+def open_file_to_read(path: Path) -> sqlite3.Connection:
+    """The file as it is, to look at while others may write it."""
+    if not path.is_file():
+        raise StoreError(f"there is no store at {path}")
+    with translated(path):
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0
+        )
+        found = _check_schema(db, path)
+        if found < SCHEMA:
+            raise StoreError(
+                f"{path} has schema {found}: a coordinator of this version makes it {SCHEMA} at its start"
+            )
+        return db
+
+
+def _check_schema(db: sqlite3.Connection, path: Path) -> int:
+    """Refuse a file of a newer version before anything in it is changed; 0 is a new one."""
+    if not db.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
+        return 0
+    found = int(db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()[0])
+    if found > SCHEMA:
+        raise StoreError(
+            f"{path} has schema {found}, this Phalanx reads schemas up to {SCHEMA}: use a newer version"
+        )
+    return found
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """What SQLite raises, as ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path}: {error} (is the disk full or the folder read-only?)") from error

@@ -1,0 +1,205 @@
+"""TLS: the contexts of clients, runners and coordinators, and what their errors mean in words.
+
+Making and reading certificates is `certificates.py`'s business. A context is costly to make, so each process makes
+its own once and keeps it; a coordinator makes a new one when its files have changed.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phalanx.errors import ConfigError
+
+NODE_URI = "phalanx://node/"
+# Forward secrecy and authenticated encryption; TLS 1.3 has nothing else.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+
+class Papers(NamedTuple):
+    """Whose certificates we believe, and what we show ourselves."""
+
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+    @property
+    def are_there(self) -> bool:
+        return any(self)
+
+
+NO_PAPERS = Papers()
+
+
+class Said(NamedTuple):
+    """What an error of TLS means, and what to do."""
+
+    text: str
+    hint: str
+
+
+def client_context(papers: Papers) -> ssl.SSLContext:
+    """For whoever dials: the other side must prove its name, to our own authority if we have one."""
+    with _named(papers):
+        context = ssl.create_default_context(cafile=papers.ca_file)
+        _harden(context)
+        if papers.cert_file is not None:
+            context.load_cert_chain(papers.cert_file, papers.key_file)
+    return context
+
+
+def server_context(papers: Papers, *, mutual: bool) -> ssl.SSLContext:
+    """For whoever listens; with `mutual`, those who dial must show a certificate of our authority as well."""
+    with _named(papers):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        _harden(context)
+        context.load_cert_chain(papers.cert_file or "", papers.key_file)
+        if mutual:
+            context.load_verify_locations(papers.ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class ClientTls:
+    """The context of somebody who dials again and again: a certificate that was renewed is taken up by itself."""
+
+    def __init__(self, papers: Papers) -> None:
+        self._papers = papers
+        self._stamps = _look(papers)
+        self._context = client_context(papers)
+
+    def context(self) -> ssl.SSLContext:
+        """The newest that can be used. Files that are just being replaced are read at the next call."""
+        with suppress(ConfigError):
+            stamps = _look(self._papers)
+            if stamps != self._stamps:
+                self._context, self._stamps = client_context(self._papers), stamps
+        return self._context
+
+
+class ServerTls:
+    """A coordinator's contexts. New connections get what was read last; open ones stay as they are."""
+
+    def __init__(self, papers: Papers) -> None:
+        self._papers = papers
+        self._stamps = _look(papers)
+        self.rest, self.link = self._made()
+
+    def reload(self) -> bool:
+        """Read the files again if they have changed. What cannot be used raises ConfigError and changes nothing."""
+        stamps = _look(self._papers)
+        if stamps == self._stamps:
+            return False
+        self.rest, self.link = self._made()
+        self._stamps = stamps
+        return True
+
+    def _made(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        mutual = self._papers.ca_file is not None
+        return server_context(self._papers, mutual=False), server_context(self._papers, mutual=mutual)
+
+
+def peer_node(peer: ssl.SSLObject | None) -> str | None:
+    """The node whose certificate the other side has shown: "" if it is not one of a node, None without any."""
+    shown = peer.getpeercert() if peer is not None else None
+    if not shown:
+        return None
+    names: Any = shown.get("subjectAltName", ())  # pairs, such as ("URI", "phalanx://node/n1")
+    uris = [value for kind, value in names if kind == "URI" and value.startswith(NODE_URI)]
+    return uris[0].removeprefix(NODE_URI) if len(uris) == 1 else ""
+
+
+def explain(error: BaseException | None) -> Said | None:
+    """What an error of TLS means, or None if it is none. Libraries wrap them, so its causes are looked at, too."""
+    seen = 0
+    while error is not None and not isinstance(error, ssl.SSLError) and seen < 8:
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _UNVERIFIED.get(error.verify_code) or Said(
+            f"its certificate is not good: {error.verify_message}",
+            "`phalanx ca show FILE` shows a certificate",
+        )
+    if not isinstance(error, ssl.SSLError):
+        return None
+    code = error.reason or ""
+    for word, said in _BROKEN.items():
+        if word in code:
+            return said
+    return Said(f"TLS failed: {code or error}", "`phalanx ca show FILE` shows a certificate")
+
+
+_UNKNOWN = Said(
+    "its certificate is not from an authority you trust",
+    "name the cluster's ca.crt: PHALANX_CA_FILE for commands, runner.tls_ca_file for runners",
+)
+_OTHER_NAME = Said(
+    "its certificate is for other names than this one",
+    "use a name that stands in it, or issue it again: phalanx ca issue DIR --coordinator NAME --host THIS",
+)
+_UNVERIFIED = {
+    9: Said("its certificate is not valid yet", "do both machines agree on the time?"),
+    10: Said("its certificate has expired", "renew it: phalanx ca issue DIR ... --renew"),
+    18: _UNKNOWN,
+    19: _UNKNOWN,
+    20: _UNKNOWN,
+    21: _UNKNOWN,
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
+_BROKEN = {
+    "WRONG_VERSION_NUMBER": Said(
+        "it does not speak TLS", "use http://, or give the coordinator a certificate"
+    ),
+    "RECORD_LAYER_FAILURE": Said(
+        "it does not speak TLS", "use http://, or give the coordinator a certificate"
+    ),
+    "CERTIFICATE_REQUIRED": Said(
+        "it asks for a certificate", "give tls_cert_file: phalanx ca issue DIR --node NAME"
+    ),
+    "ALERT_HANDSHAKE_FAILURE": Said(
+        "it wants no TLS as we speak it", "give tls_cert_file, if it asks for a certificate: phalanx ca issue"
+    ),
+    "CERTIFICATE_EXPIRED": Said("our certificate has expired", "renew it: phalanx ca issue DIR ... --renew"),
+    "UNKNOWN_CA": Said(
+        "it does not know who issued our certificate", "use one of the cluster's own authority"
+    ),
+    "BAD_CERTIFICATE": Said("it refuses our certificate", "`phalanx ca show FILE` shows what it is for"),
+    "UNSUPPORTED_CERTIFICATE": Said(
+        "our certificate is not for this use", "issue one with --node or --client"
+    ),
+}
+
+
+def _look(papers: Papers) -> list[tuple[int, int, int]]:
+    """What tells whether a file has changed."""
+    with _named(papers):
+        found = [path.stat() for path in papers if path is not None]
+    return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+
+
+def _harden(context: ssl.SSLContext) -> None:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+
+
+@contextmanager
+def _named(papers: Papers) -> Iterator[None]:
+    """Whatever is wrong with a file is told with its name."""
+    files = ", ".join(str(path) for path in papers if path is not None)
+    try:
+        yield
+    except ssl.SSLError as error:
+        what = (
+            "the key does not belong to the certificate" if "MISMATCH" in (error.reason or "") else str(error)
+        )
+        raise ConfigError(
+            f"certificates cannot be used ({files}): {what}", hint="`phalanx ca show FILE` shows one"
+        ) from error
+    except OSError as error:
+        where = error.filename or files
+        raise ConfigError(
+            f"{where} cannot be read: {error.strerror}", hint="`phalanx ca` makes certificates"
+        ) from error

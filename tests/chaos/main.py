@@ -1,0 +1,212 @@
+"""`scripts/chaos`: build a cluster, torment it, let it heal, judge it. Exit code 1 if a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+import phalanx
+from phalanx.errors import PhalanxError
+from tests.chaos import namespaces, told
+from tests.chaos.cluster import CORES, DEVICES, Cluster, Shape
+from tests.chaos.faults import KINDS
+from tests.chaos.ledger import read_lives
+from tests.chaos.network import Network
+from tests.chaos.office import Office, reigns, rivals
+from tests.chaos.parts import living
+from tests.chaos.proxies import Proxies
+from tests.chaos.storm import Storm
+from tests.chaos.table import lines
+from tests.chaos.verdict import HEAL_S, Evidence, violations
+from tests.chaos.waiting import clock, wait_for
+from tests.chaos.workload import Users
+
+USERS = 3
+TELL_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: its seed, its length, and how dense the faults and the work are."""
+
+    seed: int
+    seconds: float
+    gap_s: float = 2.4
+    open_max: int = 10  # tasks of one user
+    kinds: tuple[str, ...] = ()  # of faults; none: all
+    heal_s: float = HEAL_S + 30.0  # how long we look on
+    planted: tuple[str, ...] = ()  # words of a program in the place of every coordinator's
+
+
+class Rig:
+    """A cluster, its users, those who watch it, and the storm."""
+
+    def __init__(self, folder: Path, shape: Shape, network: Network, plan: Plan) -> None:
+        self.folder, self.plan = folder, plan
+        self.cluster = Cluster(folder, shape, network, [*plan.planted])
+        self.office = Office(self.cluster.addresses, str(self.cluster.token), self.cluster.tls)
+        self.users = Users(self.cluster, folder / "lives", folder / "locks", plan.open_max)
+        self.storm = Storm(self.cluster, Random(plan.seed), self.office.leader, folder / "faults.jsonl")
+        self.storm.gap_s, self.storm.kinds = plan.gap_s, plan.kinds
+        self._told_at = 0.0
+
+    def run(self, script: Callable[[Rig], None] | None = None) -> Evidence:
+        """Start, storm (or play a script instead), heal, and gather what is known."""
+        say(f"starting {len(self.cluster.parts)} processes in {self.folder}")
+        began_at = clock()
+        self.cluster.start()
+        self.office.open()
+        self.users.begin(self.plan.seed, USERS)
+        say(f"all nodes online after {clock() - began_at:.1f} s; the storm begins")
+        if script is None:
+            self.storm.blow(self.plan.seconds, self._tell)
+        else:
+            script(self)
+        self.users.end()
+        with self.cluster.client() as client:
+            healed_s = self._heal(client)
+            return self._gather(client, healed_s)
+
+    def close(self) -> None:
+        self.users.close()
+        self.office.close()
+        self.cluster.stop()
+        self.cluster.network.close()
+
+    def _tell(self) -> None:
+        if clock() - self._told_at < TELL_EVERY_S:
+            return
+        self._told_at = clock()
+        asked = self.users.asked
+        done = sum(each.ended for each in asked)
+        lives = read_lives(self.folder / "lives")
+        clashes = sum(len(life.clashes) for life in lives.values())
+        say(
+            f"{len(self.storm.faults):>4} faults  epoch {self.office.epoch:>3}  leader {self.office.leader() or '-':<3}"
+            f"  {done}/{len(asked)} jobs  {len(lives)} attempts  {clashes} clashes",
+        )
+
+    def _heal(self, client: phalanx.Client) -> float | None:
+        """Seconds from the last fault's end until everything has ended and everybody is there."""
+        try:
+            wait_for(lambda: self._is_healed(client), self.plan.heal_s, "healed")
+        except TimeoutError:
+            return None
+        return clock() - self.storm.last_ended_at
+
+    def _is_healed(self, client: phalanx.Client) -> bool:
+        return (
+            self.users.is_settled
+            and self.cluster.is_whole(client)
+            and not self._held(client)
+            and not living(str(self.folder / "lives"))
+        )
+
+    def _held(self, client: phalanx.Client) -> list[str]:
+        """What nodes still hold, though nothing runs."""
+        try:
+            nodes = client.nodes()
+        except PhalanxError as error:
+            return [str(error)]
+        return [
+            f"{node.name}: {node.cores_free} of {CORES} cores free, {node.task_count} attempts held"
+            for node in nodes
+            if node.cores_free != CORES
+            or node.task_count
+            or sum(device.task is None for device in node.devices) != DEVICES
+        ]
+
+    def _gather(self, client: phalanx.Client, healed_s: float | None) -> Evidence:
+        pids = living(str(self.folder / "lives"))
+        leaks = self._held(client) + [f"process {pid} of a task is alive" for pid in pids]
+        return Evidence(
+            self.users.asked,
+            told.ask_all(client, self.users.asked),
+            read_lives(self.folder / "lives"),
+            self.storm.faults,
+            told.names(client),
+            rivals(self.office.answers),
+            leaks,
+            healed_s,
+            self.cluster.damages(),
+            time.time() - clock(),
+            self.cluster.shape.lost_after_s,
+        )
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def torment(folder: Path, shape: Shape, network: Network, plan: Plan) -> dict[str, list[str]]:
+    """Run the rig, print its table; the broken promises by name."""
+    rig = Rig(folder, shape, network, plan)
+    try:
+        evidence = rig.run()
+    finally:
+        rig.close()
+    broken = violations(evidence)
+    table = "\n".join(lines(evidence, rig.office.answers, rig.storm.fallen, broken))
+    (folder / "table.txt").write_text(table + "\n")
+    (folder / "evidence.json").write_bytes(msgspec.json.format(msgspec.json.encode(evidence), indent=1))
+    (folder / "leaders.json").write_text(json.dumps(reigns(rig.office.answers), indent=1) + "\n")
+    say(table)
+    return {name: found for name, found in broken.items() if found}
+
+
+def main(words: list[str] | None = None) -> int:
+    given = _arguments().parse_args(words)
+    reason = "--loopback was given" if given.loopback else namespaces.why_not()
+    if not reason and not given.inside:
+        again = ["unshare", "--net", sys.executable, "-m", "tests.chaos", *sys.argv[1:], "--inside"]
+        return subprocess.run(again, check=False).returncode
+    if reason:
+        say(f"on loopback, through proxies: {reason}")
+    network: Network = Proxies() if reason else namespaces.Namespaces()
+    shape = Shape(
+        given.coordinators, given.members, given.runners, given.lease, given.heartbeat, given.lost_after
+    )
+    plan = Plan(given.seed, given.minutes * 60, given.gap, given.load, tuple(given.only))
+    folder = given.folder or Path(tempfile.mkdtemp(prefix=f"phalanx-chaos-{given.seed}-"))
+    broken = torment(folder.absolute(), shape, network, plan)
+    if broken:
+        say(f"BROKEN: {', '.join(broken)} (seed {given.seed}); everything is in {folder}")
+        return 1
+    say(f"every promise was kept (seed {given.seed})")
+    if given.folder is None and not given.keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("scripts/chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--coordinators", type=int, default=3)
+    parser.add_argument("--members", type=int, default=3, help="of etcd; 0: the coordinators share SQLite")
+    parser.add_argument("--runners", type=int, default=8)
+    parser.add_argument("--lease", type=float, default=3.0, help="of the leader, in seconds")
+    parser.add_argument("--heartbeat", type=float, default=1.0, help="of the runners, in seconds")
+    parser.add_argument("--lost-after", type=float, default=9.0, help="silence that loses a node, in seconds")
+    parser.add_argument("--gap", type=float, default=2.4, help="seconds between two faults, on average")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=KINDS, help="a kind of fault; repeatable"
+    )
+    parser.add_argument("--load", type=int, default=10, help="open tasks of each of the three users")
+    parser.add_argument("--folder", type=Path, help="where to keep everything; kept afterwards")
+    parser.add_argument("--keep", action="store_true", help="keep the folder even if all went well")
+    parser.add_argument("--loopback", action="store_true", help="proxies instead of network namespaces")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    return parser

@@ -1,0 +1,142 @@
+"""The processes of a cluster, one `Part` each: started, killed, paused, and started again on what they wrote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tests.chaos.network import Network
+
+END_S = 15.0
+
+
+class Part:
+    """One process, by the name of the place where it stands."""
+
+    def __init__(
+        self, name: str, folder: Path, network: Network, words: list[str], env: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.words = words
+        self.env = env
+        self._network = network
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder.parent / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        # The kernel ends it with the thread that starts it, however that one ends: parts start in the main thread.
+        leash = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._network.enter(self.name), *leash, *self.words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                cwd=self.folder,
+            )
+        self._network.settled(self.name, self._process.pid)
+
+    def kill(self) -> None:
+        """As by `kill -9`, or when the machine loses its power."""
+        if self._process is not None and self.is_running:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Ask it to end; insist after a while."""
+        if self._process is None or not self.is_running:
+            return
+        self.resume()
+        self._process.terminate()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class Node(Part):
+    """A runner, and what lives on beside it: its keeper and its tasks."""
+
+    def keeper(self) -> int | None:
+        """The keeper's pid, if it lives."""
+        folder = os.fsencode(self.folder)
+        return next(
+            (pid for pid, words in _commands() if words[-1] == folder and b"keeper" in words[-2]), None
+        )
+
+    def crash(self) -> None:
+        """As when the machine loses its power: nothing of it lives on."""
+        keeper = self.keeper()
+        mark = f"PHALANX_NODE={self.name}".encode()
+        self.kill()
+        if keeper is not None:
+            _signal(keeper, signal.SIGKILL)
+        for pid, words in _commands():
+            if _is_task(words) and mark in _environment(pid):
+                _signal(pid, signal.SIGKILL)
+
+    def end_keeper(self) -> None:
+        if (keeper := self.keeper()) is not None:
+            _signal(keeper, signal.SIGCONT)
+            _signal(keeper, signal.SIGTERM)
+
+    def signal_keeper(self, number: int) -> None:
+        if (keeper := self.keeper()) is not None:
+            _signal(keeper, number)
+
+
+def living(mark: str) -> list[int]:
+    """Tasks that live, of the rig whose file of lives is `mark`."""
+    return [pid for pid, words in _commands() if mark.encode() in words and _is_task(words)]
+
+
+def _is_task(words: list[bytes]) -> bool:
+    return any(word.endswith(b"/life.py") for word in words)
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _environment(pid: int) -> list[bytes]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
+
+
+def _commands() -> Iterator[tuple[int, list[bytes]]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+                if len(words) > 1:
+                    yield int(entry.name), words

@@ -1,0 +1,101 @@
+"""What Phalanx says in the end: every job, every task, and the lines of their stories that the verdict needs."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import phalanx
+from phalanx.errors import NotFound
+from tests.chaos.workload import Asked
+
+_COMPLETED = re.compile(r"attempt (\d+) completed")
+_ENDED = re.compile(r"attempt (\d+) (?:completed|ended)")
+_LOST = re.compile(r"lost on|went offline|declared lost|did not confirm")
+_FORMED = re.compile(r"placed with its gang \(formation (\d+)\)")
+_RELEASED = re.compile(r"every member of formation (\d+) is ready")
+
+
+@dataclass
+class Task:
+    """How a task ended, and which of its attempts the log says completed or ended."""
+
+    position: int
+    status: str
+    reason: str
+    exit_code: int | None
+    attempt: int
+    completed: list[int] = field(default_factory=list)  # attempts
+    ended: list[int] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)  # attempts that were given up before they told their end
+
+
+@dataclass
+class Job:
+    id: str
+    name: str
+    status: str
+    tasks: dict[int, Task]
+    released_at: dict[int, float] = field(default_factory=dict)  # by formation, on the coordinator's clock
+    stood: dict[int, set[str]] = field(default_factory=dict)  # nodes, by formation
+
+
+def ask_all(client: phalanx.Client, asked: list[Asked]) -> dict[str, Job]:
+    """Every job that was accepted and is known, by its id."""
+    found: dict[str, Job] = {}
+    for each in asked:
+        if each.job:
+            with suppress(NotFound):  # then it is lost, and the verdict will say so
+                found[each.job] = _job(client, each.job)
+    return found
+
+
+def names(client: phalanx.Client) -> dict[str, list[str]]:
+    """The ids of all jobs there are, by name."""
+    found: dict[str, list[str]] = {}
+    cursor: str | None = None
+    while True:
+        page = client.jobs(cursor=cursor, limit=100)
+        for job in page.items:
+            found.setdefault(job.name, []).append(job.id)
+        if (cursor := page.next_cursor) is None:
+            return found
+
+
+def _job(client: phalanx.Client, id: str) -> Job:
+    view = client.job(id)
+    job = Job(id, view.name, view.status, {})
+    cursor: str | None = None
+    while True:
+        page = client.tasks(id, cursor=cursor, limit=100)
+        for task in page.items:
+            at = _position(task.id)
+            job.tasks[at] = Task(at, task.status, task.reason, task.exit_code, task.attempt)
+        if (cursor := page.next_cursor) is None:
+            break
+    _read_story(client, job)
+    return job
+
+
+def _read_story(client: phalanx.Client, job: Job) -> None:
+    cursor: str | None = None
+    while True:
+        page = client.story(job.id, of="jobs", cursor=cursor, limit=100)
+        for line in page.items:
+            task = job.tasks.get(_position(line.task)) if line.task else None
+            if line.event == "AttemptEnded" and task is not None:
+                task.completed += [int(number) for number in _COMPLETED.findall(line.text)]
+                ended = [int(number) for number in _ENDED.findall(line.text)[:1]]
+                task.ended += ended
+                task.lost += ended if _LOST.search(line.text) else []
+            elif (formed := _FORMED.search(line.text)) and line.node:
+                job.stood.setdefault(int(formed[1]), set()).add(line.node)
+            elif released := _RELEASED.search(line.text):
+                job.released_at[int(released[1])] = line.at
+        if (cursor := page.next_cursor) is None:
+            return
+
+
+def _position(id: str) -> int:
+    return int(id.partition(".")[2] or 0)

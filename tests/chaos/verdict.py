@@ -1,0 +1,243 @@
+"""The verdict: what the tasks wrote of themselves, held against what Phalanx says. Plain values in, sentences out.
+
+Every function is one promise; an empty answer means that it was kept. What is known to be beyond promise (a keeper
+that was paused past its lease may let two attempts of a task live) is counted apart and never as a violation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.chaos.faults import Fault
+from tests.chaos.ledger import Life
+from tests.chaos.told import Job, Task
+from tests.chaos.workload import FINAL, Asked
+
+HEAL_S = 60.0
+_CLOCKS_S = 0.5  # coordinators' clocks and ours are read at different moments
+
+
+@dataclass
+class Evidence:
+    """All that is known when the storm is over."""
+
+    asked: list[Asked]
+    jobs: dict[str, Job]
+    lives: dict[str, Life]
+    faults: list[Fault] = field(default_factory=list)
+    names: dict[str, list[str]] = field(default_factory=dict)
+    rivals: list[str] = field(default_factory=list)
+    leaks: list[str] = field(default_factory=list)
+    healed_s: float | None = 0.0  # None: never
+    damages: list[str] = field(default_factory=list)  # what a check of the store found
+    wall_offset_s: float = 0.0  # the wall clock minus that of the ledger
+    lost_after_s: float = 9.0
+
+    @property
+    def accepted(self) -> list[Asked]:
+        return [each for each in self.asked if each.job]
+
+
+def violations(evidence: Evidence) -> dict[str, list[str]]:
+    """Every promise by its name, and how it was broken."""
+    return {name: check(evidence) for name, check in PROMISES.items()}
+
+
+def lost(evidence: Evidence) -> list[str]:
+    """An accepted task ends."""
+    found = []
+    for asked in evidence.accepted:
+        job = evidence.jobs.get(asked.job)
+        if job is None:
+            found.append(f"{asked.request}: job {asked.job} was accepted, and nobody knows it")
+            continue
+        missing = asked.tasks - len(job.tasks)
+        if missing:
+            found.append(f"{asked.request}: {missing} tasks are not there")
+        found += [
+            f"{asked.request}: task {task.position} of {job.id} is {task.status}"
+            for task in job.tasks.values()
+            if task.status not in FINAL
+        ]
+    return found
+
+
+def accepted_twice(evidence: Evidence) -> list[str]:
+    """One request makes one job, however often it was sent; and nothing runs that nobody asked for."""
+    found = [f"{name} became {len(ids)} jobs: {ids}" for name, ids in evidence.names.items() if len(ids) > 1]
+    known = {each.job for each in evidence.accepted}
+    strangers = {life.job for life in evidence.lives.values()} - known
+    return found + [f"job {job} ran, and was never accepted" for job in sorted(strangers)]
+
+
+def double_commits(evidence: Evidence) -> list[str]:
+    """At most one attempt of a task completes, and every attempt ends once."""
+    found = []
+    for job in evidence.jobs.values():
+        for task in job.tasks.values():
+            if len(task.completed) > 1:
+                found.append(f"{job.id}.{task.position}: attempts {task.completed} all completed")
+            if len(set(task.ended)) < len(task.ended):
+                found.append(f"{job.id}.{task.position}: an attempt ended twice: {task.ended}")
+    return found
+
+
+def double_allocations(evidence: Evidence) -> list[str]:
+    """No device and no core is held by two at one moment; no attempt has two processes."""
+    found = [
+        f"{life.key} on {life.node}: {clash}" for life in evidence.lives.values() for clash in life.clashes
+    ]
+    twice = (life for life in evidence.lives.values() if life.starts > 1)
+    return found + [f"{life.key} on {life.node} was started {life.starts} times" for life in twice]
+
+
+def twin_lives(evidence: Evidence) -> list[str]:
+    """Two attempts of one task do not live at one moment, unless a keeper was stopped."""
+    return [text for text, excused in _twins(evidence) if not excused]
+
+
+def excused_twins(evidence: Evidence) -> list[str]:
+    """Two attempts lived at once, because a paused keeper could not stop the first: the limit we admit."""
+    return [text for text, excused in _twins(evidence) if excused]
+
+
+def _twins(evidence: Evidence) -> list[tuple[str, bool]]:
+    found = []
+    for life in evidence.lives.values():
+        for other in life.twins:
+            first = evidence.lives.get(other)
+            nodes = {life.node} | ({first.node} if first else set())
+            since = first.started_at if first else life.started_at
+            paused = any(
+                fault.kind == "keeper paused" and fault.touches(node, since, life.started_at)
+                for fault in evidence.faults
+                for node in nodes
+            )
+            where = first.node if first else "?"
+            found.append((f"{life.key} began on {life.node} while {other} lived on {where}", paused))
+    return found
+
+
+def fenced(evidence: Evidence) -> list[str]:
+    """Attempts that did their work to the end and were not believed: they had been given up before they told it."""
+    return [
+        f"{life.key} ended with {life.code}, and came too late"
+        for life in evidence.lives.values()
+        if life.code is not None and (job := evidence.jobs.get(life.job)) is not None
+        if (task := job.tasks.get(life.position)) is not None and task.status != "Cancelled"
+        if life.attempt in task.lost
+    ]
+
+
+def exit_codes(evidence: Evidence) -> list[str]:
+    """What a task is said to have ended with is what its process ended with, and what it was meant to."""
+    found = []
+    for asked in evidence.accepted:
+        job = evidence.jobs.get(asked.job)
+        for task in job.tasks.values() if job else ():
+            life = evidence.lives.get(f"{asked.job}/{task.position}/{task.attempt}")
+            if (wrong := _wrong_end(asked, task, life)) is not None:
+                found.append(f"{asked.request} ({asked.kind}) {asked.job}.{task.position}: {wrong}")
+        if job and asked.cancelled > sum(task.status == "Cancelled" for task in job.tasks.values()):
+            found.append(
+                f"{asked.request}: {asked.cancelled} tasks were said to be cancelled, not so many are"
+            )
+    return found
+
+
+def _wrong_end(asked: Asked, task: Task, life: Life | None) -> str | None:
+    meant = asked.code(task.position)
+    said = f"{task.status} ({task.reason}, code {task.exit_code}, attempt {task.attempt})"
+    if task.status == "Cancelled":
+        fails = asked.kind == "gang" and any(asked.codes)  # a failed member ends its whole job
+        return None if asked.is_cancelled or fails else f"{said}, and nobody cancelled it"
+    if task.status == "Completed" and (meant != 0 or life is None or life.code != 0):
+        return f"{said}, but its process ended with {life.code if life else 'no word'}, meant was {meant}"
+    if task.status != "Failed":
+        return None
+    if task.reason == "exited":
+        true = life is not None and life.code == task.exit_code == meant
+        return None if true else f"{said}, but its process ended with {life.code if life else 'no word'}"
+    whole = asked.kind == "gang" and any(asked.codes)
+    return None if whole or asked.is_cancelled else f"{said}, though it was meant to end with {meant}"
+
+
+def half_gangs(evidence: Evidence) -> list[str]:
+    """Members start after all of them were ready; and all start, unless one of their nodes was harmed."""
+    by_formation: dict[str, list[Life]] = defaultdict(list)
+    for life in evidence.lives.values():
+        if life.formation:
+            by_formation[life.formation].append(life)
+    asked = {each.job: each for each in evidence.accepted}
+    found = []
+    for name, members in by_formation.items():
+        job = evidence.jobs.get(members[0].job)
+        if job is None or members[0].job not in asked:
+            continue
+        found += _early(name, members, job, evidence)
+        found += _half(name, members, job, asked[job.id], evidence)
+    return found
+
+
+def _early(name: str, members: list[Life], job: Job, evidence: Evidence) -> list[str]:
+    number = int(name.rpartition(".")[2])
+    released_at = job.released_at.get(number)
+    if released_at is None:
+        return [f"{name}: {len(members)} members ran, and it was never released"]
+    first_at = min(life.started_at for life in members) + evidence.wall_offset_s
+    if first_at < released_at - _CLOCKS_S:
+        return [f"{name}: a member began {released_at - first_at:.1f} s before all were ready"]
+    return []
+
+
+def _half(name: str, members: list[Life], job: Job, asked: Asked, evidence: Evidence) -> list[str]:
+    if len(members) == asked.tasks or asked.is_cancelled or any(asked.codes):
+        return []
+    first_at = min(life.started_at for life in members)
+    until = first_at + evidence.lost_after_s + 10.0
+    stood = job.stood.get(int(name.rpartition(".")[2]), set()) | {life.node for life in members}
+    harmed = any(
+        fault.touches(node, first_at - 2 * evidence.lost_after_s, until)
+        for fault in evidence.faults
+        for node in stood
+    )
+    return [] if harmed else [f"{name}: {len(members)} of {asked.tasks} members ran, and no node was harmed"]
+
+
+def rivals(evidence: Evidence) -> list[str]:
+    """One leads at a time."""
+    return evidence.rivals
+
+
+def leaks(evidence: Evidence) -> list[str]:
+    """In the end nothing runs and nothing is held."""
+    return evidence.leaks
+
+
+def unhealed(evidence: Evidence) -> list[str]:
+    """Everything heals within a minute of the last fault."""
+    if evidence.healed_s is None:
+        return [f"not healed {HEAL_S:g} s after the last fault"]
+    return [] if evidence.healed_s <= HEAL_S else [f"healed only after {evidence.healed_s:.0f} s"]
+
+
+def damages(evidence: Evidence) -> list[str]:
+    """The store can be read and replayed, and what must always hold of the state holds."""
+    return evidence.damages
+
+
+PROMISES: dict[str, Callable[[Evidence], list[str]]] = {
+    "lost tasks": lost,
+    "accepted twice": accepted_twice,
+    "double commits": double_commits,
+    "double allocations": double_allocations,
+    "two live attempts": twin_lives,
+    "false exit codes": exit_codes,
+    "half-started gangs": half_gangs,
+    "two leaders": rivals,
+    "leaks": leaks,
+    "not healed": unhealed,
+    "damaged store": damages,
+}

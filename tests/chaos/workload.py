@@ -1,0 +1,172 @@
+"""The users of the rig: they submit single tasks, arrays and gangs, cancel some, and remember every answer.
+
+A submission whose answer was lost is sent again with the same request id until it is answered: whatever was accepted is
+known here by its job's id, and was accepted once.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import phalanx
+from phalanx.errors import NotFound, PhalanxError
+from tests.chaos import life
+from tests.chaos.cluster import CORES, Cluster
+from tests.chaos.waiting import clock
+
+FINAL = ("Completed", "Failed", "Cancelled")
+_LOOK_S = 0.25
+
+
+@dataclass
+class Asked:
+    """One submission, what was wished for, and what was answered."""
+
+    request: str
+    kind: str
+    tasks: int
+    codes: tuple[int, ...]  # with which the tasks end, by position
+    job: str = ""  # once it was accepted
+    accepted_at: float = 0.0
+    cancel_at: float | None = None  # when its user will change her mind
+    is_cancelled: bool = False  # she did, and may have been heard
+    cancelled: int = 0  # how many tasks the answer said were cancelled
+    troubles: int = 0  # answers that did not come, or said: later
+    refused: str = ""  # the answer was no
+    ended: bool = False
+
+    def code(self, position: int) -> int:
+        return self.codes[position % len(self.codes)]
+
+
+@dataclass
+class Users:
+    """Several users at once, each with a client of her own."""
+
+    cluster: Cluster
+    lives: Path
+    locks: Path
+    open_max: int  # tasks that one user has waiting or running
+    asked: list[Asked] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _gone: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    def begin(self, seed: int, count: int) -> None:
+        self.locks.mkdir(exist_ok=True)
+        for number in range(count):
+            user = _User(self, f"u{number}", Random(seed * 1000 + number))
+            thread = threading.Thread(target=user.work, args=(self._over, self._gone), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def end(self) -> None:
+        """Nothing new is submitted; whose answer is still out goes on asking."""
+        self._over.set()
+
+    def close(self) -> None:
+        """They go, whatever they still wait for."""
+        self._over.set()
+        self._gone.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nobody waits for an answer any more."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+
+class _User:
+    def __init__(self, users: Users, name: str, chance: Random) -> None:
+        self.name = name
+        self._users = users
+        self._chance = chance
+        self._open: list[Asked] = []
+        self._count = 0
+
+    def work(self, over: threading.Event, gone: threading.Event) -> None:
+        with self._users.cluster.client() as client:
+            while not gone.wait(_LOOK_S) and (self._open or not over.is_set()):
+                waiting = sum(each.tasks for each in self._open)
+                if not over.is_set() and waiting < self._users.open_max:
+                    self._submit(client, gone)
+                with suppress(PhalanxError):
+                    self._look(client)
+
+    def _submit(self, client: phalanx.Client, gone: threading.Event) -> None:
+        asked, fields = self._wish()
+        self._users.asked.append(asked)
+        while not gone.wait(0.2 if asked.troubles else 0.0):
+            try:
+                reply = client.submit(**fields)
+            except (phalanx.errors.Unavailable, phalanx.errors.TooMany):
+                asked.troubles += 1
+                continue
+            except PhalanxError as error:
+                asked.refused, asked.ended = f"{error.reason}: {error.detail}", True
+                return
+            asked.job, asked.accepted_at = reply.task_ids[0], clock()
+            if self._chance.random() < 0.1:
+                asked.cancel_at = clock() + self._chance.uniform(0.0, 3.0)
+            self._open.append(asked)
+            return
+
+    def _look(self, client: phalanx.Client) -> None:
+        """Cancel what is no longer wanted, and forget what has ended."""
+        for asked in [*self._open]:
+            if asked.cancel_at is not None and clock() >= asked.cancel_at:
+                asked.is_cancelled = True
+                try:
+                    asked.cancelled += client.cancel(asked.job).cancelled
+                except phalanx.errors.Unavailable:
+                    continue  # it may have been heard; say it again
+                except PhalanxError:
+                    pass  # it has ended already
+                asked.cancel_at = None
+            try:
+                asked.ended = client.job(asked.job).status in FINAL
+            except NotFound:
+                continue  # a standby that lags, or a job that was lost: the verdict will tell
+            if asked.ended:
+                self._open.remove(asked)
+
+    def _wish(self) -> tuple[Asked, dict[str, Any]]:
+        chance = self._chance
+        self._count += 1
+        request = f"{self.name}-{self._count}"
+        kind = chance.choices(("single", "array", "gang"), (5, 3, 3))[0]
+        tasks = {"single": 1, "array": chance.randint(2, 8), "gang": chance.randint(2, 6)}[kind]
+        codes = self._codes(kind, tasks)
+        fields: dict[str, Any] = {
+            "command": self._command(codes),
+            "name": request,
+            "request_id": request,
+            "cores": chance.choice((1, 1, 1, 2)),
+            "priority": chance.choice((0, 0, 0, 5)),  # so that some have to leave for others
+            "gpus": chance.choice((0, 1, 1, 2)) if kind != "array" else chance.choice((0, 0, 1)),
+            "max_retries": chance.choice((0, 0, 1)) if kind != "gang" else 0,
+        }
+        if kind == "array":
+            fields["array"] = f"0-{tasks - 1}" + chance.choice(("", "", "%2"))
+        if kind == "gang":
+            fields["tasks"] = tasks
+        return Asked(request, kind, tasks, codes), fields
+
+    def _codes(self, kind: str, tasks: int) -> tuple[int, ...]:
+        if self._chance.random() < 0.7:
+            return (0,)
+        if kind == "gang":
+            return tuple(self._chance.sample([self._chance.randint(1, 99), *[0] * (tasks - 1)], tasks))
+        return tuple(self._chance.choice((0, self._chance.randint(1, 99))) for _ in range(tasks))
+
+    def _command(self, codes: tuple[int, ...]) -> list[str]:
+        seconds = self._chance.choice((0.1, 0.3, 0.5, 1.0, 2.0, 4.0)) * self._chance.uniform(0.7, 1.3)
+        words = [sys.executable, "-I", "-S", life.__file__, str(self._users.lives), str(self._users.locks)]
+        return [*words, str(CORES), f"{seconds:.2f}", *map(str, codes)]

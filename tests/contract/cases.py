@@ -1,0 +1,305 @@
+"""A stage for the cases C31-C43: whole coordinators on a store of any kind, and runners that the test plays word by word.
+
+A coordinator is what `coordinator/main.py` wires together, behind the door that real runners use. A runner here obeys
+nothing: it says what the test has it say, under whatever epoch, lease and attempt, and keeps what it hears. Time for
+the cluster's rules is moved by the test; the coordinators' own leases are counted as they are in life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from phalanx.api import wire
+from phalanx.api.schema import SubmitRequest
+from phalanx.clock import SteadyClock
+from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.member import Role
+from phalanx.coordinator.secret import ClusterSecret
+from phalanx.coordinator.server import Door
+from phalanx.coordinator.tokenset import TokenSet
+from phalanx.core.cluster.events import Event, decode
+from phalanx.core.cluster.image import encode_state
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Disposition,
+    Ended,
+    Exit,
+    Order,
+    Phase,
+    Report,
+    Start,
+    Started,
+    Stop,
+)
+from phalanx.core.model.status import Status, Why
+from phalanx.embedded import _Pipe
+from phalanx.store.protocol import Candidate, Store
+from tests.builders import a_capacity
+from tests.contract.worlds import World, a_moment
+
+M = TypeVar("M", bound=wire.Message)
+RETRIES = 3
+LONG_LEASE_S = 60.0  # nobody waits for it: where a leader leaves, it resigns
+STEP_S = 10.0  # less than the silence for which a node is lost
+NODE_TOKEN = "a-token-of-runners"
+
+
+class TurnedClock(SteadyClock):
+    """The cluster's time, put forward by the test. What measures the office's lease runs on as it does."""
+
+    ahead_s = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_s
+
+
+class Runner(asyncio.Protocol):
+    """One runner. Its orders and the answers to it stand in `heard`, what it has in hand in `held`."""
+
+    def __init__(self, node: str, life: str = "a", token: str = NODE_TOKEN, **has: int) -> None:
+        self.node, self.life, self.token = node, life, token
+        self.capacity = a_capacity(**has)
+        self.epoch = self.generation = 0  # as it was welcomed last
+        self.heard: list[wire.Message] = []
+        self.held: dict[AttemptKey, Phase] = {}
+        self.is_open = False
+        self._beats = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self._unpacker, self.is_open = transport, wire.Unpacker(), True
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._unpacker.feed(data):
+            self.heard.append(message)
+            if isinstance(message, wire.Welcome):
+                self.epoch, self.generation = message.epoch, message.generation
+            elif isinstance(message, wire.Orders):
+                self.held.update((each.key, Phase.QUEUED) for each in message.orders if type(each) is Start)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+
+    def say(self, message: wire.Message) -> None:
+        self._transport.write(wire.pack(message))
+
+    async def ask(self, message: wire.Message, *kinds: type[M]) -> M:
+        """Say something, and wait for the first answer that is of one of these kinds."""
+        before = len(self.heard)
+        self.say(message)
+        return await found(
+            lambda: next((each for each in self.heard[before:] if isinstance(each, kinds)), None)
+        )
+
+    async def hello(self, version: int = wire.VERSION) -> wire.Welcome | wire.Rejected:
+        held = list(self.held.items())
+        hello = wire.HelloMessage(
+            version, self.token, self.node, self.life, f"of {self.node}", self.capacity, self.epoch, held
+        )
+        return await self.ask(hello, wire.Welcome, wire.Rejected)
+
+    async def beat(self, generation: int | None = None) -> wire.BeatAck | wire.Dispositions:
+        self._beats += 1
+        lease = self.generation if generation is None else generation
+        beat = wire.Beat(self.epoch, self._beats, list(self.held.items()), lease)
+        return await self.ask(beat, wire.BeatAck, wire.Dispositions)
+
+    async def tell(
+        self, report: Report, epoch: int | None = None, generation: int | None = None
+    ) -> wire.Dispositions:
+        """A report, under what it was welcomed with unless something else is given."""
+        under = self.epoch if epoch is None else epoch
+        lease = self.generation if generation is None else generation
+        return await self.ask(wire.Reports(under, [report], lease), wire.Dispositions)
+
+    async def begin(self, key: AttemptKey) -> None:
+        self.held[key] = Phase.RUNNING
+        await self.tell(Started(key, 1.0))
+
+    async def end(
+        self, key: AttemptKey, code: int = 0, epoch: int | None = None, generation: int | None = None
+    ) -> Disposition:
+        """Tell of an end; what became of that."""
+        answer = await self.tell(ended(key, code), epoch, generation)
+        ((about, disposition),) = answer.items
+        assert about == key
+        if disposition is Disposition.ACCEPTED:
+            self.held.pop(key, None)
+        return disposition
+
+    async def started(self, job: str, number: int = 1) -> AttemptKey:
+        """Wait until it is told to start this attempt; the attempt's key."""
+        key = (job, 0, number)
+        await self.ordered(Start, key)
+        return key
+
+    async def ordered(self, kind: type[Start | Stop], key: AttemptKey) -> None:
+        await until(lambda: key in self.told_to(kind))
+
+    def told_to(self, kind: type[Start | Stop]) -> list[AttemptKey]:
+        orders: list[Order] = [
+            order for message in self.heard if isinstance(message, wire.Orders) for order in message.orders
+        ]
+        return [order.key for order in orders if isinstance(order, kind)]
+
+
+class Seat:
+    """One coordinator process."""
+
+    def __init__(self, name: str, store: Store, clock: TurnedClock, lease_s: float = LONG_LEASE_S) -> None:
+        users, nodes = TokenSet("users", ["a-token-of-users"]), TokenSet("runners", [NODE_TOKEN])
+        keys = Credentials(users, nodes, ClusterSecret("of this cluster"), clock)
+        candidate = Candidate(name, f"http://{name}:7433", f"{name}:7434")
+        self.parts = Coordinator(store, Rules(), keys, RETRIES, clock, candidate, lease_s)
+        self.commands = self.parts.commands
+        self._store = store
+        self._pipes: list[_Pipe] = []
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> ClusterState:
+        return self.parts.member.state
+
+    @property
+    def is_active(self) -> bool:
+        return self.parts.member.role is Role.ACTIVE
+
+    async def open(self) -> None:
+        await self.parts.member.open()
+        self._life = asyncio.ensure_future(self.parts.member.run())
+
+    def connect(self, runner: Runner) -> None:
+        """A pipe in memory, as `phalanx.local()` has it."""
+        parts = self.parts
+        door = Door(parts.links, parts.roads, parts.member.post, parts.doors)
+        here, there = _Pipe(door), _Pipe(runner)
+        here.peer, there.peer = there, here
+        self._pipes += (here, there)
+        door.connection_made(there)
+        runner.connection_made(here)
+
+    async def resign(self) -> None:
+        """As at SIGTERM."""
+        assert self._life is not None
+        self.parts.member.stop()
+        await asyncio.wait_for(self._life, 10.0)
+
+    async def kill(self) -> None:
+        """As at SIGKILL: not another word to anybody, and the office is left as it is."""
+        for pipe in self._pipes:
+            pipe._closing = True
+        await self.end()
+        await self._store.close()
+
+    async def end(self) -> None:
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+
+    async def submit(self, node: str | None = None, **fields: object) -> str:
+        """A job of one task, for one node if that is given; its id."""
+        request = SubmitRequest(command=["/bin/true"], targets=[node] if node else [], **fields)  # type: ignore[arg-type]
+        (id,) = (await self.commands.submit(request, "ada")).task_ids
+        return id
+
+    def status(self, job: str) -> Status:
+        return Status(self.state.jobs[job].status[0])
+
+
+class Stage:
+    """Coordinators on one store, with one time."""
+
+    def __init__(self, world: World, lease_s: float) -> None:
+        self.clock = TurnedClock()
+        self._world = world
+        self._lease_s = lease_s
+        self._seats: list[Seat] = []
+
+    async def seat(self, name: str) -> Seat:
+        """A coordinator that has just started: active if the office was vacant or its own."""
+        made = Seat(name, await self._world.store(), self.clock, self._lease_s)
+        self._seats.append(made)
+        await made.open()
+        return made
+
+    async def runner(self, seat: Seat, node: str, life: str = "a", **has: int) -> Runner:
+        """A runner that was welcomed."""
+        made = Runner(node, life, **has)
+        await self.join(seat, made)
+        return made
+
+    async def join(self, seat: Seat, runner: Runner) -> None:
+        seat.connect(runner)
+        assert isinstance(await runner.hello(), wire.Welcome)
+
+    async def hand_over(self, old: Seat, new: Seat) -> None:
+        await old.resign()
+        await until(lambda: new.is_active)
+
+    async def killed(self, old: Seat, new: Seat) -> None:
+        """The old one is gone without a word: the new one waits for its lease to end."""
+        await old.kill()
+        if self._world.place.kind in ("memory", "sqlite"):  # there the lease is over when we say so
+            await self._world.lease_over(self._seats[-1]._store)
+        await until(lambda: new.is_active)
+
+    async def pass_time(self, seconds: float, *alive: Runner) -> None:
+        """Let time pass during which only these send heartbeats."""
+        while seconds > 0:
+            self.clock.ahead_s += min(STEP_S, seconds)
+            seconds -= STEP_S
+            for runner in alive:
+                assert isinstance(await runner.beat(), wire.BeatAck)
+
+    async def log(self) -> list[Event]:
+        """Every event that was kept, whoever wrote it."""
+        loaded = await (await self._world.store()).load()
+        assert loaded.image is None
+        return [event for batch in loaded.batches for event in decode(batch.body)]
+
+    async def close(self) -> None:
+        for seat in self._seats:
+            await seat.end()
+
+
+@asynccontextmanager
+async def a_stage(world: World, lease_s: float = LONG_LEASE_S) -> AsyncIterator[Stage]:
+    stage = Stage(world, lease_s)
+    try:
+        yield stage
+        for seat in stage._seats:
+            assert not seat.is_active or check(seat.state) == []
+    finally:
+        await stage.close()
+
+
+def ended(key: AttemptKey, code: int = 0) -> Ended:
+    return Ended(key, Exit(Why.EXITED if code else Why.NONE, code, 1.0, 2.0))
+
+
+def kept(seat: Seat) -> bytes:
+    """Everything a coordinator knows that has to be durable."""
+    return encode_state(seat.state)
+
+
+async def until(condition: Callable[[], object], within_s: float = 15.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await a_moment(0.003)
+
+
+T = TypeVar("T")
+
+
+async def found(look: Callable[[], T | None], within_s: float = 15.0) -> T:
+    """What `look` gives as soon as it gives something."""
+    await until(lambda: look() is not None, within_s)
+    there = look()
+    assert there is not None
+    return there

@@ -1,0 +1,151 @@
+"""Damage and versions, asked of every store that keeps anything: one bad record never stops a start (R18)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from phalanx.store.check import Inspected
+from phalanx.store.open import open_to_read
+from phalanx.store.place import Access
+from phalanx.store.protocol import Batch, History, Store, StoreError
+from phalanx.store.record import Damage
+from tests.contract.worlds import World, a_batch, a_world, bodies, revisions
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["sqlite", "redis", "etcd"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path):
+    found = a_world(request.param, tmp_path)
+    yield found
+    await found.close()
+
+
+async def test_of_a_hundredth_damaged_the_start_succeeds_and_names_it(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in range(1, 301):
+        await store.append(epoch, a_batch(revision, "j1"), [])
+    bad = sorted(random.Random(7).sample(range(1, 301), 3))
+    for revision in bad:
+        await world.flip("log", str(revision))
+    assert await named(store) == [("log", at, False) for at in sorted(map(str, bad))]
+    again = await world.store()
+    loaded = await again.load()
+    good = [revision for revision in range(1, 301) if revision not in bad]
+    assert revisions(loaded.batches) == good
+    assert loaded.quarantined == len(bad)
+    assert await named(again) == [("log", at, True) for at in sorted(map(str, bad))], (
+        "set aside, and not forgotten"
+    )
+    assert (await again.load()).quarantined == 0, "set aside once"
+    assert revisions(await again.story("j1", 0, 400)) == good
+
+
+async def test_a_damaged_image_gives_way_to_the_one_before_it(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in (1, 2, 3):
+        await store.append(epoch, a_batch(revision), [])
+        await store.save_image(epoch, revision, b"<image %d>" % revision)
+    await store.append(epoch, a_batch(4), [])
+    await world.flip("image", "3")
+    loaded = await (await world.store()).load()
+    assert (loaded.image, loaded.image_revision, loaded.quarantined) == (b"<image 2>", 2, 1)
+    assert bodies(loaded) == [b"batch 3", b"batch 4"]
+
+
+async def test_the_log_is_kept_for_the_image_before_the_newest(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in (1, 2, 3):
+        await store.append(epoch, a_batch(revision), [])
+        await store.save_image(epoch, revision, b"<image %d>" % revision)
+    await store.prune(epoch, before=3, keep_jobs=10)
+    await world.flip("image", "3")
+    loaded = await (await world.store()).load()
+    assert (loaded.image, bodies(loaded)) == (b"<image 2>", [b"batch 3"])
+
+
+async def test_without_a_good_image_the_whole_log_is_read(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1), [])
+    await store.save_image(epoch, 1, b"<image 1>")
+    await world.flip("image", "1")
+    loaded = await (await world.store()).load()
+    assert (loaded.image, bodies(loaded), loaded.quarantined) == (None, [b"batch 1"], 1)
+
+
+async def test_a_part_of_a_state_is_not_taken_for_the_whole(world: World):
+    """No good image, and the beginning of the log is gone: starting from that would forget running tasks."""
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in (1, 2):
+        await store.append(epoch, a_batch(revision), [])
+    await store.save_image(epoch, 1, b"<image 1>")
+    await store.prune(epoch, before=1, keep_jobs=10)
+    await world.flip("image", "1")
+    with pytest.raises(StoreError, match="phalanx store restore"):
+        await (await world.store()).load()
+
+
+async def test_a_damaged_record_of_the_past_is_left_out_and_named(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1), [History("j1", b"<job 1>"), History("j2", b"<job 2>")])
+    await world.flip("history", "j1")
+    assert await store.history("j1") is None
+    assert await store.past(None, 10) == [History("j2", b"<job 2>")]
+    assert ("history", "j1", False) in await named(store)
+
+
+async def test_after_damage_at_the_end_of_the_log_writing_goes_on(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in (1, 2):
+        await store.append(epoch, a_batch(revision), [])
+    await world.flip("log", "2")
+    again = await world.store()
+    epoch = await again.open_term()
+    assert revisions((await again.load()).batches) == [1]
+    await again.append(epoch, Batch(2, b"another"), [])
+    assert bodies(await again.load()) == [b"batch 1", b"another"]
+
+
+async def test_who_only_looks_sets_nothing_aside(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    for revision in (1, 2):
+        await store.append(epoch, a_batch(revision), [])
+    await world.flip("log", "1")
+    reader = await open_to_read(world.place, Access())
+    assert (await reader.load()).quarantined == 1
+    with pytest.raises(StoreError):
+        await reader.open_term()
+    await reader.close()
+    assert await named(store) == [("log", "1", False)]
+
+
+async def test_a_newer_schema_is_refused_and_nothing_is_changed(world: World):
+    store = await world.store()
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1), [])
+    await world.set_schema(99)
+    with pytest.raises(StoreError, match=r"99.*use a newer version"):
+        await world.store()
+    with pytest.raises(StoreError, match=r"99.*use a newer version"):
+        await open_to_read(world.place, Access())
+    await world.set_schema(2 if world.place.kind == "sqlite" else 1)
+    again = await world.store()
+    await again.confirm(epoch)
+    assert bodies(await again.load()) == [b"batch 1"]
+
+
+async def named(store: Store) -> list[tuple[str, str, bool]]:
+    assert isinstance(store, Inspected)
+    found: list[Damage] = await store.damaged()
+    return sorted((each.source, each.key, each.set_aside) for each in found)

@@ -1,0 +1,252 @@
+"""Moving a cluster's state: migrations between real stores, backups of a store in use, and restores."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from phalanx.core.cluster.events import TermOpened, encode
+from phalanx.errors import BadRequest, Conflict, NotFound
+from phalanx.store.archive import Archive, write_archive
+from phalanx.store.contents import StoreContents, epoch_of
+from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, migrate, reopen, verify
+from phalanx.store.memory import Memory, MemoryStore
+from phalanx.store.protocol import Batch, Candidate, Fenced, History, Store, StoreError
+from tests.contract.worlds import World, a_batch, a_moment, a_world, revisions
+
+pytestmark = pytest.mark.anyio
+NAMES = ("sqlite:old", "etcd:new")
+JOBS = 150
+
+
+def quiet(_doing: str, _done: int) -> None:
+    """Progress nobody looks at."""
+
+
+async def a_used_store(store: Store) -> int:
+    """A store that lived: its beginning was pruned, an image covers the half, jobs went into the past."""
+    epoch = (await store.elect(Candidate("ada"), 60.0)).epoch
+    for revision in range(1, 41):
+        records = [History(f"j{revision:03}-{at}", b"record %d" % at) for at in range(JOBS // 40 + 1)]
+        body = encode([TermOpened(at=1.0, cause="test", epoch=revision)])
+        await store.append(epoch, Batch(revision * 2, body, ("n1", f"j{revision}")), records)
+        if revision in (10, 20):
+            await store.save_image(epoch, revision * 2, b"image %d" % revision)
+    await store.prune(epoch, before=30, keep_jobs=JOBS)
+    await store.resign(epoch)
+    return epoch
+
+
+@pytest.mark.parametrize(("old", "new"), list(permutations(("sqlite", "redis", "etcd"), 2)))
+async def test_everything_arrives_with_a_higher_epoch_and_the_old_store_is_fenced(
+    old: str, new: str, tmp_path: Path
+):
+    here, there = a_world(old, tmp_path), a_world(new, tmp_path)
+    source, target = await here.store(), await there.store()
+    epoch = await a_used_store(source)
+    copied = await migrate(source, target, NAMES, quiet, force=False)
+    loaded = await target.load()
+    assert (loaded.image, loaded.image_revision) == (b"image 20", 40)
+    assert [at for at in revisions(loaded.batches) if at <= 80] == list(range(42, 82, 2))
+    assert revisions(await target.story("j30", 0, 10)) == [60]
+    assert [record.job for record in await target.past(None, 1000)] == [
+        record.job for record in await source.past(None, 1000)
+    ]
+    assert copied.records == JOBS
+    left = await source.leader()
+    assert left is not None and left.candidate.name == f"{MIGRATED}{NAMES[1]}"
+    with pytest.raises(Fenced):
+        await source.append(epoch, a_batch(100), [])
+    assert (await source.elect(Candidate("ada"), 60.0)) == left, "nobody starts there again"
+    won = await target.elect(Candidate("ada"), 60.0)
+    assert won.epoch > left.epoch > epoch
+    await here.close()
+    await there.close()
+
+
+async def test_the_beginning_of_a_log_that_was_pruned_stays_pruned(world: World):
+    source = MemoryStore()
+    await a_used_store(source)
+    target = await world.store()
+    await migrate(source, target, NAMES, quiet, force=False)
+    assert (await StoreContents.read(target, "")).begin == (await StoreContents.read(source, "")).begin > 0
+
+
+class Interrupted(Exception):
+    """Somebody pulled the plug."""
+
+
+class FailingStore(MemoryStore):
+    """A store whose writer dies after so many appends."""
+
+    def __init__(self, memory: Memory, appends: int) -> None:
+        super().__init__(memory)
+        self._left = appends
+
+    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise Interrupted
+        await super().append(epoch, batch, history)
+
+
+@pytest.mark.parametrize("after", [0, 1, 10, 25, 26, 28])
+async def test_an_interrupted_migration_is_repeated(after: int):
+    source, memory = MemoryStore(), Memory()
+    await a_used_store(source)
+    with pytest.raises(Interrupted):
+        await migrate(source, FailingStore(memory, after), NAMES, quiet, force=False)
+    holder = await MemoryStore(memory).leader()
+    assert holder is not None and holder.candidate.name == f"{FILLING}{NAMES[0]}", (
+        "no coordinator starts there"
+    )
+    target = MemoryStore(memory)
+    copied = await migrate(source, target, NAMES, quiet, force=False)
+    assert copied.records == JOBS
+    await verify(target, await StoreContents.read(source, ""), quiet)
+    assert await target.leader() is None
+
+
+async def test_an_interrupted_migration_can_be_given_up():
+    source = MemoryStore()
+    epoch = await a_used_store(source)
+    with pytest.raises(Interrupted):
+        await migrate(source, FailingStore(Memory(), 3), NAMES, quiet, force=False)
+    assert await reopen(source, NAMES[0]) > epoch
+    assert (await source.elect(Candidate("ada"), 60.0)).candidate.name == "ada"
+    with pytest.raises(Conflict, match="no migration holds the office"):
+        await reopen(source, NAMES[0])
+
+
+async def test_a_store_that_is_not_empty_is_never_overwritten(world: World):
+    source = MemoryStore()
+    epoch = await a_used_store(source)
+    target = await world.store()
+    await target.append(await target.open_term(), a_batch(1), [])
+    with pytest.raises(Conflict, match="etcd:new is not empty"):
+        await migrate(source, target, NAMES, quiet, force=True)
+    assert await epoch_of(source) == epoch, "and the old one is not fenced for nothing"
+
+
+async def test_a_cluster_in_use_is_moved_only_by_force():
+    source = MemoryStore()
+    await a_used_store(source)
+    await source.elect(Candidate("ada"), 60.0)
+    with pytest.raises(Conflict, match="coordinator ada is active on sqlite:old"):
+        await migrate(source, MemoryStore(), NAMES, quiet, force=False)
+    await migrate(source, MemoryStore(), NAMES, quiet, force=True)
+    with pytest.raises(Conflict, match="was migrated to:etcd:new before"):
+        await migrate(source, MemoryStore(), ("sqlite:old", "elsewhere"), quiet, force=True)
+
+
+async def test_nothing_is_not_worth_a_migration():
+    with pytest.raises(NotFound, match="there is nothing in sqlite:old"):
+        await migrate(MemoryStore(), MemoryStore(), NAMES, quiet, force=False)
+
+
+class ForgetfulStore(MemoryStore):
+    """It acknowledges everything and loses one record."""
+
+    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+        await super().append(epoch, batch, history[1:])
+
+
+async def test_what_does_not_come_back_is_not_believed_to_be_there():
+    source = MemoryStore()
+    await a_used_store(source)
+    with pytest.raises(StoreError, match=r"the record of job .* did not come back as it was written"):
+        await migrate(source, ForgetfulStore(), NAMES, quiet, force=False)
+
+
+async def test_a_backup_is_restored_whole_into_every_store(world: World, tmp_path: Path):
+    source = MemoryStore()
+    epoch = await a_used_store(source)
+    path = await a_backup(source, tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    archive = Archive(path)
+    target = await world.store()
+    await check_vacant(target, archive.name, "there")
+    await fill(target, archive, archive.epoch + 1000, quiet)
+    await verify(target, await StoreContents.read(source, ""), quiet)
+    assert (await target.elect(Candidate("ada"), 1.0)).epoch > epoch + 1000
+
+
+async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(world: World, tmp_path: Path):
+    store, reader = await world.store(), await world.store()
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(1, "n1"), [])
+    stop = asyncio.Event()
+
+    async def write() -> int:
+        revision = 1
+        while not stop.is_set():
+            revision += 1
+            await store.append(epoch, a_batch(revision, "n1"), [History(f"j{revision:06}", b"x")])
+            if revision % 50 == 0:
+                await store.save_image(epoch, revision, b"image %d" % revision)
+                await store.prune(epoch, before=revision - 10, keep_jobs=100)
+            await a_moment(0.0)
+        return revision
+
+    writing = asyncio.ensure_future(write())
+    archives = []
+    for _ in range(5):
+        archives.append(Archive(await a_backup(reader, tmp_path)))
+        (tmp_path / "backup").unlink()
+    stop.set()
+    last = await writing
+    for archive in archives:
+        assert archive.head <= last
+    target = MemoryStore()
+    path = await a_backup(reader, tmp_path)
+    archive = Archive(path)
+    await fill(target, archive, archive.epoch + 1, quiet)
+    kept = [at for at in revisions((await target.load()).batches) if at <= last]
+    assert kept == list(range(archive.image_revision + 1, last + 1))
+
+
+async def test_a_backup_is_not_replaced_unless_asked(tmp_path: Path):
+    store = MemoryStore()
+    await a_used_store(store)
+    path = await a_backup(store, tmp_path)
+    with pytest.raises(Conflict, match="is there already"):
+        await a_backup(store, tmp_path)
+    await a_backup(store, tmp_path, force=True)
+    assert sorted(tmp_path.iterdir()) == [path], "no draft is left behind"
+
+
+@pytest.mark.parametrize("harm", ["cut", "flipped inside", "not a backup", "cut between records"])
+async def test_a_damaged_backup_is_refused_before_anything_is_written(harm: str, tmp_path: Path):
+    store = MemoryStore()
+    await a_used_store(store)
+    path = await a_backup(store, tmp_path)
+    whole = path.read_bytes()
+    plain = gzip.decompress(whole)
+    path.write_bytes(
+        {
+            "cut": whole[:-20],
+            "flipped inside": gzip.compress(plain[:-40] + bytes((plain[-40] ^ 1,)) + plain[-39:]),
+            "not a backup": b"hello",
+            "cut between records": gzip.compress(plain[: plain.rindex(b"end") - 10]),
+        }[harm]
+    )
+    with pytest.raises(BadRequest, match="is not a whole backup"):
+        Archive(path)
+
+
+async def test_a_new_store_is_empty_and_one_with_a_past_is_not(world: World):
+    store = await world.store()
+    assert await is_empty(store)
+    await store.append(await store.open_term(), a_batch(1), [History("j1", b"x")])
+    assert not await is_empty(store)
+
+
+async def a_backup(store: Store, folder: Path, *, force: bool = False) -> Path:
+    path = folder / "backup"
+    contents = await StoreContents.read(store, "memory:")
+    await write_archive(path, contents, 1.0, "0.1.0", quiet, force=force)
+    return path

@@ -1,0 +1,175 @@
+"""Places where stores are, one of each kind: what several coordinators share, and what can be done to it from outside.
+
+The real servers are those of `tests/servers.py`, under a prefix of their own. Time passes at once where the store asks
+us for it, and really where a server counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from phalanx.store.etcd_keys import Keys
+from phalanx.store.etcd_kv import Put
+from phalanx.store.memory import Memory, MemoryStore
+from phalanx.store.open import open_place
+from phalanx.store.place import Access, Place
+from phalanx.store.protocol import Batch, Loaded, Store
+from phalanx.store.sqlite import SqliteStore
+from tests.servers import a_prefix, shared_etcd, shared_redis
+
+KINDS = ("memory", "sqlite", "redis", "etcd")
+LEASE_S = 2.0  # as short as etcd allows
+
+
+class World:
+    """One place. Each store on it stands for one coordinator."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._stores: list[Store] = []
+
+    async def store(self) -> Store:
+        opened = await self._open()
+        self._stores.append(opened)
+        return opened
+
+    async def close(self) -> None:
+        for each in self._stores:
+            await each.close()
+
+    async def lease_over(self, store: Store) -> None:
+        """Wait until the office is vacant because nobody renewed it."""
+        end = time.monotonic() + 10 * LEASE_S
+        while await store.leader() is not None:
+            assert time.monotonic() < end, "the lease never ended"
+            await a_moment()
+
+    async def flip(self, source: str, key: str) -> None:
+        """Change one bit of a record behind the store's back."""
+        raise NotImplementedError
+
+    async def set_schema(self, schema: int) -> None:
+        raise NotImplementedError
+
+    async def _open(self) -> Store:
+        return await open_place(self.place, Access())
+
+
+class MemoryWorld(World):
+    def __init__(self) -> None:
+        super().__init__(Place("memory"))
+        self._memory, self._time = Memory(), 0.0
+
+    async def _open(self) -> Store:
+        return MemoryStore(self._memory, lambda: self._time)
+
+    async def lease_over(self, store: Store) -> None:
+        self._time += LEASE_S + 0.001
+
+
+class SqliteWorld(World):
+    def __init__(self, path: Path) -> None:
+        super().__init__(Place("sqlite", path))
+        self.path, self._time = path, 1e9
+
+    async def _open(self) -> Store:
+        return SqliteStore(self.path, now=lambda: self._time)
+
+    async def lease_over(self, store: Store) -> None:
+        self._time += LEASE_S + 0.001
+
+    async def flip(self, source: str, key: str) -> None:
+        name = "job" if source == "history" else "revision"
+        with sqlite3.connect(self.path) as db:
+            (body,) = db.execute(f"SELECT body FROM {source} WHERE {name} = ?", (key,)).fetchone()
+            db.execute(f"UPDATE {source} SET body = ? WHERE {name} = ?", (flipped(body), key))
+        db.close()
+
+    async def set_schema(self, schema: int) -> None:
+        with sqlite3.connect(self.path) as db:
+            db.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (schema,))
+        db.close()
+
+
+class RedisWorld(World):
+    def __init__(self) -> None:
+        super().__init__(Place("redis", hosts=(shared_redis().address,), prefix=a_prefix()))
+
+    async def flip(self, source: str, key: str) -> None:
+        from phalanx.store.redis_server import client_of
+
+        name = f"{{{self.place.prefix}}}:{'images' if source == 'image' else source}"
+        async with client_of(self.place, Access()) as client:
+            record = await client.hget(name, key)
+            assert isinstance(record, bytes)
+            await client.hset(name, key, flipped(record))
+
+    async def set_schema(self, schema: int) -> None:
+        from phalanx.store.redis_server import client_of
+
+        async with client_of(self.place, Access()) as client:
+            await client.hset(f"{{{self.place.prefix}}}:meta", "schema", str(schema))
+
+
+class EtcdWorld(World):
+    def __init__(self) -> None:
+        super().__init__(Place("etcd", hosts=shared_etcd().hosts, prefix=a_prefix()))
+
+    async def flip(self, source: str, key: str) -> None:
+        keys = Keys(self.place.prefix)
+        name = {"log": keys.log, "image": keys.image}.get(source, lambda _: keys.history(key))
+        async with self._client() as client:
+            at = name(int(key) if key.isdecimal() else 0)
+            (entry,) = (await client.range(at)).entries
+            await client.txn([], [Put(at, flipped(entry.value))])
+
+    async def set_schema(self, schema: int) -> None:
+        async with self._client() as client:
+            await client.txn([], [Put(Keys(self.place.prefix).schema, b"%d" % schema)])
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator:
+        from phalanx.store.etcd_client import EtcdClient
+
+        client = EtcdClient(self.place.hosts)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+def a_world(kind: str, folder: Path) -> World:
+    match kind:
+        case "memory":
+            return MemoryWorld()
+        case "sqlite":
+            return SqliteWorld(folder / "store.db")
+        case "redis":
+            return RedisWorld()
+    return EtcdWorld()
+
+
+async def a_moment(seconds: float = 0.05) -> None:
+    """Between two looks at something that servers do by themselves."""
+    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
+
+
+def flipped(body: bytes) -> bytes:
+    return body[:-1] + bytes((body[-1] ^ 1,))
+
+
+def a_batch(revision: int, *subjects: str) -> Batch:
+    return Batch(revision, b"batch %d" % revision, subjects)
+
+
+def bodies(loaded: Loaded) -> list[bytes]:
+    return [batch.body for batch in loaded.batches]
+
+
+def revisions(batches: list[Batch]) -> list[int]:
+    return [batch.revision for batch in batches]

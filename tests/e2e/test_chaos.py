@@ -1,0 +1,59 @@
+"""The kill rig, for half a minute: whatever is killed, paused or cut off, no promise is broken. And it can fail.
+
+`scripts/chaos --minutes 10` is the long run. Both use network namespaces where we are root, else proxies on loopback.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import careless
+from tests.chaos.cluster import Shape
+from tests.chaos.faults import Fault, Harm
+from tests.chaos.main import Plan, Rig
+from tests.chaos.proxies import Proxies
+from tests.chaos.verdict import violations
+from tests.chaos.waiting import clock, pause, wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(240)
+def test_a_storm_of_half_a_minute_breaks_no_promise(tmp_path: Path):
+    words = ["--minutes", "0.4", "--runners", "5", "--gap", "1.2", "--load", "6", "--folder", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every promise was kept" in done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_a_coordinator_that_does_not_notice_its_successor_is_found_out(tmp_path: Path):
+    shape = Shape(coordinators=3, members=0, runners=2, lease_s=1.5)
+    plan = Plan(
+        seed=1, seconds=0.0, open_max=3, heal_s=5.0, planted=(sys.executable, "-P", careless.__file__)
+    )
+    rig = Rig(tmp_path, shape, Proxies(), plan)
+    try:
+        found = violations(rig.run(_pause_the_leader))
+    finally:
+        rig.close()
+    assert found["two leaders"]
+
+
+def _pause_the_leader(rig: Rig) -> None:
+    """Until another leads; then both do, for a while."""
+    wait_for(lambda: rig.office.leader() is not None, 20.0, "somebody leads")
+    leader, epoch = rig.office.leader() or "", rig.office.epoch
+    undo = Harm(rig.cluster).pause(leader)
+    began_at = clock()
+    wait_for(lambda: rig.office.epoch > epoch, 30.0, "another leads")
+    undo()
+    rig.storm.faults.append(Fault("coordinator paused", (leader,), began_at, 0.0, clock()))
+    pause(3.0)
+    rig.cluster.parts[leader].kill()  # so that the rest can heal

@@ -1,0 +1,199 @@
+"""Planted bugs about who may write and who may speak: epochs, fences, leases, promotions, renewals.
+
+Each breaks the real store or the real coordinator in one place, on a modelled etcd with three candidates. Where a
+second guard would hide the bug, that guard is taken away as well, and it is said so.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.coordinator import heart, loop, member, replica
+from phalanx.coordinator.heart import Heart, Turn
+from phalanx.coordinator.lease import Term
+from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.member import Member
+from phalanx.core.cluster.state import ClusterState
+from phalanx.sim.trial import etcd_seeds, run
+from phalanx.store.etcd import EtcdStore
+from phalanx.store.etcd_fence import Fence
+from phalanx.store.etcd_kv import Compare, Put
+from phalanx.store.etcd_office import EtcdOffice
+from phalanx.store.etcd_records import Office, number
+from phalanx.store.protocol import Leader
+
+Patch = pytest.MonkeyPatch
+pytestmark = pytest.mark.timeout(300)
+TAKEOVERS = ["usurper", "stall", "cut-off", "lonely-leader", "retirement", "crash"]
+
+
+def must_find(checkers: set[str], within: int, faults: list[str] | None = None) -> None:
+    """Some seed on the modelled etcd breaks a promise, and the first that does is seen by one of these checkers."""
+    for seed, _ in zip(etcd_seeds(), range(within), strict=False):
+        result = run(seed, faults)
+        if not result.is_good:
+            assert result.checker in checkers, result.sentence
+            return
+    raise AssertionError(f"{within} seeds, and nobody noticed")
+
+
+# The store.
+
+
+def test_an_append_that_does_not_compare_the_epoch_is_found(monkeypatch: Patch):
+    monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=True))
+    must_find({"epochs"}, within=40, faults=TAKEOVERS)
+
+
+def test_an_append_that_does_not_compare_the_end_of_the_log_is_found(monkeypatch: Patch):
+    """A write whose answer was lost takes effect late, behind one that came after it."""
+    monkeypatch.setattr(Fence, "__init__", _fence(epoch=True, head=False))
+    must_find(
+        {"replay", "epochs", "accepted", "one-commit"}, within=100, faults=["late-writes", "lost-commit"]
+    )
+
+
+def _fence(epoch: bool, head: bool) -> Any:
+    init = Fence.__init__
+
+    def careless(self: Fence, kv: Any, keys: Any, number: int, end: bytes | None = None) -> None:
+        init(self, kv, keys, number, end)
+        wanted = {keys.epoch: epoch, keys.head: head}
+        self._compares = [each for each in self._compares if wanted[each.key]]
+
+    return careless
+
+
+def test_a_lease_that_is_used_as_a_lock_is_found(monkeypatch: Patch):
+    """Who has the office writes, whatever the clock says; no write is fenced."""
+    monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=False))
+    monkeypatch.setattr(Term, "holds", lambda self, now: True)
+    monkeypatch.setattr(EtcdOffice, "confirm", _believed)
+    must_find({"epochs", "replay"}, within=20, faults=TAKEOVERS)
+
+
+async def _believed(self: object, epoch: int) -> None:
+    return None
+
+
+def test_an_epoch_that_goes_away_with_the_office_is_found(monkeypatch: Patch):
+    """It hangs on the same lease, so it restarts when nobody has led for a while."""
+    monkeypatch.setattr(EtcdOffice, "_take", _take(lambda epoch, lease: epoch + 1, bound=True))
+    must_find({"epochs"}, within=20, faults=TAKEOVERS)
+
+
+def test_a_fence_that_comes_from_the_lease_grant_is_found(monkeypatch: Patch):
+    """Each member of etcd numbers its leases for itself, so the number of a lease says nothing about who came later."""
+    monkeypatch.setattr(EtcdOffice, "_take", _take(lambda epoch, lease: lease, bound=False))
+    must_find({"epochs"}, within=10, faults=TAKEOVERS)
+
+
+def _take(minted: Any, bound: bool) -> Any:
+    """Taking the office with an epoch that the transaction does not compare."""
+
+    async def take(self: EtcdOffice, candidate: Any, lease: int, holder: Any, epoch: bytes) -> Leader | None:
+        keys = self._keys
+        ours = Office(minted(number(epoch), lease), candidate.name, candidate.address, candidate.link)
+        compares = [Compare(keys.leader, "mod", holder.mod_revision if holder else 0)]
+        puts = [
+            Put(keys.leader, msgspec.json.encode(ours), lease),
+            Put(keys.epoch, b"%d" % ours.epoch, lease if bound else 0),
+        ]
+        outcome = await self._kv.txn(compares, [*puts])
+        return ours.leader if outcome.succeeded else None
+
+    return take
+
+
+# Taking over.
+
+
+def test_a_promotion_that_does_not_read_the_rest_of_the_log_is_found(monkeypatch: Patch):
+    """It knows where the log ends, so its writes are taken, and not what stands there."""
+
+    async def hasty(self: Member, term: Term) -> None:
+        if self._replica.heart is None:
+            await self._read()
+        loaded = await self._store.load()
+        assert self._replica.heart is not None
+        state = self._replica.heart.state
+        state.revision = max([state.revision, *(batch.revision for batch in loaded.batches)])
+        await self._open_term(term)
+
+    monkeypatch.setattr(Member, "_promote", hasty)
+    must_find({"replay", "accepted", "one-commit", "one-run", "mistake", "assertion", "heals"}, within=40)
+
+
+def test_a_standby_that_leads_under_the_epoch_of_another_is_found(monkeypatch: Patch):
+    """It takes whoever was elected for itself."""
+    elect = EtcdStore.elect
+
+    async def vain(self: EtcdStore, candidate: Any, lease_s: float) -> Leader:
+        leader = await elect(self, candidate, lease_s)
+        return Leader(leader.epoch, candidate)
+
+    async def nobody(self: EtcdStore) -> None:
+        return None
+
+    monkeypatch.setattr(EtcdStore, "elect", vain)
+    monkeypatch.setattr(EtcdStore, "leader", nobody)
+    must_find({"epochs"}, within=10)
+
+
+def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
+    restore = heart.restore
+
+    def forgetful(*arguments: Any) -> ClusterState:
+        state = restore(*arguments)
+        for node in state.nodes.values():
+            node.generation = 0
+        return state
+
+    for module in (heart, replica):
+        monkeypatch.setattr(module, "restore", forgetful)
+    must_find({"generations", "replay"}, within=20)
+
+
+# Speaking.
+
+
+def test_orders_that_go_out_before_they_are_durable_are_found(monkeypatch: Patch):
+    turns: list[Loop] = []
+    turn, beat = Loop._turn, Heart.turn
+
+    async def marked(self: Loop) -> None:
+        turns[:] = [self]
+        await turn(self)
+
+    def hasty(self: Heart, inputs: Any, now: float) -> Turn:
+        done = beat(self, inputs, now)
+        turns[0]._hearers.links.dispatch(done.effects)  # type: ignore[attr-defined]
+        return done
+
+    monkeypatch.setattr(Loop, "_turn", marked)
+    monkeypatch.setattr(Heart, "turn", hasty)
+    must_find({"durable"}, within=10)
+
+
+def test_a_renewal_that_counts_from_its_answer_is_found(monkeypatch: Patch):
+    """Without the second guard, which asks the store every few seconds whether somebody else was elected."""
+    monkeypatch.setattr(loop, "confirm_every_s", lambda rules: inf)
+    monkeypatch.setattr(member, "Term", _OptimisticTerm)
+    must_find({"leader"}, within=300, faults=["slow-disk", "stall", "stall", "lonely-leader"])
+
+
+class _OptimisticTerm(Term):
+    """It takes the time of the next look at the clock for the time of the renewal."""
+
+    def renewed(self, sent_at: float) -> None:
+        super().renewed(sent_at)
+        self._is_fresh = True
+
+    def holds(self, now: float) -> bool:
+        if getattr(self, "_is_fresh", False):
+            self._is_fresh, self.sent_at = False, now
+        return super().holds(now)

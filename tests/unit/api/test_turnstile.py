@@ -1,0 +1,100 @@
+"""The turnstile: so many inside, the rest in line, and nobody's place is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from phalanx.api.turnstile import Turnstile
+from phalanx.errors import TooMany
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def a_breath() -> None:
+    """Let everybody else have a turn."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
+async def _stay(turnstile: Turnstile, inside: list[int], number: int, gate: asyncio.Event) -> None:
+    async with turnstile.passed():
+        inside.append(number)
+        await gate.wait()
+
+
+async def test_the_next_one_enters_when_one_leaves_first_come_first_served():
+    inside: list[int] = []
+    turnstile, gates = Turnstile(1, 10, 60.0), [asyncio.Event() for _ in range(3)]
+    tasks = [asyncio.create_task(_stay(turnstile, inside, at, gate)) for at, gate in enumerate(gates)]
+    await a_breath()
+    assert inside == [0]
+    gates[0].set()
+    await tasks[0]
+    await a_breath()
+    assert inside == [0, 1]
+    gates[1].set()
+    gates[2].set()
+    await asyncio.gather(*tasks)
+    assert inside == [0, 1, 2]
+
+
+async def test_who_finds_no_place_in_time_is_told_to_come_again():
+    turnstile, gate = Turnstile(1, 10, 0.01), asyncio.Event()
+    first = asyncio.create_task(_stay(turnstile, [], 0, gate))
+    await a_breath()
+    with pytest.raises(TooMany) as caught:
+        async with turnstile.passed():
+            raise AssertionError("there was no place")
+    assert caught.value.retry_after_s == 1.0
+    gate.set()
+    await first
+    async with turnstile.passed():
+        pass
+
+
+async def test_a_line_that_is_full_refuses_at_once():
+    turnstile, gate = Turnstile(1, 1, 60.0), asyncio.Event()
+    tasks = [asyncio.create_task(_stay(turnstile, [], at, gate)) for at in range(2)]
+    await a_breath()
+    with pytest.raises(TooMany):
+        async with turnstile.passed():
+            raise AssertionError("there was no place")
+    gate.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_one_who_gives_up_in_line_leaves_no_hole():
+    inside: list[int] = []
+    turnstile, gate = Turnstile(1, 10, 60.0), asyncio.Event()
+    tasks = [asyncio.create_task(_stay(turnstile, inside, at, gate)) for at in range(3)]
+    await a_breath()
+    tasks[1].cancel()
+    await a_breath()
+    gate.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert inside == [0, 2]
+    async with turnstile.passed():
+        pass
+
+
+async def test_one_who_gives_up_at_the_moment_of_its_turn_hands_the_place_on():
+    inside: list[int] = []
+    turnstile, gate = Turnstile(1, 10, 60.0), asyncio.Event()
+    tasks = [asyncio.create_task(_stay(turnstile, inside, at, gate)) for at in range(3)]
+    await a_breath()
+    gate.set()
+    await a_breath()  # the first one leaves, the second one is called
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert 2 in inside
+    async with turnstile.passed():
+        pass

@@ -1,0 +1,131 @@
+"""Members on one memory, for tests: real loops, a clock that can be set forward, a store that can be made to fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from phalanx.clock import SteadyClock
+from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.heart import Turn
+from phalanx.coordinator.images import Keep
+from phalanx.coordinator.member import Charter, Member
+from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.store.memory import Memory, MemoryStore
+from phalanx.store.protocol import Batch, Candidate, Loaded, StoreError
+
+LEASE_S = 0.6
+
+
+class JumpingClock(SteadyClock):
+    """The machine's clock, set forward by hand, as when a process was paused."""
+
+    ahead_s = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead_s
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead_s
+
+
+class ShakyStore:
+    """A store whose calls fail, or do something first, by name."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.broken: set[str] = set()
+        self.before: dict[str, Callable[[], object]] = {}
+        self.after: dict[str, Callable[[], object]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._store, name)
+
+        async def shaky(*given: Any) -> Any:
+            if name in self.before:
+                self.before[name]()
+            if name in self.broken:
+                raise StoreError(f"{name} is out of order")
+            answer = await call(*given)
+            if name in self.after:
+                self.after[name]()
+            return answer
+
+        return shaky
+
+
+class Listener:
+    """The porch of a member under test: it only writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.feed = Feed()
+        self.is_open = False
+        self.turns: list[Turn] = []
+
+    def opened(self) -> None:
+        self.is_open = True
+
+    def closed(self) -> None:
+        self.is_open = False
+
+    def turned(self, turn: Turn) -> None:
+        self.turns.append(turn)
+        self.feed.publish(turn)
+
+    def followed(self, batch: Batch, turn: Turn) -> None:
+        self.feed.publish(turn)
+
+    def reread(self, loaded: Loaded, state: ClusterState) -> None:
+        self.feed.resume(loaded, state)
+
+
+class Lone:
+    """One member with its own store object, clock and listener."""
+
+    def __init__(
+        self, memory: Memory, name: str = "a", *, lease_s: float = LEASE_S, keep: Keep | None = None
+    ) -> None:
+        self.clock = JumpingClock()
+        self.store = ShakyStore(MemoryStore(memory, self.clock.monotonic))
+        self.porch = Listener()
+        charter = Charter(Rules(), lease_s, keep=keep or Keep())
+        candidate = Candidate(name, f"http://{name}", f"{name}:1")
+        self.member = Member(self.store, candidate, charter, self.clock, self.porch)
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.member.run())
+
+    async def end(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def running(*members: Lone) -> AsyncIterator[None]:
+    """Opened one after another, then all at work."""
+    try:
+        for each in members:
+            await each.member.open()
+            each.start()
+        yield
+    finally:
+        for each in members:
+            await each.end()
+
+
+async def a_breath(seconds: float = 0.0) -> None:
+    """Let everybody else have a turn."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    loop.call_later(seconds, over.set_result, None)
+    await over
+
+
+async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await a_breath(0.005)

@@ -1,0 +1,178 @@
+"""The link port asks for a node's right at hello and again later, on the road of control and on that of logs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from phalanx.api import wire
+from phalanx.api.auth import digest, fingerprint
+from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.links import Links, Session
+from phalanx.coordinator.logs import LogRoads
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.decide import decide
+from phalanx.core.cluster.inputs import CreateCredential, Input, RevokeCredential
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.credential import Credential
+from phalanx.core.model.resources import Capacity
+from tests.unit.coordinator.hands import Hands
+
+KEY = ("01kx0000000000000000000001", 0, 1)
+
+
+class Kept:
+    """A connection that keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[wire.Message] = []
+        self.is_closed = False
+        self.heard = asyncio.Event()
+
+    def send(self, messages: list[wire.Message]) -> None:
+        self.sent += messages
+        self.heard.set()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Port:
+    """Links and log roads over a state that decides at once."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.keys = Credentials.local("user-token", "node-token")
+        self.keys._clock = Hands()
+        self.keys.follow(lambda: self.state)
+        self.links = Links(lambda: self.state, self.keys)
+        self.roads = LogRoads(self.keys)
+
+    def do(self, given: list[Input]) -> list[object]:
+        answers: list[object] = []
+        for each in given:
+            decision = decide(self.state, each, 1000.0)
+            for event in decision.events:
+                apply(self.state, event)
+            answers.append(decision.answer)
+        return answers
+
+    def join_token(self, token: str) -> None:
+        record = Credential(fingerprint(token), "join", digest(token), 1000.0, expires_at=2000.0)
+        self.do([CreateCredential(record)])
+
+    def dials(
+        self, token: str, node: str = "n1", origin: str = "o1", peer: str | None = None
+    ) -> tuple[Kept, Session]:
+        connection = Kept()
+        session = Session(connection)
+        session.peer_name = peer
+        hello = wire.HelloMessage(
+            wire.VERSION, token, node, f"life of {origin}", origin, Capacity(4, 1 << 30), 0, []
+        )
+        letter = self.links.receive(session, hello)
+        if letter is not None:
+            inputs, reply = letter
+            assert connection.sent == []  # nothing is said before it is durable
+            reply(self.do(inputs))  # type: ignore[arg-type]
+        return connection, session
+
+    def opens_a_road(self, token: str, node: str = "n1") -> Kept:
+        road = Kept()
+        self.roads.opened(road, wire.LogHello(wire.VERSION, token, node, "life"))
+        return road
+
+
+def welcome(connection: Kept) -> wire.Welcome:
+    found = connection.sent[0]
+    assert isinstance(found, wire.Welcome), found
+    return found
+
+
+def refusal(connection: Kept) -> str:
+    found = connection.sent[0]
+    assert isinstance(found, wire.Rejected), found
+    assert connection.is_closed
+    return found.message
+
+
+def test_a_join_token_is_answered_with_a_credential_and_a_shared_token_is_not():
+    port = Port()
+    port.join_token("join")
+    given = welcome(port.dials("join")[0]).credential
+    assert given.startswith("phx_node_")
+    assert welcome(port.dials(given)[0]).credential == ""
+    assert welcome(port.dials("node-token", "n2", "o2")[0]).credential == ""
+
+
+def test_the_same_runner_is_given_the_same_again_and_another_is_not():
+    port = Port()
+    port.join_token("join")
+    first = welcome(port.dials("join")[0]).credential
+    assert welcome(port.dials("join")[0]).credential == first
+    assert "was used by node 'n1'" in refusal(port.dials("join", "n1", "o2")[0])
+    assert "was used by node 'n1'" in refusal(port.dials("join", "n2", "o2")[0])
+
+
+def test_two_runners_with_one_join_token_in_one_turn_are_not_both_let_in():
+    port = Port()
+    port.join_token("join")
+    letters = []
+    for node in ("n1", "n2"):
+        session = Session(connection := Kept())
+        hello = wire.HelloMessage(
+            wire.VERSION, "join", node, "life", f"o-{node}", Capacity(4, 1 << 30), 0, []
+        )
+        letters.append((connection, port.links.receive(session, hello)))
+    for _, letter in letters:
+        assert letter is not None
+        letter[1](port.do(letter[0]))  # type: ignore[arg-type]
+    assert welcome(letters[0][0]).credential
+    assert "was used by node 'n1'" in refusal(letters[1][0])
+    assert list(port.state.nodes) == ["n1"]
+
+
+@pytest.mark.parametrize(("peer", "is_in"), [("n1", True), ("n2", False), ("", False)])
+def test_the_certificate_and_the_hello_name_one_node(peer: str, is_in: bool):
+    connection, _ = Port().dials("node-token", peer=peer)
+    assert isinstance(connection.sent[0], wire.Welcome) == is_in
+
+
+def test_a_connection_and_a_road_end_when_their_credential_does():
+    port = Port()
+    port.join_token("join")
+    given = welcome(port.dials("join")[0]).credential
+    control, road = port.dials(given)[0], port.opens_a_road(given)
+    other, other_road = port.dials("node-token", "n2", "o2")[0], port.opens_a_road("node-token", "n2")
+    for recheck in (port.links.recheck, port.roads.recheck):
+        recheck()
+    assert not any(each.is_closed for each in (control, road, other, other_road))
+    port.do([RevokeCredential(fingerprint(given))])
+    for recheck in (port.links.recheck, port.roads.recheck):
+        recheck()
+    assert [each.is_closed for each in (control, road, other, other_road)] == [True, True, False, False]
+
+
+def test_a_road_is_for_the_nodes_own_logs():
+    port = Port()
+    port.join_token("join")
+    given = welcome(port.dials("join")[0]).credential
+    assert "for node 'n1', not for 'n2'" in refusal(port.opens_a_road(given, "n2"))
+    assert "first hello" in refusal(port.opens_a_road("join"))
+    assert "cannot speak" not in refusal(port.opens_a_road("user-token"))
+    assert port.opens_a_road(given).sent == []
+
+
+@pytest.mark.anyio
+async def test_what_another_road_says_of_a_log_is_not_believed():
+    port = Port()
+    road, stranger = port.opens_a_road("node-token", "n1"), port.opens_a_road("node-token", "n2")
+    reading = port.roads.read("n1", KEY, stream="stdout", offset=0, lines=None, follow=False)
+    first = asyncio.ensure_future(anext(reading))
+    await road.heard.wait()
+    asked = road.sent[0]
+    assert isinstance(asked, wire.ReadLog)
+    port.roads.arrived(stranger, wire.LogData(asked.id, 0, b"forged", 6, True))
+    port.roads.arrived(road, wire.LogData(asked.id, 0, b"true", 4, True))
+    assert (await first).data == b"true"

@@ -1,0 +1,66 @@
+"""A coordinator's certificate at work: the hosts that follow from it, and what becomes of a bad one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from phalanx.config import load
+from phalanx.coordinator.papers import ServerPapers
+from phalanx.errors import ConfigError
+from phalanx.settings import Coordinator
+from tests.authority import Authority
+
+
+def a_section(folder: Path, **more: object) -> Coordinator:
+    flags: dict[str, object] = {"state_dir": folder / "state"}
+    return load(
+        flags | {f"coordinator.{key}": value for key, value in more.items()}, environment={}
+    ).coordinator
+
+
+def test_without_a_certificate_the_ports_speak_plainly(tmp_path: Path):
+    papers = ServerPapers(a_section(tmp_path, hosts="gate.lab"))
+    assert papers.rest is None
+    assert papers.link is None
+    assert papers.hosts() == ("gate.lab",)
+
+
+def test_hosts_are_those_named_advertised_and_proven(tmp_path: Path):
+    issued = Authority(tmp_path / "ca").coordinator("c1", "c1.lab", "10.0.0.1")
+    papers = ServerPapers(
+        a_section(
+            tmp_path,
+            hosts="gate.lab",
+            advertise="https://front.lab:7433",
+            tls_cert_file=issued.cert_file,
+            tls_key_file=issued.key_file,
+        )
+    )
+    assert papers.hosts() == ("gate.lab", "front.lab", "c1.lab", "10.0.0.1")
+
+
+def test_a_certificate_that_cannot_be_used_ends_the_start(tmp_path: Path):
+    ca = Authority(tmp_path / "ca")
+    with pytest.raises(ConfigError, match="does not belong"):
+        ServerPapers(
+            a_section(tmp_path, tls_cert_file=ca.coordinator().cert_file, tls_key_file=ca.node("n1").key_file)
+        )
+
+
+def test_a_bad_renewal_keeps_the_old_one_in_use(tmp_path: Path):
+    issued = Authority(tmp_path / "ca").coordinator()
+    papers = ServerPapers(a_section(tmp_path, tls_cert_file=issued.cert_file, tls_key_file=issued.key_file))
+    assert papers.rest is not None
+    before = papers.rest()
+    assert issued.cert_file is not None
+    issued.cert_file.write_text("not a certificate")
+    papers.reload()
+    assert papers.rest() is before
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0", "10.0.0.1", "::"])
+def test_an_address_that_others_reach_needs_a_certificate(tmp_path: Path, bind: str):
+    with pytest.raises(ConfigError, match="no TLS"):
+        a_section(tmp_path, bind=bind)

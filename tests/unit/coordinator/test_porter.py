@@ -1,0 +1,116 @@
+"""The porter at a TLS port: who is let in, who is sent away, and how soon."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from phalanx.coordinator import porter
+from phalanx.coordinator.porter import Porter
+from phalanx.tls import ServerTls, client_context, peer_node
+from tests.authority import Authority
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Echo(asyncio.Protocol):
+    """Says the caller's node and gives back what it hears."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.write(f"{peer_node(transport.get_extra_info('ssl_object'))}\n".encode())
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+@asynccontextmanager
+async def a_port(tls: ServerTls) -> AsyncIterator[int]:
+    opened = await Porter.open("127.0.0.1", 0, lambda: tls.link, Echo, b"use TLS\n")
+    try:
+        yield opened.sockets[0].getsockname()[1]
+    finally:
+        opened.close()
+        await opened.wait_closed()
+
+
+async def first_line(port: int, context: ssl.SSLContext | None, say: bytes = b"") -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        writer.write(say)
+        async with asyncio.timeout(5):
+            return await reader.readline()
+    finally:
+        writer.close()
+
+
+async def test_a_node_is_let_in_with_its_name(tmp_path: Path):
+    ca = Authority(tmp_path)
+    async with a_port(ServerTls(ca.coordinator())) as port:
+        assert await first_line(port, client_context(ca.node("n1"))) == b"n1\n"
+
+
+async def test_whoever_does_not_speak_tls_is_told_so(tmp_path: Path):
+    async with a_port(ServerTls(Authority(tmp_path).coordinator())) as port:
+        assert await first_line(port, None, b"GET / HTTP/1.1\r\n\r\n") == b"use TLS\n"
+
+
+async def test_whoever_shows_no_certificate_hears_nothing(tmp_path: Path):
+    ca = Authority(tmp_path)
+    async with a_port(ServerTls(ca.coordinator())) as port:
+        heard = b""
+        with suppress(ssl.SSLError, ConnectionError):  # how much of the refusal arrives depends on the kernel
+            heard = await first_line(port, client_context(ca.alone))
+        assert heard == b""
+
+
+@pytest.mark.parametrize("words", [b"", b"\x16\x03\x01"], ids=["silent", "half a handshake"])
+async def test_whoever_is_slow_is_sent_away(tmp_path: Path, monkeypatch, words: bytes):
+    monkeypatch.setattr(porter, "FIRST_WORD_WITHIN_S", 0.1)
+    monkeypatch.setattr(porter, "HANDSHAKE_WITHIN_S", 0.1)
+    async with a_port(ServerTls(Authority(tmp_path).coordinator())) as port:
+        assert await first_line(port, None, words) == b""
+
+
+async def test_strangers_in_the_doorway_are_counted(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(porter, "HANDSHAKES_MAX", 2)
+    ca = Authority(tmp_path)
+    async with a_port(ServerTls(ca.coordinator())) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert await first_line(port, None) == b""  # one too many
+        for _, writer in silent:
+            writer.close()
+            await writer.wait_closed()
+        assert await _let_in(port, client_context(ca.node("n1"))) == b"n1\n"
+
+
+async def test_a_renewed_certificate_is_shown_to_the_next(tmp_path: Path):
+    ca = Authority(tmp_path)
+    tls = ServerTls(ca.coordinator("c1", "localhost"))
+    async with a_port(tls) as port:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await first_line(port, client_context(ca.node("n1")))
+        ca.coordinator("c1", "127.0.0.1")
+        assert tls.reload()
+        assert await first_line(port, client_context(ca.node("n1"))) == b"n1\n"
+
+
+async def _let_in(port: int, context: ssl.SSLContext) -> bytes:
+    """Ask until the doorway is free again."""
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                return await first_line(port, context)
+            except (OSError, ssl.SSLError):
+                continue

@@ -1,0 +1,104 @@
+"""REST over TLS as both clients see it: it works, and where it does not they are told why."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from phalanx.api.aclient import AsyncClient
+from phalanx.api.client import Client
+from phalanx.coordinator.rest import rest_server
+from phalanx.errors import BadRequest, PhalanxError, Unavailable
+from phalanx.tls import NO_PAPERS, Papers, ServerTls
+from tests.authority import Authority
+from tests.unit.api.cluster import FakeCluster
+from tests.unit.api.house import TOKEN, a_house
+
+
+@contextmanager
+def serving(tls: ServerTls | None) -> Iterator[int]:
+    """A small cluster behind our own server; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    app = a_house(FakeCluster(endless=False)).app
+    server = rest_server(app, "127.0.0.1", port, None if tls is None else lambda: tls.rest)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    try:
+        while not server.started:
+            threading.Event().wait(0.005)
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def told(address: str, papers: Papers) -> PhalanxError:
+    """What the sync client is told; the async one is told the same."""
+    with Client(address, TOKEN, papers=papers) as client, pytest.raises(PhalanxError) as caught:
+        client.cluster()
+
+    async def ask() -> PhalanxError:
+        async with AsyncClient(address, TOKEN, papers=papers) as client:
+            with pytest.raises(PhalanxError) as refused:
+                await client.cluster()
+        return refused.value
+
+    other = asyncio.run(ask())
+    assert (type(other), other.detail, other.hint) == (
+        type(caught.value),
+        caught.value.detail,
+        caught.value.hint,
+    )
+    return caught.value
+
+
+def test_both_clients_get_through(tmp_path: Path):
+    ca = Authority(tmp_path)
+
+    async def ask(address: str) -> int:
+        async with AsyncClient(address, TOKEN, papers=ca.alone) as client:
+            return (await client.cluster()).jobs
+
+    with serving(ServerTls(ca.coordinator())) as port:
+        address = f"https://127.0.0.1:{port}"
+        with Client(address, TOKEN, papers=ca.alone) as client:
+            assert client.submit(command=["true"]).task_ids
+            assert client.cluster().jobs == 1
+        assert asyncio.run(ask(address)) == 1
+
+
+def test_a_coordinator_of_another_authority_is_not_trusted(tmp_path: Path):
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    with serving(ServerTls(ours.coordinator())) as port:
+        error = told(f"https://127.0.0.1:{port}", theirs.alone)
+    assert isinstance(error, Unavailable)
+    assert error.reason == "Untrusted"
+    assert "not from an authority you trust" in error.detail
+
+
+def test_a_certificate_for_another_name_is_not_trusted(tmp_path: Path):
+    ca = Authority(tmp_path)
+    with serving(ServerTls(ca.coordinator("c1", "elsewhere.lab"))) as port:
+        error = told(f"https://127.0.0.1:{port}", ca.alone)
+    assert "for other names" in error.detail
+
+
+def test_plain_words_to_a_tls_port_are_answered_plainly(tmp_path: Path):
+    with serving(ServerTls(Authority(tmp_path).coordinator())) as port:
+        error = told(f"http://127.0.0.1:{port}", NO_PAPERS)
+    assert isinstance(error, BadRequest)
+    assert error.hint == "write https:// instead"
+
+
+def test_tls_to_a_plain_port_is_told(tmp_path: Path):
+    with serving(None) as port:
+        error = told(f"https://127.0.0.1:{port}", Authority(tmp_path).alone)
+    assert "does not speak TLS" in error.detail
+    assert "http://" in error.hint

@@ -1,0 +1,159 @@
+"""A runner's connections over real sockets: it finds the leader, stays with it, and its log road comes along."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from phalanx.api import wire
+from phalanx.runner import link
+from phalanx.runner.doors import Doors
+from phalanx.runner.link import Dialler, Wire, keep_beside, keep_connected
+
+pytestmark = pytest.mark.anyio
+WELCOME = wire.Welcome(wire.VERSION, 1, 5.0, 20.0)
+HELLO = wire.LogHello(wire.VERSION, "token", "n1", "i1")
+
+
+class Coordinator(asyncio.Protocol):
+    """One door: it answers a first message with what `answer` says, and counts who came."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.house.visitors.append(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if (answer := self.house.answer()) is not None:
+            self.transport.write(wire.pack(answer))
+
+
+class House:
+    def __init__(self, answer: Callable[[], wire.Message | None]) -> None:
+        self.answer = answer
+        self.visitors: list[asyncio.Transport] = []
+        self.door = ""
+
+
+class Voice:
+    """A speaker that says hello and remembers what happened."""
+
+    def __init__(self) -> None:
+        self.heard: list[wire.Message] = []
+        self.connections = 0
+        self.up = False
+
+    def connected(self, wire_out: Wire) -> None:
+        self.connections, self.up = self.connections + 1, True
+        wire_out.send(HELLO)
+
+    def received(self, message: wire.Message) -> None:
+        self.heard.append(message)
+
+    def settled(self) -> None:
+        """Nothing gathers."""
+
+    def disconnected(self) -> None:
+        self.up = False
+
+
+@asynccontextmanager
+async def a_house(answer: Callable[[], wire.Message | None]) -> AsyncIterator[House]:
+    house = House(answer)
+    server = await asyncio.get_running_loop().create_server(lambda: Coordinator(house), "127.0.0.1", 0)
+    house.door = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield house
+    finally:
+        server.close()
+        for each in house.visitors:
+            each.abort()
+
+
+@asynccontextmanager
+async def connected(dialler: Dialler, voice: Voice, road: Voice | None = None) -> AsyncIterator[None]:
+    work = [keep_connected(dialler, voice, lambda: 0.5, lambda: False)]
+    if road is not None:
+        work.append(keep_beside(dialler, road, lambda: 0.5))
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await _a_breath()
+
+
+async def _a_breath() -> None:
+    """Between two looks."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.005):
+            await asyncio.Event().wait()
+
+
+def standby(leader: str = "") -> wire.Rejected:
+    return wire.Rejected("NotActive", "a standby", True, leader)
+
+
+async def test_a_standby_sends_the_runner_to_the_leader():
+    async with a_house(lambda: WELCOME) as leader, a_house(lambda: standby(leader.door)) as second:
+        voice = Voice()
+        async with connected(Dialler(Doors([second.door, leader.door])), voice):
+            await eventually(lambda: voice.heard == [WELCOME])
+        assert len(second.visitors) == 1
+
+
+async def test_dead_doors_are_passed_over():
+    async with a_house(lambda: WELCOME) as leader:
+        voice = Voice()
+        async with connected(Dialler(Doors(["127.0.0.1:1", leader.door])), voice):
+            await eventually(lambda: voice.heard == [WELCOME])
+
+
+async def test_a_frozen_coordinator_is_left_for_the_next(monkeypatch):
+    monkeypatch.setattr(link, "ANSWER_WITHIN_S", 0.1)
+    async with a_house(lambda: None) as frozen, a_house(lambda: WELCOME) as leader:
+        voice = Voice()
+        async with connected(Dialler(Doors([frozen.door, leader.door])), voice):
+            await eventually(lambda: voice.heard == [WELCOME])
+
+
+async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_next():
+    leads = {"first": True}
+
+    def answer_of(name: str) -> wire.Message:
+        return WELCOME if leads["first"] == (name == "first") else standby()
+
+    async with a_house(lambda: answer_of("first")) as first, a_house(lambda: answer_of("second")) as second:
+        voice, road = Voice(), Voice()
+        async with connected(Dialler(Doors([first.door, second.door])), voice, road):
+            await eventually(lambda: voice.up and road.up and len(first.visitors) == 2)
+            leads["first"] = False
+            first.visitors[0].abort()  # control is cut, the road is not
+            await eventually(lambda: len(second.visitors) == 2 and voice.up and road.up)
+        assert voice.connections == 2
+        assert road.connections == 2
+
+
+async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
+    answers: dict[str, wire.Message] = {"now": standby()}
+    async with a_house(lambda: answers["now"]) as house:
+        voice = Voice()
+        async with connected(Dialler(Doors([house.door])), voice):
+            await eventually(lambda: len(house.visitors) > 3)
+            loop = asyncio.get_running_loop()
+            answers["now"], began = WELCOME, loop.time()
+            await eventually(lambda: voice.heard == [WELCOME])
+            assert loop.time() - began < 1.0
