@@ -11,8 +11,9 @@ but the leader's lease is at its default (heartbeats 5 s).
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -111,10 +112,11 @@ class Bench:
 
 def main() -> int:
     given = _options()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and clean up on the way
     reason = namespaces.why_not()
     if not reason and not given.inside:
         again = ["unshare", "--net", sys.executable, "-m", "bench.failover", *sys.argv[1:], "--inside"]
-        return subprocess.run(again, check=False).returncode
+        os.execvp("unshare", again)  # noqa: S606 (it is ourselves again, in a namespace of our own)
     network: Network = Proxies() if reason else namespaces.Namespaces()
     print(
         f"on loopback behind proxies: {reason}" if reason else "in network namespaces, with TLS", flush=True

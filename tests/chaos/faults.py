@@ -67,6 +67,16 @@ class Harm:
         node.signal_keeper(signal.SIGSTOP)
         return lambda: node.signal_keeper(signal.SIGCONT)
 
+    def freeze(self, name: str) -> Undo:
+        """Runner and keeper stand still and their tasks run on: nobody is there to fence them."""
+        runner, keeper = self.pause(name), self.pause_keeper(name)
+
+        def undo() -> None:
+            keeper()
+            runner()
+
+        return undo
+
     def kill_keeper(self, name: str) -> Undo:
         self._cluster.nodes[name].signal_keeper(signal.SIGKILL)
         return lambda: None
@@ -173,7 +183,11 @@ KINDS: dict[str, Kind] = {
     "node crashed": Kind(3, "n", lambda harm, who: harm.crash(who[0]), 0.0, _seconds(6)),
     "keeper killed": Kind(2, "n", lambda harm, who: harm.kill_keeper(who[0]), 0.0, _seconds(1)),
     "keeper paused": Kind(1, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.2, _loss(1.8)),
+    "node frozen": Kind(2, "n", lambda harm, who: harm.freeze(who[0]), 0.5, _loss(2)),
 }
+
+# Nobody can stop the tasks of a node whose keeper stands still: two attempts of one may live then.
+UNFENCED = ("keeper paused", "node frozen")
 
 # How many of each sort may be in trouble at the same moment; the rest must be enough to go on.
 AT_ONCE = {"c": 2, "e": 1, "n": 3}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
@@ -168,10 +169,11 @@ def torment(folder: Path, shape: Shape, network: Network, plan: Plan) -> dict[st
 
 def main(words: list[str] | None = None) -> int:
     given = _arguments().parse_args(words)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # and clean up on the way
     reason = "--loopback was given" if given.loopback else namespaces.why_not()
     if not reason and not given.inside:
         again = ["unshare", "--net", sys.executable, "-m", "tests.chaos", *sys.argv[1:], "--inside"]
-        return subprocess.run(again, check=False).returncode
+        os.execvp("unshare", again)
     if reason:
         say(f"on loopback, through proxies: {reason}")
     network: Network = Proxies() if reason else namespaces.Namespaces()

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.chaos.faults import Fault
+from tests.chaos.faults import UNFENCED, Fault
 from tests.chaos.ledger import Life
 from tests.chaos.told import Job, Task
 from tests.chaos.workload import FINAL, Asked
@@ -111,7 +111,7 @@ def _twins(evidence: Evidence) -> list[tuple[str, bool]]:
             nodes = {life.node} | ({first.node} if first else set())
             since = first.started_at if first else life.started_at
             paused = any(
-                fault.kind == "keeper paused" and fault.touches(node, since, life.started_at)
+                fault.kind in UNFENCED and fault.touches(node, since, life.started_at)
                 for fault in evidence.faults
                 for node in nodes
             )

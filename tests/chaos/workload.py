@@ -22,6 +22,7 @@ from tests.chaos.waiting import clock
 
 FINAL = ("Completed", "Failed", "Cancelled")
 _LOOK_S = 0.25
+_SECONDS = (0.1, 0.3, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 15.0)  # a few outlive their node's lease
 
 
 @dataclass
@@ -167,6 +168,8 @@ class _User:
         return tuple(self._chance.choice((0, self._chance.randint(1, 99))) for _ in range(tasks))
 
     def _command(self, codes: tuple[int, ...]) -> list[str]:
-        seconds = self._chance.choice((0.1, 0.3, 0.5, 1.0, 2.0, 4.0)) * self._chance.uniform(0.7, 1.3)
+        seconds = self._chance.choice(
+            (0.1, 0.3, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 15.0)
+        ) * self._chance.uniform(0.7, 1.3)
         words = [sys.executable, "-I", "-S", life.__file__, str(self._users.lives), str(self._users.locks)]
         return [*words, str(CORES), f"{seconds:.2f}", *map(str, codes)]

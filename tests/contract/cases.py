@@ -1,4 +1,4 @@
-"""A stage for the cases C31-C43: whole coordinators on a store of any kind, and runners that the test plays word by word.
+"""A stage for the cases C31-C43: whole coordinators on a store of any kind, and runners that the test plays.
 
 A coordinator is what `coordinator/main.py` wires together, behind the door that real runners use. A runner here obeys
 nothing: it says what the test has it say, under whatever epoch, lease and attempt, and keeps what it hears. Time for
@@ -64,7 +64,7 @@ class Runner(asyncio.Protocol):
 
     def __init__(self, node: str, life: str = "a", token: str = NODE_TOKEN, **has: int) -> None:
         self.node, self.life, self.token = node, life, token
-        self.capacity = a_capacity(**has)
+        self.capacity = a_capacity(**has)  # type: ignore[arg-type]  # what a node has is all numbers
         self.epoch = self.generation = 0  # as it was welcomed last
         self.heard: list[wire.Message] = []
         self.held: dict[AttemptKey, Phase] = {}
@@ -226,11 +226,12 @@ class Stage:
         made = Seat(name, await self._world.store(), self.clock, self._lease_s)
         self._seats.append(made)
         await made.open()
+        await until(lambda: made.state.keyring.secret)  # what every cluster begins with is written
         return made
 
     async def runner(self, seat: Seat, node: str, life: str = "a", **has: int) -> Runner:
         """A runner that was welcomed."""
-        made = Runner(node, life, **has)
+        made = Runner(node, life, **has)  # type: ignore[arg-type]
         await self.join(seat, made)
         return made
 

@@ -1,23 +1,23 @@
 """Cases C31-C43 of the contract with whole coordinators, each asked of every store. Where each is tested:
 
-    case  here and in test_cases_failover.py (every store)           elsewhere
-    C31   test_c31_…: an epoch that is over                          unit/core/test_fences, simulation
-    C32   test_c32_…: attempt, assignee, lease                       unit/core/test_fences
-    C33   test_c33_…: epochs over restarts and leaders               test_office (100 alternations), e2e/test_failover
-    C34   test_c34_…: a silent runner                                unit/core/test_fences, e2e/test_survival
-    C35   test_c35_…: retries, and losses apart                      unit/core/test_reports, unit/core/test_liveness
-    C36   test_c36_…: a standby                                      e2e/test_failover, unit/coordinator/test_member
-    C37   test_c37_…: the leader killed at every point of a job      e2e/test_failover (real processes), e2e/test_chaos
-    C38   no store has a part in it                                  unit/coordinator/test_tokenset (every sentence),
-                                                                     e2e/test_tokens (under load, without a restart)
-    C39   test_c39_…: the link port                                  unit/api/test_auth (every route of REST),
-                                                                     e2e/test_secrets (no token in any log),
-                                                                     e2e/test_tokens (the start without a token),
-                                                                     unit/test_config (where it may listen)
-    C40   test_c40_…: cancel                                         unit/core/test_fences, e2e/test_failover
-    C41   test_c41_…: nodes that rest                                unit/core/test_breaker
-    C42   test_reply_sequence.py: one script, by TCP and by pipe     e2e/test_embedded
-    C43   test_c43_…: drained, then silent                           unit/core/test_removal
+case  here and in test_cases_failover.py (every store)           elsewhere
+C31   test_c31_…: an epoch that is over                          unit/core/test_fences, simulation
+C32   test_c32_…: attempt, assignee, lease                       unit/core/test_fences
+C33   test_c33_…: epochs over restarts and leaders               test_office (100 alternations), e2e/test_failover
+C34   test_c34_…: a silent runner                                unit/core/test_fences, e2e/test_survival
+C35   test_c35_…: retries, and losses apart                      unit/core/test_reports, unit/core/test_liveness
+C36   test_c36_…: a standby                                      e2e/test_failover, unit/coordinator/test_member
+C37   test_c37_…: the leader killed at every point of a job      e2e/test_failover (real processes), e2e/test_chaos
+C38   no store has a part in it                                  unit/coordinator/test_tokenset (every sentence),
+                                                                 e2e/test_tokens (under load, without a restart)
+C39   test_c39_…: the link port                                  unit/api/test_auth (every route of REST),
+                                                                 e2e/test_secrets (no token in any log),
+                                                                 e2e/test_tokens (the start without a token),
+                                                                 unit/test_config (where it may listen)
+C40   test_c40_…: cancel                                         unit/core/test_fences, e2e/test_failover
+C41   test_c41_…: nodes that rest                                unit/core/test_breaker
+C42   test_reply_sequence.py: one script, by TCP and by pipe     e2e/test_embedded
+C43   test_c43_…: drained, then silent                           unit/core/test_removal
 """
 
 from __future__ import annotations
@@ -189,9 +189,9 @@ async def test_c41_after_five_failures_in_a_row_a_node_gets_nothing_for_a_minute
         elsewhere = await n2.started(await c1.submit())
         waits = await c1.submit("n1")
         await stage.pass_time(30.0, n1, n2)
-        assert c1.status(waits) == Status.PENDING
+        assert c1.status(waits) == Status.PENDING, "half of its rest is over"
         await stage.hand_over(c1, c2)
-        for runner in (n1, n2):
+        for runner in (n2, n1):  # alone, n1 would be the only one that could work
             await stage.join(c2, runner)
         await stage.pass_time(28.0, n1, n2)
         assert c2.status(waits) == Status.PENDING

@@ -75,7 +75,7 @@ class Porch(Protocol):
         ...
 
     def closed(self) -> None:
-        """Not active any more, or not yet: send runners away."""
+        """Not active any more, or not yet: send runners away. Told again when `leader` is another."""
         ...
 
     def turned(self, turn: Turn) -> None:
@@ -240,10 +240,12 @@ class Member:
 
     async def _won(self) -> bool:
         """Take the office if it is vacant or ours, and open the term."""
-        self.leader = await self._store.leader()
+        known, self.leader = self.leader, await self._store.leader()
         if self.leader is not None:
             is_ours = self._may_be_ours and self.leader.candidate.name == self.candidate.name
             if not is_ours:
+                if self.leader != known:
+                    self._porch.closed()
                 return False
         if self._oath is not None:
             self._oath.check()
@@ -252,6 +254,7 @@ class Member:
         self.leader = await self._store.elect(self.candidate, self._lease_s)
         self._may_be_ours = False
         if self.leader.candidate.name != self.candidate.name:
+            self._porch.closed()
             return False
         await self._promote(Term(self.leader.epoch, self._lease_s, sent_at))
         return True

@@ -77,8 +77,7 @@ def _group(dice: Random, name: str, tasks: int, endless: bool, before: Group | N
         name=name,
         tasks=tasks,
         min=dice.randint(1, tasks) if dice.random() < 0.4 else 0,
-        # One that waits for another's end is never optional: it could hold the place that the other needs again.
-        optional=before is not None and "completed" not in dict(after).values() and dice.random() < 0.12,
+        optional=before is not None and dice.random() < 0.12,
         replicas=dice.choice((1, tasks)),
         indexes=tuple(range(tasks - 1, -1, -1)) if dice.random() < 0.2 else (),
         after=after,

@@ -159,6 +159,22 @@ def test_waiting_and_running_counts_those_that_run():
         assert job.gang.wanted()[0].need == need, match
 
 
+def test_a_member_that_may_not_begin_does_not_take_the_place_of_the_one_it_waits_for():
+    """The chief failed and comes again; a worker that begins after it must not sit on its place by then."""
+    stage = Stage(**TWO)
+    chief, worker = (
+        a_group(1, name="chief"),
+        a_group(1, name="worker", optional=True, after=(("chief", "completed"),)),
+    )
+    gang = a_gang(chief, worker, strict=False, restart=Restart(), max_retries=3)
+    job = stage.submit(gang)
+    stage.muster(gang, {0: "n1"})
+    stage.starts(gang, 0)
+    stage.ends(gang, 0, code=1)
+    assert job.gang is not None
+    assert [each.most for each in job.gang.wanted()] == [1, 0]
+
+
 def test_members_that_hold_a_part_wait_for_the_rest():
     stage = Stage(**TWO)
     gang = a_gang(a_group(3), strict=False)

@@ -191,10 +191,8 @@ def _next_groups(state: ClusterState, job: JobState) -> list[Effect]:
     """Groups that had to wait for others may begin by now."""
     if not any(group.group.after for group in job.groups):
         return []
-    if job.gang is None:
-        queue_up(state, job)
-        return []
-    return go_orders(job)
+    queue_up(state, job)
+    return [] if job.gang is None else go_orders(job)
 
 
 def _tasks_cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:

@@ -104,7 +104,9 @@ class GangState:
         held = self.held()
         asks = []
         for state in self.owner.groups:
-            most = state.pending_count
+            # One more member that may not begin yet could take the very place that the one it waits for needs again.
+            is_early = self.owner.satisfied and not state.may_begin
+            most = 0 if is_early else state.pending_count
             asks.append(Wanted(state.request, self._need(state, held[state.number], most), most))
         if not any(each.need for each in asks):
             first = next((n for n, each in enumerate(asks) if each.most), None)

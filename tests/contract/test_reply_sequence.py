@@ -1,0 +1,176 @@
+"""C42: a coordinator inside one process answers as one behind a TCP port does, word by word, to one recorded script.
+
+The script is what runners said and what users wished, in order, with the kinds of answers that it was recorded with.
+It is played to two new coordinators, once through the pipe of `phalanx.local()`, once through a port, and all that was
+heard is compared. Everything in it is fixed: ids, epochs and leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import pytest
+
+from phalanx.api import wire
+from phalanx.coordinator.server import serve
+from phalanx.core.cluster.inputs import Cancel, Input, Submit
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
+from phalanx.core.model.status import Why
+from tests.builders import a_capacity, a_job
+from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, until
+from tests.contract.worlds import MemoryWorld
+
+pytestmark = pytest.mark.anyio
+Dial = Callable[[Runner], Awaitable[None]]
+ONE, THREE, LONG = (f"{number:026d}" for number in (1, 2, 3))  # jobs
+
+
+class Later(NamedTuple):
+    """Time passes."""
+
+    seconds: float
+
+
+class Step(NamedTuple):
+    """What happens, on which connection it is answered, and by what kinds of messages."""
+
+    line: str
+    does: wire.Message | Input | Later | bytes
+    hears: tuple[type, ...] = ()
+    ends: tuple[str, ...] = ()  # the connections that are closed after it
+
+
+def hello(
+    node: str = "n1",
+    life: str = "a",
+    *,
+    token: str = NODE_TOKEN,
+    version: int = wire.VERSION,
+    origin: str = "here",
+    epoch: int = 0,
+    held: tuple[AttemptKey, ...] = (),
+) -> wire.HelloMessage:
+    listed = [(key, Phase.RUNNING) for key in held]
+    return wire.HelloMessage(version, token, node, life, origin, a_capacity(), epoch, listed)
+
+
+def beat(number: int, *held: AttemptKey, generation: int = 1) -> wire.Beat:
+    return wire.Beat(1, float(number), [(key, Phase.RUNNING) for key in held], generation)
+
+
+def end(key: AttemptKey, code: int = 0, *, epoch: int = 1, generation: int = 1) -> wire.Reports:
+    return wire.Reports(epoch, [ended(key, code)], generation)
+
+
+def script() -> list[Step]:
+    welcomed, disposed = (wire.Welcome, wire.Orders), (wire.Dispositions,)
+    one, long = (ONE, 0, 1), (LONG, 0, 1)
+    of_three: list[AttemptKey] = [(THREE, position, 1) for position in range(3)]
+    several: list[Report] = [
+        Started(of_three[0], 5.0),
+        Ended(of_three[0], Exit(Why.EXITED, 3, 5.0, 6.0, "", "no such file")),
+        Ended(of_three[1], Exit(Why.NONE, 0, 5.0, 6.0)),
+    ]
+    return [
+        Step("stranger", hello(token="of-nobody"), (wire.Rejected,), ("stranger",)),
+        Step("reader", wire.LogHello(wire.VERSION, "of-nobody", "n1", "a"), (wire.Rejected,), ("reader",)),
+        Step("old", hello(version=2), (wire.Rejected,), ("old",)),
+        Step("nameless", hello("no name"), (wire.Rejected,), ("nameless",)),
+        Step("ahead", hello(epoch=9), (wire.Rejected,), ("ahead",)),
+        Step("rude", beat(1), (), ("rude",)),
+        Step("noise", b"\x00\x00\x00\x03abc", (), ("noise",)),
+        Step("giant", b"\xff\xff\xff\xff", (), ("giant",)),
+        Step("n1", hello(), welcomed),
+        Step("n1", beat(1), (wire.BeatAck,)),
+        Step("n1", Submit(a_job(id=ONE, max_retries=0)), (wire.Orders,)),
+        Step("n1", wire.Reports(1, [Started(one, 5.0)], 1), disposed),
+        Step("n1", end(one, epoch=0), disposed),
+        Step("n1", end(one, generation=7), disposed),
+        Step("n1", end((ONE, 0, 2)), disposed),
+        Step("n1", end(("9" * 26, 0, 1)), disposed),
+        Step("n1", end(one), disposed),
+        Step("n1", end(one), disposed),
+        Step("n1", beat(2), (wire.BeatAck, wire.Orders)),  # what it knew of the job may be forgotten
+        Step("n1", Submit(a_job(id=THREE, array="1-3", max_retries=0)), (wire.Orders,)),
+        Step("n1", wire.Reports(1, several, 1), disposed),
+        Step("n1", wire.Reports(1, [Returned(of_three[1])], 1), disposed),
+        Step("n1", Cancel(THREE), (wire.Orders,)),
+        Step("n1", end(of_three[2]), disposed),
+        Step("n1", Submit(a_job("n1", id=LONG, max_retries=0)), (wire.Orders,)),
+        Step("n1", beat(3, long, ("8" * 26, 0, 1)), (wire.BeatAck, wire.Orders, wire.Orders)),
+        Step("twin", hello(life="b", origin="elsewhere"), (wire.Rejected,), ("twin",)),
+        Step("n1 again", hello(epoch=1, held=(long,)), welcomed, ("n1",)),
+        Step("n2", hello("n2"), welcomed),
+        Step("n2", Later(16.0)),
+        Step("n2", beat(1), (wire.BeatAck,)),
+        Step("n2", Later(16.0)),
+        Step("n2", beat(2), (wire.BeatAck,)),  # by now n1 was silent for too long
+        Step("n1 again", end(long), disposed),
+        Step("n1 again", beat(4, long), disposed, ("n1 again",)),
+        Step("n1 anew", hello(epoch=1, held=(long,)), (*welcomed, wire.Orders)),
+        Step("n1 anew", end(long, generation=3), (*disposed, wire.Orders)),  # its place is free again
+        Step("n2", wire.BeatAck(1, 1.0), (), ("n2",)),  # nothing that a runner says
+    ]
+
+
+async def played(stage: Stage, seat: Seat, dial: Dial) -> dict[str, list[wire.Message]]:
+    """What was heard on each connection."""
+    lines: dict[str, Runner] = {}
+    for at, step in enumerate(script()):
+        if step.line not in lines:
+            lines[step.line] = Runner(step.line)
+            await dial(lines[step.line])
+        line = lines[step.line]
+        before = len(line.heard)
+        match step.does:
+            case Later():
+                stage.clock.ahead_s += step.does.seconds
+            case bytes():
+                line._transport.write(step.does)
+            case Submit() | Cancel():
+                await seat.parts.member.ask([step.does])
+            case _:
+                line.say(step.does)  # type: ignore[arg-type]
+        await until(lambda: len(line.heard) >= before + len(step.hears))  # noqa: B023 - awaited here
+        await until(lambda: not any(lines[name].is_open for name in step.ends))  # noqa: B023 - as well
+        kinds = [type(each) for each in line.heard[before:]]
+        assert kinds == list(step.hears), f"step {at}: {step.does!r}"
+    await seat.resign()  # its last words
+    await until(lambda: not any(line.is_open for line in lines.values()))
+    return {name: line.heard for name, line in lines.items()}
+
+
+async def by_pipe() -> dict[str, list[wire.Message]]:
+    async with a_stage(MemoryWorld()) as stage:
+        seat = await stage.seat("c1")
+
+        async def dial(runner: Runner) -> None:
+            seat.connect(runner)
+
+        return await played(stage, seat, dial)
+
+
+async def by_port() -> dict[str, list[wire.Message]]:
+    async with a_stage(MemoryWorld()) as stage:
+        seat, loop = await stage.seat("c1"), asyncio.get_running_loop()
+        parts = seat.parts
+        server, parts.doors = await serve("127.0.0.1", 0, parts.links, parts.roads, parts.member.post)
+        assert isinstance(server, asyncio.Server)
+        port = server.sockets[0].getsockname()[1]
+
+        async def dial(runner: Runner) -> None:
+            await loop.create_connection(lambda: runner, "127.0.0.1", port)
+
+        try:
+            return await played(stage, seat, dial)
+        finally:
+            server.close()
+
+
+async def test_c42_a_pipe_in_memory_and_a_port_give_the_same_replies_in_the_same_order():
+    in_process, over_tcp = await by_pipe(), await by_port()
+    assert list(in_process) == list(over_tcp)
+    for line, heard in in_process.items():
+        assert heard == over_tcp[line], line
