@@ -39,6 +39,12 @@ def open_diary(level: str = "INFO") -> None:
     root.propagate = False
 
 
+def told(error: BaseException) -> dict[str, str]:
+    """An error as fields of a line: what is wrong and, if the error knows it, what to do next."""
+    hint = getattr(error, "hint", "")
+    return {"error": str(error), "hint": hint} if hint else {"error": str(error)}
+
+
 def _as_line(_logger: Any, _method: str, fields: Any) -> str:
     """The event in plain words, then its fields."""
     event, error = fields.pop("event"), fields.pop("exception", None)

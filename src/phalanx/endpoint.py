@@ -28,6 +28,7 @@ class Connection(NamedTuple):
 
     addresses: tuple[str, ...]
     token: Secret
+    token_file: Path | None = None  # where it came from, if it was a file
 
 
 def connection(settings: Settings | None = None) -> Connection:
@@ -39,7 +40,8 @@ def connection(settings: Settings | None = None) -> Connection:
         raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
     if client.token:
         return Connection(addresses, client.token)
-    return Connection(addresses, first_token(client.token_file or _token_file(settings, addresses, local)))
+    file = client.token_file or _token_file(settings, addresses, local)
+    return Connection(addresses, first_token(file), file)
 
 
 def endpoint(state_dir: Path) -> Endpoint | None:

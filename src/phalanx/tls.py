@@ -39,6 +39,7 @@ class Said(NamedTuple):
 
     text: str
     hint: str
+    is_lasting: bool = True  # trying again is of no use, until somebody does something
 
 
 def client_context(papers: Papers) -> ssl.SSLContext:
@@ -128,7 +129,10 @@ def explain(error: BaseException | None) -> Said | None:
     for word, said in _BROKEN.items():
         if word in code:
             return said
-    return Said(f"TLS failed: {code or error}", "`phalanx ca show FILE` shows a certificate")
+    hint = "is the coordinator running, and is it the one you mean?"
+    return Said(
+        f"TLS failed: {code or error}", hint, is_lasting=False
+    )  # a cut in the middle of a handshake, say
 
 
 _UNKNOWN = Said(

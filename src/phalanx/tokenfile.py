@@ -86,8 +86,11 @@ def _read(path: Path) -> str:
             body = file.read(FILE_BYTES_MAX + 1) or b""
     except OSError as error:
         raise TokenError(f"token file {path} cannot be read: {error.strerror}") from error
-    if found.st_mode & 0o077 or found.st_uid not in {os.geteuid(), 0}:
+    if found.st_mode & 0o077:
         raise TokenError(f"others may use {path} ({stat.filemode(found.st_mode)})", hint=f"chmod 600 {path}")
+    if found.st_uid not in {os.geteuid(), 0}:
+        hint = "copy it to a file of your own, or chown it to whoever runs this"
+        raise TokenError(f"others may use {path}: it belongs to user {found.st_uid}, not to us", hint=hint)
     if not body and not stat.S_ISREG(found.st_mode):  # an empty pipe says nothing, and is not an emptied file
         raise TokenError(f"token file {path} is no file")
     if len(body) > FILE_BYTES_MAX:

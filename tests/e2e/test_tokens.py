@@ -206,7 +206,7 @@ def ask(method, path):
 paths = ["/v1/jobs/OWN", "/v1/jobs/OWN/tasks", "/v1/jobs/OWN/story", "/v1/tasks/OWN", "/v1/tasks/OWN/logs"]
 print(*[ask("GET", path.replace("OWN", own)) for path in paths])
 print(*[ask("GET", path.replace("OWN", other)) for path in paths])
-print(*[ask("GET", path) for path in ("/v1/jobs", "/v1/nodes", "/v1/events", "/v1/tokens", "/v1/audit", "/readyz")])
+print(*[ask("GET", path) for path in ("/v1/jobs", "/v1/nodes", "/v1/events", "/v1/tokens", "/v1/audit", "/v1/cluster")])
 print(*[ask("POST", path) for path in ("/v1/jobs", f"/v1/jobs/{own}/cancel", f"/v1/tasks/{own}/pause", "/v1/tokens")])
 print(os.environ["PHALANX_TASK_TOKEN"], flush=True)
 """
@@ -267,7 +267,9 @@ def test_a_coordinator_with_another_secret_refuses_to_serve(tmp_path: Path):
         put(tmp_path / "cluster-secret", "phx_another")
         cluster.start_coordinator()
         assert cluster.processes["coordinator"].wait(20) == 1
-        assert "fingerprint" in told(cluster, "coordinator")
+        said = told(cluster, "coordinator")
+        assert f"coordinator.secret_file {tmp_path / 'cluster-secret'}" in said
+        assert "copy that file from a coordinator of this cluster" in said
 
 
 def test_a_created_token_counts_on_every_coordinator_and_after_a_failover(tmp_path: Path):

@@ -108,6 +108,18 @@ def test_a_wrapped_error_is_understood_and_any_other_is_not_one_of_tls(tmp_path:
     assert explain(None) is None
 
 
+def test_a_handshake_that_was_cut_is_worth_another_try_and_a_stranger_is_not(tmp_path: Path):
+    cut = ssl.SSLEOFError(8, "cut")
+    cut.reason = "UNEXPECTED_EOF_WHILE_READING"
+    said = explain(cut)
+    assert said is not None
+    assert not said.is_lasting
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    unknown = explain(failure(server_context(ours.coordinator(), mutual=False), client_context(theirs.alone)))
+    assert unknown is not None
+    assert unknown.is_lasting
+
+
 def test_old_versions_are_refused(tmp_path: Path):
     ca = Authority(tmp_path)
     client = client_context(ca.alone)

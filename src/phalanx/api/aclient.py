@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -42,8 +43,9 @@ from phalanx.api.schema import (
 )
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.shown_token import ShownToken
 from phalanx.api.sse import Feed
-from phalanx.errors import TooMany, Unavailable
+from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_PAPERS, Papers
 
 T = TypeVar("T")
@@ -58,14 +60,18 @@ class AsyncClient:
         token: str | None = None,
         *,
         papers: Papers = NO_PAPERS,
+        token_file: Path | None = None,
         exchange: AsyncExchange | None = None,
     ) -> None:
-        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too."""
+        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too.
+
+        A token that came out of `token_file`, or of a file that the settings name, is read again when it is refused.
+        """
         if exchange is None or token is None:
             found = reach(address, token, papers)
-            token = found.token
+            token, token_file = found.token, found.token_file
             exchange = exchange or HttpxExchange(found.addresses, found.tls, vouched=found.vouched)
-        self._token = token
+        self._token = ShownToken(token, token_file)
         self._exchange = exchange
 
     async def close(self) -> None:
@@ -254,16 +260,28 @@ class AsyncClient:
                 await _pause(patience, error)
 
     async def _ask(self, call: Call[T]) -> T:
-        async with aclosing(await self._exchange.send(call, self._token)) as answer:
-            return call.read(answer.status, answer.headers, await read_whole(answer))
+        async with aclosing(await self._sent(call)) as answer:
+            body = await read_whole(answer)
+        try:
+            return call.read(answer.status, answer.headers, body)
+        except Unauthorized as error:
+            raise self._token.blamed(error) from None
 
     async def _opened(self, call: Call[Any]) -> AsyncAnswer:
-        answer = await self._exchange.send(call, self._token)
+        answer = await self._sent(call)
         if answer.status < 400:
             return answer
         async with aclosing(answer):
             body = await read_whole(answer)
-        raise read_problem(answer.status, body, answer.headers.get("retry-after"))
+        raise self._token.blamed(read_problem(answer.status, body, answer.headers.get("retry-after")))
+
+    async def _sent(self, call: Call[Any]) -> AsyncAnswer:
+        shown = self._token.value
+        answer = await self._exchange.send(call, shown)
+        if answer.status != 401 or not self._token.is_replaced(shown):
+            return answer
+        await answer.aclose()
+        return await self._exchange.send(call, self._token.value)
 
 
 async def _pause(patience: Patience, error: Unavailable | TooMany) -> None:

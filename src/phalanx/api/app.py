@@ -90,7 +90,7 @@ async def _answer(service: Service, route: Route, visit: Visit) -> Reply | Strea
     except HungUp:
         raise
     except PhalanxError as error:
-        if route.is_change or isinstance(error, Forbidden):
+        if route.is_change or isinstance(error, Unauthorized | Forbidden):
             _note(service, visit, route, error.status, error)
         if type(error) is not PhalanxError:
             return problem_reply(error, visit.path)
@@ -102,8 +102,7 @@ async def _answer(service: Service, route: Route, visit: Visit) -> Reply | Strea
 
 
 async def _carried_out(service: Service, route: Route, visit: Visit) -> Reply | Streamed[Any]:
-    wants_leader = visit.headers.get(b"phalanx-read") == b"leader" and route.permission != "open"
-    if route.is_change or wants_leader:
+    if route.is_change or (visit.wants_leader and route.permission != "open"):
         service.commands.require_active()
     if route.is_about_a_job:
         await _check_owner(service, route, visit)

@@ -79,14 +79,7 @@ class Guard:
 
     def identify(self, visit: Visit) -> None:
         """Name who sends this request, or raise Unauthorized."""
-        scheme, _, token = visit.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        found = self._tokens.accepts_user(token.strip()) if scheme.lower() == "bearer" else None
-        if found is None:
-            raise Unauthorized(
-                "a token is needed" if not scheme else "this token is not accepted",
-                hint="send the header 'Authorization: Bearer TOKEN'; tokens are not read from anywhere else",
-            )
-        visit.identity, visit.token = found, token.strip()
+        identify(self._tokens, visit)
 
     def admit(self, visit: Visit, permission: Permission, *, is_about_a_job: bool) -> None:
         """Refuse what the role does not allow. Whether a job is one's own is asked later, when it is known."""
@@ -96,6 +89,26 @@ class Guard:
         scope = visit.identity.scope(permission)
         if scope is None or (scope == "own" and not is_about_a_job and permission != "grant"):
             raise forbidden(visit.identity, permission)
+
+
+def identify(tokens: Accepts, visit: Visit) -> None:
+    """Name who sends this request, or raise Unauthorized."""
+    scheme, _, token = visit.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    found = tokens.accepts_user(token.strip()) if scheme.lower() == "bearer" else None
+    if found is None:
+        raise Unauthorized(
+            "a token is needed" if not scheme else "this token is not accepted",
+            hint="send the header 'Authorization: Bearer TOKEN'; tokens are not read from anywhere else",
+        )
+    visit.identity, visit.token = found, token.strip()
+
+
+def is_insider(tokens: Accepts, visit: Visit) -> bool:
+    """For a route that anybody may ask: whether this one may know more. A wrong token is refused here as well."""
+    if b"authorization" not in visit.headers:
+        return False
+    identify(tokens, visit)
+    return visit.identity.scope("read") == "all"
 
 
 def digest(token: str) -> bytes:

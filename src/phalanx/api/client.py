@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -42,9 +43,10 @@ from phalanx.api.schema import (
 )
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.shown_token import ShownToken
 from phalanx.api.sse import Feed
 from phalanx.clock import SystemClock
-from phalanx.errors import TooMany, Unavailable
+from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_PAPERS, Papers
 
 T = TypeVar("T")
@@ -59,14 +61,18 @@ class Client:
         token: str | None = None,
         *,
         papers: Papers = NO_PAPERS,
+        token_file: Path | None = None,
         exchange: Exchange | None = None,
     ) -> None:
-        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too."""
+        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too.
+
+        A token that came out of `token_file`, or of a file that the settings name, is read again when it is refused.
+        """
         if exchange is None or token is None:
             found = reach(address, token, papers)
-            token = found.token
+            token, token_file = found.token, found.token_file
             exchange = exchange or HttpExchange(found.addresses, found.tls, vouched=found.vouched)
-        self._token = token
+        self._token = ShownToken(token, token_file)
         self._exchange = exchange
         self._clock = SystemClock()
         self._closed = threading.Event()
@@ -273,16 +279,29 @@ class Client:
                 self._pause(patience, error)
 
     def _ask(self, call: Call[T]) -> T:
-        with closing(self._exchange.send(call, self._token)) as answer:
-            return call.read(answer.status, answer.headers, b"".join(answer.pieces()))
+        with closing(self._sent(call)) as answer:
+            body = b"".join(answer.pieces())
+        try:
+            return call.read(answer.status, answer.headers, body)
+        except Unauthorized as error:
+            raise self._token.blamed(error) from None
 
     def _opened(self, call: Call[Any]) -> Answer:
-        answer = self._exchange.send(call, self._token)
+        answer = self._sent(call)
         if answer.status < 400:
             return answer
         with closing(answer):
             body = b"".join(answer.pieces())
-        raise read_problem(answer.status, body, answer.headers.get("retry-after"))
+        raise self._token.blamed(read_problem(answer.status, body, answer.headers.get("retry-after")))
+
+    def _sent(self, call: Call[Any]) -> Answer:
+        """The answer; if the token was refused and there is another by now, the answer to that one."""
+        shown = self._token.value
+        answer = self._exchange.send(call, shown)
+        if answer.status != 401 or not self._token.is_replaced(shown):
+            return answer
+        answer.close()
+        return self._exchange.send(call, self._token.value)
 
     def _pause(self, patience: Patience, error: Unavailable | TooMany) -> None:
         """Return when it is time to try again; closing the client ends the pause, and the trying."""

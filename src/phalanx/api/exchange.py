@@ -1,7 +1,8 @@
 """The seam between clients and the way their calls travel: over HTTP, or straight into an app beside them.
 
 An exchange carries one call and gives its answer. It raises Unavailable when nobody answers: with the reason
-`Unreachable` if no connection came about, `Dropped` if one was cut, `TimedOut` if nothing came in time.
+`Unreachable` if no connection came about, `Untrusted` if certificates rule it out, `Dropped` if one was cut,
+`TimedOut` if nothing came in time.
 """
 
 from __future__ import annotations
@@ -69,8 +70,11 @@ async def read_whole(answer: AsyncAnswer) -> bytes:
 
 def unreachable(address: str, why: BaseException) -> Unavailable:
     """No connection came about, because nobody is there or because TLS did not prove who is."""
-    if (said := explain(why)) is not None:
+    said = explain(why)
+    if said is not None and said.is_lasting:
         return Unavailable(f"cannot trust {address}: {said.text}", reason="Untrusted", hint=said.hint)
+    if said is not None:
+        return Unavailable(f"cannot reach {address}: {said.text}", reason="Unreachable", hint=said.hint)
     return Unavailable(
         f"cannot reach {address}: {why}",
         reason="Unreachable",

@@ -152,6 +152,8 @@ class Search:
         if self._untried:
             self.address = self._untried.pop(0)
             return 0.0
+        if all(each.reason == "Untrusted" for each in self._said.values()):
+            raise self._untrusted(error)
         return min(self._next_round(), self._until - now)
 
     @property
@@ -187,12 +189,20 @@ class Search:
         pause_s, self._pause_s = self._pause_s, min(PAUSE_MAX_S, 2 * self._pause_s)
         return pause_s
 
+    def _untrusted(self, last: PhalanxError) -> PhalanxError:
+        """Certificates do not change while we wait, so this is told at once."""
+        return Unavailable(
+            f"no coordinator can be trusted: {self._all_said()}", reason="Untrusted", hint=last.hint
+        )
+
+    def _all_said(self) -> str:
+        return "; ".join(f"{address}: {_words(address, error)}" for address, error in self._said.items())
+
     def _verdict(self, last: PhalanxError) -> PhalanxError:
         if self._compass.is_alone:
             return last
-        said = "; ".join(f"{address}: {_words(address, error)}" for address, error in self._said.items())
         return Unavailable(
-            f"no coordinator leads: {said}",
+            f"no coordinator leads: {self._all_said()}",
             reason="NoLeader",
             hint="are the coordinators running, and can they reach their store? phalanx coordinator starts one",
         )
@@ -200,4 +210,4 @@ class Search:
 
 def _words(address: str, error: PhalanxError) -> str:
     """What an address said, without naming it twice."""
-    return error.detail.removeprefix(f"cannot reach {address}: ")
+    return error.detail.removeprefix(f"cannot reach {address}: ").removeprefix(f"cannot trust {address}: ")

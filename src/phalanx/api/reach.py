@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from phalanx.api.following import addresses_of
@@ -20,6 +21,7 @@ class Reach(NamedTuple):
     token: str
     tls: ssl.SSLContext | None = None
     vouched: bool = False
+    token_file: Path | None = None  # where the token came from, if it was a file
 
 
 def reach(address: str | Sequence[str] | None, token: str | None, papers: Papers) -> Reach:
@@ -36,7 +38,8 @@ def reach_by(settings: Settings, papers: Papers = NO_PAPERS) -> Reach:
     """What the settings say; `papers` are stronger."""
     client = settings.client
     named = papers if papers.are_there else Papers(client.ca_file, client.cert_file, client.key_file)
-    return _with_tls(Reach(*connection(settings)), named)
+    there = connection(settings)
+    return _with_tls(Reach(there.addresses, there.token, token_file=there.token_file), named)
 
 
 def _with_tls(found: Reach, papers: Papers) -> Reach:

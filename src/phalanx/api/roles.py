@@ -21,7 +21,7 @@ Scope = Literal["all", "own"]
 
 # What each permission allows, said for people.
 MEANINGS: dict[Permission, str] = {
-    "open": "ask whether the process lives; no token is needed",
+    "open": "ask whether it lives, is ready, and leads; no token is needed",
     "read": "see the names and states of all jobs, nodes and queues, and why they are so; plan",
     "follow": "see one job: its state, its tasks, its story",
     "inspect": "read what a job's tasks wrote, and the values of its environment",

@@ -13,6 +13,7 @@ from phalanx.api.auth import Accepts
 from phalanx.api.commands import Commands
 from phalanx.api.documents import BODY_BYTES_MAX, Nothing
 from phalanx.api.queries import NoQuery
+from phalanx.api.readiness import Readiness
 from phalanx.api.reply import Reply, Streamed
 from phalanx.api.roles import Permission
 from phalanx.api.turnstile import Turnstile
@@ -66,6 +67,7 @@ class Service:
         self.audit = audit
         self.streams = Slots(limits.streams, "places for watches and log readers")
         self.waits = Slots(limits.waits, "places for waiting")
+        self.readiness = Readiness(commands.ready, limits.ready_s)
         self.turnstile = Turnstile(limits.submits, limits.submits_waiting, limits.submit_within_s)
 
 

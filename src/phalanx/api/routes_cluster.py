@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from phalanx.api import sse
+from phalanx.api.auth import is_insider
 from phalanx.api.queries import REVISION_MAX, EventsQuery
 from phalanx.api.reply import Reply, Streamed, encoded_reply, json_reply
 from phalanx.api.route import Route, Service
 from phalanx.api.schema import ClusterView, WatchEvent
 from phalanx.api.streams import held
 from phalanx.api.visit import Visit
-from phalanx.errors import BadRequest, Unavailable
+from phalanx.errors import BadRequest, NotActive, Unavailable
 
+SHOW_A_TOKEN = "with a token the answer says more"  # noqa: S105 - for people
 OF_TOKENS = ("Credential", "JoinRedeemed", "SecretKnown")
 
 
@@ -26,10 +27,11 @@ class Health(Struct):
 
 
 class Leading(Struct):
-    """The answer of the one that leads: since when, counted in terms."""
+    """The answer of the one that leads; who shows a token learns since when, counted in terms."""
 
-    epoch: int
     status: str = "ok"
+    role: str = "Active"
+    epoch: int | UnsetType = UNSET
 
 
 async def cluster(service: Service, _visit: Visit) -> Reply:
@@ -64,17 +66,33 @@ async def livez(_service: Service, _visit: Visit) -> Reply:
     return json_reply(Health())
 
 
-async def readyz(service: Service, _visit: Visit) -> Reply:
-    try:
-        async with asyncio.timeout(service.limits.ready_s):
-            await service.commands.ready()
-    except TimeoutError:
-        raise Unavailable(f"no answer from the coordinator within {service.limits.ready_s:g} s") from None
+async def readyz(service: Service, visit: Visit) -> Reply:
+    """Strangers learn yes or no; what is wrong, and with whom, is for those who show a token."""
+    if is_insider(service.tokens, visit):
+        if visit.wants_leader:
+            service.commands.require_active()
+        await service.readiness.require()
+    elif not await service.readiness.is_given():
+        raise Unavailable(
+            "this coordinator is not ready", reason="NotReady", hint=SHOW_A_TOKEN, retry_after_s=1.0
+        )
     return json_reply(Health())
 
 
-async def leaderz(service: Service, _visit: Visit) -> Reply:
-    return json_reply(Leading(await service.commands.lead()))
+async def leaderz(service: Service, visit: Visit) -> Reply:
+    """Strangers learn the role; who leads instead, and its epoch, is for those who show a token."""
+    if is_insider(service.tokens, visit):
+        return json_reply(Leading(epoch=await service.commands.lead()))
+    try:
+        await service.commands.lead()
+    except Unavailable:
+        raise NotActive(
+            "this coordinator is not the active one",
+            hint=SHOW_A_TOKEN,
+            retry_after_s=1.0,
+            extra={"role": "Standby"},
+        ) from None
+    return json_reply(Leading())
 
 
 async def openapi(service: Service, _visit: Visit) -> Reply:
@@ -131,17 +149,17 @@ ROUTES = (
     Route(
         method="GET",
         path="/readyz",
-        permission="read",
+        permission="open",
         handler=readyz,
-        summary="The coordinator can be asked: its mailbox and its store answer; a standby has read the log.",
+        summary="The coordinator can be asked: mailbox and store answer, or a standby follows; a token shows why not.",
         answer=Health,
     ),
     Route(
         method="GET",
         path="/leaderz",
-        permission="read",
+        permission="open",
         handler=leaderz,
-        summary="This coordinator is the active one and its lease holds; else 503, naming the one that is.",
+        summary="This coordinator is the active one and its lease holds; else 503. A token shows who is.",
         answer=Leading,
     ),
 )

@@ -15,3 +15,4 @@ class CoordinatorView(Struct):
     leader: str = ""  # its name; empty while nobody leads
     address: str = ""  # of the leader's REST
     behind_s: float = 0.0  # how long ago a standby last read the log to its end
+    trouble: str = ""  # why it cannot read on: what its store says, or does not say

@@ -12,7 +12,7 @@ import msgspec
 
 from phalanx.api.problems import read_problem, spell_problem
 from phalanx.api.schema import Problem, WatchEvent
-from phalanx.errors import PhalanxError, Unavailable
+from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
 MEDIA_TYPE = "text/event-stream"
 KEEP_ALIVE = b": still here\n\n"
@@ -79,7 +79,10 @@ class Feed:
         event, data, id = self._event, b"\n".join(self._data), self._id
         self._clear()
         if event == b"error":
-            raise read_problem(_status(data), data)
+            problem = read_problem(_status(data), data)
+            if isinstance(problem, Unauthorized):  # whoever opens it anew may have another token by now
+                raise Unavailable(problem.detail, reason="Dropped")
+            raise problem
         if id is not None:
             self.last = id
         if data:

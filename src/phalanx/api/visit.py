@@ -57,6 +57,11 @@ class Visit:
     def user(self) -> str:
         return self.identity.name
 
+    @property
+    def wants_leader(self) -> bool:
+        """Whether a standby, which may lag behind, is to say so instead of answering."""
+        return self.headers.get(b"phalanx-read") == b"leader"
+
     def require(self, permission: Permission) -> None:
         """Refuse what the role does not allow everywhere."""
         if self.identity.scope(permission) != "all":

@@ -20,7 +20,7 @@ def coordinator_lines(settings: Settings) -> Iterator[tuple[str, str]]:
     found = reach_by(settings)
     for address in found.addresses:
         exchange = HttpExchange(address, found.tls, vouched=found.vouched, patience_s=0.0)
-        client = Client(token=found.token, exchange=exchange)
+        client = Client(token=found.token, token_file=found.token_file, exchange=exchange)
         try:
             view = client.cluster().coordinator
             yield "Coordinator", f"{address}: {describe_role(view) if view else 'an older version'}"
@@ -34,5 +34,7 @@ def describe_role(view: CoordinatorView) -> str:
     """One coordinator in a few words."""
     if view.role == "Active":
         return f"{view.name} is Active"
+    if view.trouble:
+        return f"{view.name} is {view.role}, {view.behind_s:.1f} s behind; its store does not answer: {view.trouble}"
     leader = f"{view.leader} is active at {view.address}" if view.leader else "nobody is known to be active"
     return f"{view.name} is {view.role}, {view.behind_s:.1f} s behind; {leader}"

@@ -56,7 +56,8 @@ def connect(settings: Settings) -> Client:
     if settings.client.address is None:
         _refuse_dead(settings)
     found = reach_by(settings)
-    return Client(token=found.token, exchange=HttpExchange(found.addresses, found.tls, vouched=found.vouched))
+    exchange = HttpExchange(found.addresses, found.tls, vouched=found.vouched)
+    return Client(token=found.token, token_file=found.token_file, exchange=exchange)
 
 
 def _refuse_dead(settings: Settings) -> None:

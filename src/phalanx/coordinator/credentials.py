@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from phalanx.api.audit import NO_AUDIT, Audit, AuditLine
 from phalanx.api.auth import TOKEN_MAX, digest, fingerprint
@@ -24,7 +25,7 @@ from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import is_name
-from phalanx.diary import diary
+from phalanx.diary import diary, told
 from phalanx.errors import ConfigError, Unavailable
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token, split_tokens
@@ -50,6 +51,7 @@ class Credentials:
         self._asked_to_reload = asyncio.Event()
         self.audit: Audit = NO_AUDIT
         self.name = "admin"  # whom tokens out of settings stand for
+        self.secret_file: Path | None = None  # where the secret stands, for errors that name it
         self._refuse_common()
 
     @classmethod
@@ -65,7 +67,9 @@ class Credentials:
             is_given="coordinator.node_token_file" in given,
         )
         secret = ClusterSecret(ensure_token(section.secret_file))
-        return cls(users, nodes, secret, clock, section.auth_reload_interval_s)
+        made = cls(users, nodes, secret, clock, section.auth_reload_interval_s)
+        made.secret_file = Path(section.secret_file)
+        return made
 
     @classmethod
     def local(cls, user_token: str, node_token: str) -> Credentials:
@@ -152,9 +156,10 @@ class Credentials:
         """Raise ConfigError if the cluster was begun with another secret than ours."""
         known = self._known_state()
         if known is not None and known.keyring.secret not in ("", self._secret.fingerprint):
+            ours = f"coordinator.secret_file {self.secret_file} (fingerprint {self._secret.fingerprint})"
             raise ConfigError(
-                f"the cluster's secret has the fingerprint {known.keyring.secret}, ours {self._secret.fingerprint}",
-                hint="copy coordinator.secret_file from a coordinator of this cluster; all of them share it",
+                f"{ours} is not the secret of this cluster (fingerprint {known.keyring.secret})",
+                hint="copy that file from a coordinator of this cluster, they all share it; or give another --store",
             )
 
     def wishes(self) -> list[Input]:
@@ -198,7 +203,7 @@ class Credentials:
         try:
             self._refuse_common()
         except ConfigError as error:
-            log.warning("the tokens stay as they were", error=str(error))
+            log.warning("the tokens stay as they were", **told(error))
             self._users.digests, self._nodes.digests = before
             return False
         return any(changed)

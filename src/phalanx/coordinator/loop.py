@@ -24,7 +24,7 @@ from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import next_due
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.diary import diary
+from phalanx.diary import diary, told
 from phalanx.errors import PhalanxError, TooMany, Unavailable
 from phalanx.store.protocol import Batch, Fenced, Loaded, Store, StoreError
 
@@ -182,7 +182,7 @@ class Loop:
     def _throw_away(self, error: StoreError) -> None:
         """Nothing of the turn may have been kept, so nothing of it may be said: forget it, and read the truth back."""
         if self.trouble is None or str(self.trouble) != str(error):
-            log.error("cannot write, nothing accepted is lost", error=str(error))
+            log.error("cannot write, nothing accepted is lost", **told(error))
         self.trouble = error
         self._is_stale = True
         self._say_nothing()
@@ -234,7 +234,7 @@ def unavailable(trouble: StoreError | None) -> Unavailable:
         if trouble
         else "the coordinator stopped before it answered"
     )
-    hint = "free some space or make the state folder writable; nothing accepted was lost" if trouble else ""
+    hint = f"{trouble.hint}; nothing accepted was lost".removeprefix("; ") if trouble else ""
     return Unavailable(detail, reason="StoreUnavailable", hint=hint, retry_after_s=2.0)
 
 

@@ -31,7 +31,7 @@ from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.story import sentence
-from phalanx.diary import diary, open_diary
+from phalanx.diary import diary, open_diary, told
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.settings import Coordinator as Section
 from phalanx.settings import Settings
@@ -115,7 +115,7 @@ def run(settings: Settings) -> int:
     try:
         return uvloop.run(_serve(settings))
     except (StoreError, PhalanxError, OSError) as error:
-        log.error("the coordinator cannot go on", error=str(error))
+        log.error("the coordinator cannot go on", **told(error))
         return 1
 
 

@@ -11,8 +11,9 @@ active says so first, then throws its memory away, and then reads the log again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from enum import Enum
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -23,6 +24,8 @@ from phalanx.coordinator.images import Images, Keep
 from phalanx.coordinator.lease import Term
 from phalanx.coordinator.links import Letter
 from phalanx.coordinator.loop import NOT_TAKEN, Loop, unavailable
+from phalanx.coordinator.outage import Outage
+from phalanx.coordinator.porch import Oath, Porch
 from phalanx.coordinator.replica import Replica
 from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decision import Answer
@@ -32,7 +35,7 @@ from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.plan import Policy
 from phalanx.diary import diary
 from phalanx.errors import NotActive, Unavailable
-from phalanx.store.protocol import Batch, Candidate, Fenced, Leader, Loaded, Moved, Pruned, Store, StoreError
+from phalanx.store.protocol import Batch, Candidate, Fenced, Leader, Moved, Pruned, Store, StoreError
 
 log = diary("coordinator")
 LOOK_EVERY_S = 0.25  # how often a standby reads the log, and whether the office is vacant
@@ -53,42 +56,6 @@ class Charter(Struct, frozen=True):
     lease_s: float = 6.0
     policy: Policy = Policy()
     keep: Keep = Keep()
-
-
-class Oath(Protocol):
-    """What ties a member to its cluster."""
-
-    def check(self) -> None:
-        """Raise if this one must not hold the office: it is not of this cluster."""
-        ...
-
-    def wishes(self) -> list[Input]:
-        """What every term begins with."""
-        ...
-
-
-class Porch(Protocol):
-    """Everything round a member that speaks to the world: it is told what to say, and when to be silent."""
-
-    def opened(self) -> None:
-        """The term is open: runners are welcome."""
-        ...
-
-    def closed(self) -> None:
-        """Not active any more, or not yet: send runners away. Told again when `leader` is another."""
-        ...
-
-    def turned(self, turn: Turn) -> None:
-        """A turn of ours is durable."""
-        ...
-
-    def followed(self, batch: Batch, turn: Turn) -> None:
-        """Another's turn was read from the log."""
-        ...
-
-    def reread(self, loaded: Loaded, state: ClusterState) -> None:
-        """The state was read anew; the log may hold what nobody was told yet."""
-        ...
 
 
 class Member:
@@ -114,6 +81,7 @@ class Member:
         self._keep = charter.keep
         self._replica = Replica(charter.rules, charter.policy)
         self._oath = oath
+        self._outage = Outage(clock)
         self._stopping = asyncio.Event()
         self._may_be_ours = (
             True  # an office in our name: of our life before this one, or of an answer that was lost
@@ -126,9 +94,7 @@ class Member:
         if self.loop is not None:
             return self.loop.heart
         if self._replica.heart is None:
-            raise Unavailable(
-                "this coordinator has not read the log yet", reason="NotReady", retry_after_s=1.0
-            )
+            raise self._not_ready("has not read the log yet")
         return self._replica.heart
 
     @property
@@ -156,11 +122,14 @@ class Member:
     def refuse(self) -> NoReturn:
         """Raise NotActive, and say who is."""
         other = self.leader.candidate if self.leader is not None else None
+        extra: dict[str, str] = {}
         if other is None or other.name == self.candidate.name:
-            detail, extra = "this coordinator is a standby, and no other is known to be active", {}
+            detail = "this coordinator is a standby, and no other is known to be active"
         else:
             detail = f"this coordinator is a standby; {other.name} is active at {other.address}"
             extra = {"leader": other.address}
+        if (trouble := self._outage.error) is not None:  # so who is active is hearsay
+            detail = f"this coordinator is a standby, and its store does not answer: {trouble}"
         raise NotActive(detail, hint="ask the active coordinator", retry_after_s=1.0, extra=extra)
 
     def require_lease(self) -> None:
@@ -181,7 +150,14 @@ class Member:
             except StoreError as error:
                 raise unavailable(error) from error
         elif self.role is Role.STOPPED or self.behind_s() > FAR_BEHIND_S:
-            raise Unavailable("this coordinator does not read the log", reason="NotReady", retry_after_s=1.0)
+            raise self._not_ready("does not read the log")
+
+    def _not_ready(self, what: str) -> Unavailable:
+        """What it cannot do and, if the store is why, what the store says."""
+        trouble = self._outage.error
+        detail = f"this coordinator {what}" + (f", its store does not answer: {trouble}" if trouble else "")
+        hint = trouble.hint if trouble else ""
+        return Unavailable(detail, reason="NotReady", hint=hint, retry_after_s=1.0)
 
     def view(self) -> CoordinatorView:
         """This coordinator among the others, as far as it knows."""
@@ -191,6 +167,7 @@ class Member:
             view.leader, view.address = other.name, other.address
         if self.role is not Role.ACTIVE:
             view.behind_s = round(min(self.behind_s(), 1e9), 3)
+            view.trouble = str(self._outage.error or "")
         return view
 
     def behind_s(self) -> float:
@@ -223,9 +200,10 @@ class Member:
                     await self._serve(self.loop)
                 elif not await self._won():
                     await self._follow()
+                    self._outage.end()
                     await self._pause(LOOK_EVERY_S)
             except StoreError as error:
-                log.warning("the store does not answer", error=str(error))
+                self._outage.meet(error)
                 await self._pause(PAUSE_S)
         if self.loop is not None:  # told to stop at the moment of winning
             self.loop.finish()
@@ -297,6 +275,7 @@ class Member:
         self._replica.forget()
         self._porch.followed(batch, Turn([opened], effects, [], [], state.revision))
         self.role = Role.ACTIVE
+        self._outage.end()
         self._porch.opened()
         log.info("term opened", epoch=term.epoch, revision=state.revision, jobs=len(state.jobs))
 
@@ -318,7 +297,7 @@ class Member:
         if self._stopping.is_set():
             await self._resign(loop.term.epoch)
             return
-        log.warning("no longer active", epoch=loop.term.epoch, why=str(next(filter(None, ends), "")))
+        log.warning("no longer active", epoch=loop.term.epoch, why=_why_over(ends))
         await self._read()
 
     def _demote(self) -> None:
@@ -391,6 +370,16 @@ class Member:
 
 def _told(error: Exception) -> str:
     return str(error) or "the store did not answer in time"
+
+
+def _why_over(ends: Iterable[BaseException | None]) -> str:
+    """Why a term ended, of how its tasks did; those that were only told to end have nothing to say."""
+    fenced = next((each for each in ends if isinstance(each, Fenced)), None)
+    if fenced is None:
+        return "its turns have ended"
+    if isinstance(fenced.__cause__, Exception):
+        return f"its lease is over and cannot be confirmed: {_told(fenced.__cause__)}"
+    return str(fenced)
 
 
 def _no_reply(answers: list[Answer | None]) -> None:

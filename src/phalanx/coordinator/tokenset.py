@@ -12,7 +12,7 @@ from pathlib import Path
 
 from phalanx.api.auth import digest
 from phalanx.core.model.credential import FINGERPRINT_CHARACTERS
-from phalanx.diary import diary
+from phalanx.diary import diary, told
 from phalanx.errors import TokenError
 from phalanx.tokenfile import make_token, read_tokens
 
@@ -49,7 +49,7 @@ class TokenSet:
             found = self._values | {digest(token) for token in read_tokens(self._path)}
         except TokenError as error:
             if self._trouble != str(error):
-                log.warning("the tokens stay as they were", of=self._whose, error=str(error))
+                log.warning("the tokens stay as they were", of=self._whose, **told(error))
             self._trouble = str(error)
             return False
         self._trouble = ""

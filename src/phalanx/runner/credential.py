@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import MsgspecError, Struct, json
 
-from phalanx.diary import diary
+from phalanx.diary import diary, told
 from phalanx.errors import TokenError
 from phalanx.settings import Settings
 from phalanx.tokenfile import first_token, read_token, write_token
@@ -53,7 +53,7 @@ class NodeCredential:
         except TokenError as error:
             if not self._shown:
                 raise
-            log.warning("the token stays as it was", error=str(error))
+            log.warning("the token stays as it was", **told(error))
             return self._shown
         is_for_it = self._kept is not None and self._kept.given_for == _digest(begun)
         self._shown = self._kept.token if self._kept is not None and is_for_it else begun

@@ -20,7 +20,7 @@ from phalanx.api import wire
 from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
-from phalanx.diary import diary, open_diary
+from phalanx.diary import diary, open_diary, told
 from phalanx.errors import PhalanxError
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
@@ -45,7 +45,7 @@ def run(settings: Settings) -> int:
     try:
         return uvloop.run(_run(settings))
     except (KeeperFailed, PhalanxError, ValueError, OSError) as error:
-        log.error("the runner cannot start", error=str(error))
+        log.error("the runner cannot start", **told(error))
         return 1
 
 

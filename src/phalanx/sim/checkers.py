@@ -46,6 +46,7 @@ class Checkers:
 
     def __init__(self, world: World, capacities: dict[str, Capacity]) -> None:
         self.outside: Store | None = None  # what is really kept; known once there is a vault
+        self.keeps_stories = True  # False where the beginning of the log is dropped
         self.counts: Counter[str] = Counter()
         self.floor = Floor(capacities)
         self.chronicle = Chronicle(self.floor)
@@ -201,7 +202,7 @@ class Checkers:
         if job in coordinator.state.jobs:
             return True
         story = drive(self.outside.story(job, 0, 1))
-        return drive(self.outside.history(job)) is not None and bool(story)
+        return drive(self.outside.history(job)) is not None and (bool(story) or not self.keeps_stories)
 
     def opened(self, coordinator: Coordinator) -> None:
         """A coordinator believes that it leads."""

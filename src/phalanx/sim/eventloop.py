@@ -16,6 +16,7 @@ from contextvars import Context
 from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, TypeVar
 
+from phalanx.errors import PhalanxError
 from phalanx.sim.life import Life
 from phalanx.sim.world import LocalClock
 from phalanx.store.protocol import StoreError
@@ -150,7 +151,7 @@ def _close(work: Any) -> None:
     for _ in range(CLOSE_TRIES_MAX):
         if getcoroutinestate(work) == CORO_CLOSED:
             return
-        with suppress(Exception):
+        with suppress(AssertionError, RuntimeError, PhalanxError, StoreError):
             work.close()
 
 

@@ -15,6 +15,8 @@ from phalanx.store.protocol import StoreError
 class EtcdUnavailable(StoreError):
     """No member answered in time. Whether a transaction took effect is not known; it may even do so later."""
 
+    hint = "is a majority of etcd's members up, and can the coordinator reach them?"
+
 
 class EtcdRefused(StoreError):
     """etcd answered, and said no for good or until somebody acts: too large, no space, not permitted."""

@@ -19,6 +19,12 @@ class StoreError(Exception):
     a write that came late can no longer take effect.
     """
 
+    hint = ""  # what to do about it, for people
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint or self.hint
+
 
 class Fenced(StoreError):
     """Another coordinator has a newer epoch; this one's term is over."""

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from phalanx.diary import diary
 from phalanx.store import redis_scripts as scripts
@@ -312,4 +314,6 @@ def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError) as error:
-        raise StoreError(f"{name}: {str(error) or type(error).__name__}") from error
+        is_away = isinstance(error, RedisConnectionError | RedisTimeoutError | OSError)
+        hint = "is Redis up, and can the coordinator reach it?" if is_away else ""
+        raise StoreError(f"{name}: {str(error) or type(error).__name__}", hint) from error

@@ -82,4 +82,5 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path}: {error} (is the disk full or the folder read-only?)") from error
+        text = f"{path}: {error} (is the disk full or the folder read-only?)"
+        raise StoreError(text, hint="free some space or make the state folder writable") from error

@@ -49,19 +49,22 @@ def test_tokens_rotate():
     assert (name_of(tokens, "phx_old"), name_of(tokens, "phx_new")) == (None, "ada")
 
 
-def test_every_route_has_a_permission_and_only_livez_is_open():
+OPEN = ("/livez", "/readyz", "/leaderz")
+
+
+def test_every_route_has_a_permission_and_only_probes_are_open():
     assert {route.permission for route in ROUTES} <= set(get_args(Permission))
-    assert [route.path for route in ROUTES if route.permission == "open"] == ["/livez"]
+    assert tuple(route.path for route in ROUTES if route.permission == "open") == OPEN
     reading = [route.path for route in ROUTES if route.permission == "read" and route.method != "GET"]
     assert reading == ["/v1/plan"]  # it changes nothing; its question is too long for a query
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-async def test_no_route_but_livez_answers_without_a_token(route):
+async def test_no_route_but_probes_answers_without_a_token(route):
     house = a_house()
     path = route.path.replace("{id}", "n1")
     answered = await ask(house.app, route.method, path, b"{}", headers=JSON | {"authorization": ""})
-    assert answered.status == (200 if path == "/livez" else 401)
+    assert answered.status == (200 if path in OPEN else 401)
     if answered.status == 401:
         assert answered.headers["www-authenticate"] == "Bearer"
         assert answered.headers["content-type"] == "application/problem+json"

@@ -200,3 +200,16 @@ def test_an_address_that_fell_silent_is_not_asked_first_again():
     compass = Compass([A, B])
     a_search(compass).failed(failure("TimedOut"), 0.0)
     assert a_search(compass).address == B
+
+
+def test_when_no_address_can_be_trusted_that_is_told_at_once():
+    search = a_search(Compass([A, B]))
+    assert search.failed(failure("Untrusted"), 0.0) == 0.0
+    with pytest.raises(Unavailable, match=f"no coordinator can be trusted: {A}: .*; {B}: ") as caught:
+        search.failed(failure("Untrusted"), 0.0)
+    assert caught.value.reason == "Untrusted"
+
+
+def test_one_that_may_come_back_is_waited_for_though_the_other_cannot_be_trusted():
+    search = a_search(Compass([A, B]))
+    assert way(search, failure("Untrusted"), failure("Unreachable")) == [A, B, A]

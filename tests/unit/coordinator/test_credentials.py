@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from phalanx.api.auth import digest, fingerprint
@@ -269,9 +271,10 @@ def test_a_coordinator_with_another_secret_must_not_serve():
     stage.do(KnowSecret("0" * 16))  # the first one stays
     stage.credentials.check()
     stage.credentials._secret = ClusterSecret("another")
-    with pytest.raises(ConfigError, match="fingerprint") as caught:
+    stage.credentials.secret_file = Path("/etc/phalanx/cluster-secret")
+    with pytest.raises(ConfigError, match=r"coordinator\.secret_file /etc/phalanx/cluster-secret") as caught:
         stage.credentials.check()
-    assert "secret_file" in caught.value.hint
+    assert "copy that file from a coordinator" in caught.value.hint
 
 
 def test_before_the_log_was_read_only_static_tokens_count():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,3 +103,15 @@ def test_tls_to_a_plain_port_is_told(tmp_path: Path):
         error = told(f"https://127.0.0.1:{port}", Authority(tmp_path).alone)
     assert "does not speak TLS" in error.detail
     assert "http://" in error.hint
+
+
+def test_several_that_cannot_be_trusted_are_told_at_once(tmp_path: Path):
+    ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
+    with serving(ServerTls(ours.coordinator())) as one, serving(ServerTls(ours.coordinator())) as two:
+        addresses = f"https://127.0.0.1:{one},https://127.0.0.1:{two}"
+        begun = time.monotonic()
+        error = told(addresses, theirs.alone)
+    assert time.monotonic() - begun < 5.0
+    assert error.reason == "Untrusted"
+    assert error.detail.count("not from an authority you trust") == 2
+    assert "PHALANX_CA_FILE" in error.hint

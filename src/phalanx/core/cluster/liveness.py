@@ -113,8 +113,9 @@ def tick(state: ClusterState, now: float) -> Decision:
     leaving = {node.name for node in gone}
     silent = [node for node in away if not node.lost and node.name not in leaving]
     events, lost = brake.judged(state, silent, now)
-    for node in lost:
-        events += _lose(state, node, now)
+    ends = Endings(state, now, "lease over")  # one for all: members on two nodes restart their job once
+    losses = [_lose(ends, node, now) for node in lost]
+    events += [*ends.events, *losses]
     events += rested(state, now)
     events += [NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
@@ -146,7 +147,10 @@ def declare_lost(state: ClusterState, given: DeclareLost, now: float) -> Decisio
         return Decision([], [], Accepted(0))
     if not node.is_silent(now, state.rules.lost_after_s):
         return _refuse_alive(state, node, now, "declared lost")
-    return Decision(_lose(state, node, now, f"user {given.user}".strip(), given.reason), [], Accepted())
+    cause = f"user {given.user}".strip()
+    ends = Endings(state, now, cause)
+    lost = _lose(ends, node, now, cause, given.reason)
+    return Decision([*ends.events, lost], [], Accepted())
 
 
 def remove(state: ClusterState, given: RemoveNode, now: float) -> Decision:
@@ -171,16 +175,12 @@ def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
     return may_go and not holds_anything(state, node)
 
 
-def _lose(
-    state: ClusterState, node: NodeState, now: float, cause: str = "lease over", text: str = ""
-) -> list[Event]:
+def _lose(ends: Endings, node: NodeState, now: float, cause: str = "lease over", text: str = "") -> NodeLost:
     silent = f"Node {node.name} went offline (heartbeat timeout)"
-    gone = Endings(state, now, cause)
     for attempt in node.attempts.values():
         message = f"Node {node.name} was declared lost: {text}" if text else silent
-        gone.add(attempt, Exit(Why.LOST, -1, message=message))
-    lost = NodeLost(at=now, cause=cause, node=node.name, generation=node.generation + 1, text=text)
-    return [*gone.events, lost]
+        ends.add(attempt, Exit(Why.LOST, -1, message=message))
+    return NodeLost(at=now, cause=cause, node=node.name, generation=node.generation + 1, text=text)
 
 
 def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJoined:

@@ -1,0 +1,85 @@
+"""A store that does not answer: every coordinator says so to whoever asks, and writes it down now and then."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from phalanx.cli.coordinators import describe_role
+from phalanx.coordinator.loop import unavailable
+from phalanx.coordinator.member import Role
+from phalanx.coordinator.outage import TELL_EVERY_S, Outage
+from phalanx.errors import NotActive, Unavailable
+from phalanx.store.etcd_kv import EtcdUnavailable
+from phalanx.store.memory import Memory
+from phalanx.store.protocol import StoreError
+from tests.unit.coordinator.members import JumpingClock, Lone, running, until
+
+pytestmark = pytest.mark.anyio
+DEAD = {"renew", "confirm", "append", "elect", "leader", "load", "since"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_one_that_lost_its_office_with_its_store_says_that_the_store_does_not_answer():
+    first = Lone(Memory(), "a")
+    async with running(first):
+        first.store.broken = DEAD
+        await until(lambda: first.member.role is Role.STANDBY and first.member._outage.error)
+        for question in (first.member.require_active, lambda: first.member.state):
+            with pytest.raises(Unavailable, match="its store does not answer: .* is out of order"):
+                question()
+        first.store.broken = set()
+        await until(lambda: first.member.role is Role.ACTIVE)
+        first.member.require_active()
+
+
+async def test_a_standby_without_its_store_does_not_name_a_leader_from_hearsay():
+    memory = Memory()
+    first, second = Lone(memory, "a"), Lone(memory, "b")
+    async with running(first, second):
+        second.store.broken = DEAD
+        await until(lambda: second.member._outage.error)
+        with pytest.raises(NotActive, match="its store does not answer") as caught:
+            second.member.require_active()
+        assert caught.value.extra == {"leader": "http://a"}  # it may still be there, so it is worth a try
+        assert "its store does not answer" in describe_role(second.member.view())
+        second.clock.ahead_s += 60.0
+        with pytest.raises(Unavailable, match="its store does not answer"):
+            await second.member.ready()
+
+
+async def test_why_a_term_ended_is_written_down(caplog: pytest.LogCaptureFixture):
+    first = Lone(Memory(), "a")
+    async with running(first):
+        first.store.broken = DEAD
+        with caplog.at_level(logging.WARNING, "phalanx.coordinator"):
+            await until(lambda: "no longer active" in caplog.text)
+    assert "cannot be confirmed: confirm is out of order" in caplog.text
+
+
+def test_an_outage_is_told_when_it_begins_each_minute_and_when_it_ends(caplog: pytest.LogCaptureFixture):
+    clock = JumpingClock()
+    outage = Outage(clock)
+    with caplog.at_level(logging.INFO, "phalanx.coordinator"):
+        for _ in range(100):
+            outage.meet(EtcdUnavailable("etcd at e1 does not answer"))
+        assert len(caplog.records) == 1
+        assert "majority of etcd" in caplog.text
+        clock.ahead_s += TELL_EVERY_S + 1
+        outage.meet(StoreError("etcd at e2 does not answer"))
+        outage.end()
+        outage.end()
+    lines = [record.getMessage().partition(" for_s")[0].partition(" after_s")[0] for record in caplog.records]
+    assert lines == ["the store does not answer", "the store does not answer", "the store answers again"]
+    assert outage.error is None
+
+
+def test_the_advice_is_that_of_the_store():
+    assert "etcd" in unavailable(EtcdUnavailable("no leader")).hint
+    assert "space" not in unavailable(EtcdUnavailable("no leader")).hint
+    assert unavailable(StoreError("?")).hint == "nothing accepted was lost"
