@@ -28,6 +28,7 @@ from tests.chaos.faults import Harm, Undo
 from tests.chaos.ledger import read_lives
 from tests.chaos.network import Network
 from tests.chaos.office import Office
+from tests.chaos.parts import LIVES
 from tests.chaos.proxies import Proxies
 from tests.chaos.waiting import clock, wait_for
 from tests.chaos.workload import Users
@@ -45,7 +46,7 @@ class Bench:
         self._cluster = Cluster(folder, shape, network)
         self._harm = Harm(self._cluster)
         self._office = Office(self._cluster.addresses, str(self._cluster.token), self._cluster.tls)
-        self._users = Users(self._cluster, folder / "lives", folder / "locks", open_max=4)
+        self._users = Users(self._cluster, folder / LIVES, folder / "locks", open_max=4)
         self._rounds = 0
 
     def open(self) -> None:

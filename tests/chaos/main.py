@@ -25,7 +25,7 @@ from tests.chaos.faults import KINDS
 from tests.chaos.ledger import read_lives
 from tests.chaos.network import Network
 from tests.chaos.office import Office, reigns, rivals
-from tests.chaos.parts import living
+from tests.chaos.parts import LIVES, living
 from tests.chaos.proxies import Proxies
 from tests.chaos.storm import Storm
 from tests.chaos.table import lines
@@ -57,7 +57,7 @@ class Rig:
         self.folder, self.plan = folder, plan
         self.cluster = Cluster(folder, shape, network, [*plan.planted])
         self.office = Office(self.cluster.addresses, str(self.cluster.token), self.cluster.tls)
-        self.users = Users(self.cluster, folder / "lives", folder / "locks", plan.open_max)
+        self.users = Users(self.cluster, folder / LIVES, folder / "locks", plan.open_max)
         self.storm = Storm(self.cluster, Random(plan.seed), self.office.leader, folder / "faults.jsonl")
         self.storm.gap_s, self.storm.kinds = plan.gap_s, plan.kinds
         self._told_at = 0.0
@@ -91,7 +91,7 @@ class Rig:
         self._told_at = clock()
         asked = self.users.asked
         done = sum(each.ended for each in asked)
-        lives = read_lives(self.folder / "lives")
+        lives = read_lives(self.folder / LIVES)
         clashes = sum(len(life.clashes) for life in lives.values())
         say(
             f"{len(self.storm.faults):>4} faults  epoch {self.office.epoch:>3}  leader {self.office.leader() or '-':<3}"
@@ -111,7 +111,7 @@ class Rig:
             self.users.is_settled
             and self.cluster.is_whole(client)
             and not self._held(client)
-            and not living(str(self.folder / "lives"))
+            and not living(str(self.folder / LIVES))
         )
 
     def _held(self, client: phalanx.Client) -> list[str]:
@@ -129,12 +129,12 @@ class Rig:
         ]
 
     def _gather(self, client: phalanx.Client, healed_s: float | None) -> Evidence:
-        pids = living(str(self.folder / "lives"))
+        pids = living(str(self.folder / LIVES))
         leaks = self._held(client) + [f"process {pid} of a task is alive" for pid in pids]
         return Evidence(
             self.users.asked,
             told.ask_all(client, self.users.asked),
-            read_lives(self.folder / "lives"),
+            read_lives(self.folder / LIVES),
             self.storm.faults,
             told.names(client),
             rivals(self.office.answers),

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.chaos.network import Network
 
 END_S = 15.0
+LIVES = "lives"  # the file of a rig's tasks, which is among the words of each
 
 
 class Part:
@@ -99,8 +100,9 @@ class Node(Part):
         self.kill()
         if keeper is not None:
             _signal(keeper, signal.SIGKILL)
-        for pid, words in _commands():
-            if _is_task(words) and mark in _environment(pid):
+        ours = living(str(self.folder.parent / LIVES))  # another rig may have a node of this name, too
+        for pid in ours:
+            if mark in _environment(pid):
                 _signal(pid, signal.SIGKILL)
 
     def end_keeper(self) -> None:

@@ -5,7 +5,7 @@ C31   test_c31_…: an epoch that is over                          unit/core/tes
 C32   test_c32_…: attempt, assignee, lease                       unit/core/test_fences
 C33   test_c33_…: epochs over restarts and leaders               test_office (100 alternations), e2e/test_failover
 C34   test_c34_…: a silent runner                                unit/core/test_fences, e2e/test_survival
-C35   test_c35_…: retries, and losses apart                      unit/core/test_reports, unit/core/test_liveness
+C35   test_c35_…: retries, and losses apart                      unit/core/test_reports, unit/core/test_cluster
 C36   test_c36_…: a standby                                      e2e/test_failover, unit/coordinator/test_member
 C37   test_c37_…: the leader killed at every point of a job      e2e/test_failover (real processes), e2e/test_chaos
 C38   no store has a part in it                                  unit/coordinator/test_tokenset (every sentence),
@@ -16,7 +16,7 @@ C39   test_c39_…: the link port                                  unit/api/test
                                                                  unit/test_config (where it may listen)
 C40   test_c40_…: cancel                                         unit/core/test_fences, e2e/test_failover
 C41   test_c41_…: nodes that rest                                unit/core/test_breaker
-C42   test_reply_sequence.py: one script, by TCP and by pipe     e2e/test_embedded
+C42   test_reply_sequence.py: one script, by TCP and by pipe     e2e/test_tasks (both, for users)
 C43   test_c43_…: drained, then silent                           unit/core/test_removal
 """
 

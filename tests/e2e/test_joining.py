@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,17 @@ def join_token(cluster: RealCluster, path: Path, node: str | None = None, expire
     return made.record.id
 
 
+def keepers(folder: Path) -> list[str]:
+    """The processes that keep tasks for the runner of a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            words = path.read_bytes().split(b"\0")
+            if str(folder).encode() in words and any(word.endswith(b"keeper/__main__.py") for word in words):
+                found.append(path.parent.name)
+    return found
+
+
 def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path):
     with a_real_cluster(tmp_path, {}) as cluster:
         id = join_token(cluster, tmp_path / "join")
@@ -56,6 +68,8 @@ def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path
         start_runner(cluster, "n2", tmp_path / "stolen")
         assert cluster.processes["n2"].wait(20) == 77
         assert "this credential is for node 'n1', not for 'n2'" in told(cluster, "n2")
+        eventually(lambda: keepers(tmp_path / "n2") == [], 10.0, "nobody is left behind")
+        assert keepers(tmp_path / "n1")
         for path in ("/v1/jobs", "/v1/nodes", "/v1/cluster", "/v1/tokens"):
             assert answer(cluster, "GET", path, (tmp_path / "stolen").read_text()) == 403
 

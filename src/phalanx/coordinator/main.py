@@ -37,6 +37,7 @@ from phalanx.settings import Coordinator as Section
 from phalanx.settings import Settings
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
+from phalanx.store.wary import EpochsSeen, WaryStore
 
 log = diary("coordinator")
 ALONE = Candidate("alone")
@@ -77,7 +78,7 @@ class Coordinator:
 
     def closed(self) -> None:
         leader = self.member.leader
-        other = leader.candidate if leader and leader.candidate.name != self.member.candidate.name else None
+        other = leader.candidate if leader and leader.candidate != self.member.candidate else None
         where = f", {other.name} is active" if other else ""
         self.links.not_active = wire.Rejected(
             "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
@@ -150,13 +151,21 @@ def candidate_of(section: Section) -> Candidate:
     return Candidate(section.name, address, section.link_advertise or f"{host}:{section.link_port}")
 
 
+async def _opened(section: Section) -> Store:
+    """The store. One on another machine may be mistaken for ours, or have forgotten."""
+    store: Store = await open_store(section)
+    if not section.store.startswith(("etcd", "redis")):
+        return store
+    return WaryStore(store, EpochsSeen(section.state_dir / "epoch-seen", section.store))
+
+
 async def _serve(settings: Settings) -> int:
     section = settings.coordinator
     Path(section.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
     clock, papers = SteadyClock(), ServerPapers(section)
     keys = Credentials.open(settings, clock)
     keys.audit = AuditFile(section.audit_file, clock)
-    store = await open_store(section)
+    store = await _opened(section)
     try:
         coordinator = Coordinator(
             store,

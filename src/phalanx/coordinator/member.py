@@ -123,7 +123,7 @@ class Member:
         """Raise NotActive, and say who is."""
         other = self.leader.candidate if self.leader is not None else None
         extra: dict[str, str] = {}
-        if other is None or other.name == self.candidate.name:
+        if other is None or other == self.candidate:
             detail = "this coordinator is a standby, and no other is known to be active"
         else:
             detail = f"this coordinator is a standby; {other.name} is active at {other.address}"
@@ -220,10 +220,10 @@ class Member:
         """Take the office if it is vacant or ours, and open the term."""
         known, self.leader = self.leader, await self._store.leader()
         if self.leader is not None:
-            is_ours = self._may_be_ours and self.leader.candidate.name == self.candidate.name
+            is_ours = self._may_be_ours and self.leader.candidate == self.candidate
             if not is_ours:
                 if self.leader != known:
-                    self._porch.closed()
+                    self._met(self.leader.candidate)
                 return False
         if self._oath is not None:
             self._oath.check()
@@ -231,11 +231,18 @@ class Member:
         sent_at = self._clock.monotonic()
         self.leader = await self._store.elect(self.candidate, self._lease_s)
         self._may_be_ours = False
-        if self.leader.candidate.name != self.candidate.name:
-            self._porch.closed()
+        if self.leader.candidate != self.candidate:
+            self._met(self.leader.candidate)
             return False
         await self._promote(Term(self.leader.epoch, self._lease_s, sent_at))
         return True
+
+    def _met(self, other: Candidate) -> None:
+        """Another is active. One with our name at another address is no former life of ours, and is not replaced."""
+        self._porch.closed()
+        if other.name == self.candidate.name and other != self.candidate:
+            where = f"{other.address}, {other.link}"
+            log.warning("another coordinator has our name, give one of them another --name", active_at=where)
 
     async def _promote(self, term: Term) -> None:
         """Nobody else can write any more: read the rest, write that the term is open, and only then speak."""

@@ -9,6 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+REFUSED = "refused"  # where others name a leader
+HOPELESS_S = (
+    10.0  # how long a leader must have refused us until it is believed; longer than an old lease lasts
+)
 SHUNNED_S = 5.0  # how long a door that kept silent is not believed to be the leader's
 
 
@@ -23,6 +27,8 @@ class Doors:
         self._vouched = vouched
         self._tried: set[str] = set()  # since the last pause
         self._silent_at: dict[str, float] = {}
+        self._said: dict[str, str] = {}  # what was said last at each door: REFUSED, or where the leader is
+        self._refused_at: float | None = None  # when we were first refused, since the last welcome
         self._welcomes = 0
         self._welcomed = asyncio.Event()
 
@@ -34,6 +40,8 @@ class Doors:
         """The leader is behind this door."""
         self._tried.clear()
         self._silent_at.pop(self.at, None)
+        self._said.clear()
+        self._refused_at = None
         self.leader = self.at
         self._welcomes += 1
         self._welcomed.set()
@@ -48,6 +56,7 @@ class Doors:
     def standby(self, leader: str, now: float) -> bool:
         """Nobody leads here, but perhaps at `leader`. True if it is worth knocking there at once."""
         self._tried.add(self.at)
+        self._said[self.at] = leader
         if leader not in self._tried and self._may_follow(leader, now):
             self.at = leader
             return True
@@ -56,9 +65,27 @@ class Doors:
 
     def failed(self, now: float, *, silent: bool) -> bool:
         """Nobody let us in, or we were put out. True if another door is worth trying at once."""
-        self._tried.add(self.at)
+        self._said.pop(self.at, None)
         if silent:
             self._silent_at[self.at] = now
+        return self._go_on()
+
+    def refused(self, now: float) -> bool:
+        """Whoever is behind this door will never have us. Others may: it may be of another cluster by mistake."""
+        self._said[self.at] = REFUSED
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return self._go_on()
+
+    def is_hopeless(self, now: float) -> bool:
+        """Whether nobody will ever have us: every door refuses us, or one that the others call their leader's."""
+        refusing = {door for door, said in self._said.items() if said == REFUSED}
+        if self._refused_at is None or not refusing:
+            return False
+        is_theirs = not refusing.isdisjoint(self._said.values())
+        return refusing.issuperset(self.given) or (is_theirs and now - self._refused_at >= HOPELESS_S)
+
+    def _go_on(self) -> bool:
+        self._tried.add(self.at)
         fresh = [door for door in self._others() if door not in self._tried]
         if fresh:
             self.at = fresh[0]

@@ -45,6 +45,7 @@ class Wire(asyncio.Protocol):
         self._unpacker = wire.Unpacker()
         self._transport: asyncio.Transport | None = None
         self.sent_away: wire.Rejected | None = None
+        self.refused = False  # for good
         self.trouble: Exception | None = None  # what it ended with
         self.heard = False
         self.welcomed = False
@@ -98,6 +99,7 @@ class Wire(asyncio.Protocol):
             self.sent_away = message
             self.close()
             return
+        self.refused = isinstance(message, wire.Rejected) and not message.retry
         self._speaker.received(message)
         if isinstance(message, wire.Welcome):
             self.welcomed = True
@@ -151,24 +153,26 @@ class Dialler:
         self._told.pop(door, None)
 
 
-async def keep_connected(
-    dialler: Dialler, speaker: Speaker, jitter: Callable[[], float], give_up: Callable[[], bool]
-) -> None:
-    """Control: dial, speak, and dial again, until `give_up` says so. After a loss, other doors come first."""
+async def keep_connected(dialler: Dialler, speaker: Speaker, jitter: Callable[[], float]) -> None:
+    """Control: dial, speak, and dial again, until nobody will ever have us. After a loss, other doors come first."""
     pause_s, doors, loop = PAUSE_FIRST_S, dialler.doors, asyncio.get_running_loop()
-    while not give_up():
+    while not doors.is_hopeless(loop.time()):
         connection = await dialler.dial(doors.at, speaker, doors.welcomed)
         if connection is not None:
             if not doors.is_alone:
                 loop.call_later(ANSWER_WITHIN_S, connection.abort_unless_heard)
             if await _lasted(connection) and connection.welcomed:
                 pause_s = PAUSE_FIRST_S
+            if connection.welcomed:
+                log.warning("the coordinator is gone, looking for the one that leads", door=doors.at)
             if connection.heard:
                 dialler.got_through(doors.at)
             else:
                 dialler.tell(doors.at, connection.trouble, dialler.hung_up)
         if connection is not None and connection.sent_away is not None:
             at_once = doors.standby(connection.sent_away.leader, loop.time())
+        elif connection is not None and connection.refused:
+            at_once = doors.refused(loop.time())
         else:
             at_once = doors.failed(loop.time(), silent=connection is None or not connection.heard)
         if not at_once:

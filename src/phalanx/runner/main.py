@@ -97,8 +97,11 @@ async def _until_stopped(shell: Shell, dialler: Dialler) -> int:
         shell.is_live,
     )
 
+    refused = asyncio.Event()
+
     async def control() -> None:
-        await keep_connected(dialler, shell, random.random, lambda: shell.fatal is not None)
+        await keep_connected(dialler, shell, random.random)
+        refused.set()
         stopped.set()
 
     jobs = [
@@ -113,11 +116,12 @@ async def _until_stopped(shell: Shell, dialler: Dialler) -> int:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, waiting, return_exceptions=True)
-    await shell.close(stop_tasks=shell.fatal is None)
+    # Whoever is refused for good leaves its tasks alone; a keeper that has none is of no use to anybody.
+    await shell.close(stop_tasks=not refused.is_set() or not shell.agent.state.held)
     for task in done - {waiting}:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error
-    return 0 if shell.fatal is None else 77
+    return 77 if refused.is_set() else 0
 
 
 def _origin(state_dir: Path) -> str:

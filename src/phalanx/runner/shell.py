@@ -47,7 +47,7 @@ class Shell:
     ) -> None:
         self.agent = agent
         self.clock = clock
-        self.fatal: wire.Rejected | None = None
+        self._refused: wire.Rejected | None = None  # what we were told last, instead of a welcome
         self.joined = asyncio.Event()
         self._log_root = state_dir / "logs"
         self._checkpoints = state_dir / "checkpoints"
@@ -118,12 +118,21 @@ class Shell:
         if isinstance(message, wire.BeatAck | wire.Welcome) and self._keeper is not None:
             self._renew_lease(self._keeper)
         if isinstance(message, wire.Rejected):
-            log.error("the coordinator refused us", code=message.code, message=message.message)
-            if not message.retry:
-                self.fatal = message
+            if message != self._refused:  # we ask again and again, and say it once
+                log.error("the coordinator refused us", code=message.code, message=message.message)
+            self._refused = message
         elif self.agent.welcomed and not was_welcomed:
+            self._refused = None
             log.info("joined", node=self.agent.node, epoch=self.agent.state.epoch)
             self.joined.set()
+        elif isinstance(message, wire.Welcome) and not self.agent.welcomed and self._wire is not None:
+            known = self.agent.state.epoch
+            log.error(
+                "a coordinator of an older epoch than we have served; is its store the right one?",
+                epoch=message.epoch,
+                served=known,
+            )
+            self._wire.close()
 
     def settled(self) -> None:
         self._flush_soon()

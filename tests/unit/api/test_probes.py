@@ -80,10 +80,12 @@ class Counted:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.begun = asyncio.Event()
         self.let_go = asyncio.Event()
 
     async def ready(self) -> None:
         self.asked += 1
+        self.begun.set()
         await self.let_go.wait()
 
 
@@ -91,7 +93,7 @@ async def test_many_strangers_at_once_ask_the_store_once():
     counted = Counted()
     readiness = Readiness(counted.ready, within_s=5.0)
     answers = [asyncio.ensure_future(readiness.is_given()) for _ in range(100)]
-    await asyncio.sleep(0)
+    await counted.begun.wait()
     counted.let_go.set()
     assert all(await asyncio.gather(*answers))
     assert await readiness.is_given()
@@ -110,7 +112,7 @@ async def test_a_stranger_who_leaves_takes_the_answer_from_nobody():
     counted = Counted()
     readiness = Readiness(counted.ready, within_s=5.0)
     gone, stays = (asyncio.ensure_future(readiness.is_given()) for _ in range(2))
-    await asyncio.sleep(0)
+    await counted.begun.wait()
     gone.cancel()
     await asyncio.wait({gone})
     counted.let_go.set()

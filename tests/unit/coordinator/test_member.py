@@ -173,6 +173,19 @@ async def test_a_twin_with_our_name_is_not_fought():
         assert memory.epoch == epoch
 
 
+async def test_a_namesake_at_another_address_does_not_unseat_who_leads(caplog: pytest.LogCaptureFixture):
+    memory = Memory()
+    first, namesake = Lone(memory, "a", lease_s=60.0), Lone(memory, "a", lease_s=60.0)
+    namesake.member.candidate = Candidate("a", "http://elsewhere", "elsewhere:1")
+    async with running(first, namesake):
+        assert (first.member.role, namesake.member.role) == (Role.ACTIVE, Role.STANDBY)
+        assert memory.epoch == 1
+        with pytest.raises(NotActive) as caught:
+            namesake.member.require_active()
+        assert caught.value.extra == {"leader": "http://a"}
+    assert "another coordinator has our name" in caplog.text
+
+
 async def test_what_waits_in_the_mailbox_when_the_term_ends_was_surely_not_done():
     memory = Memory()
     first = Lone(memory, "a")

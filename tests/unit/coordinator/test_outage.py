@@ -31,7 +31,7 @@ async def test_one_that_lost_its_office_with_its_store_says_that_the_store_does_
         first.store.broken = DEAD
         await until(lambda: first.member.role is Role.STANDBY and first.member._outage.error)
         for question in (first.member.require_active, lambda: first.member.state):
-            with pytest.raises(Unavailable, match="its store does not answer: .* is out of order"):
+            with pytest.raises(Unavailable, match=r"its store does not answer: .* is out of order"):
                 question()
         first.store.broken = set()
         await until(lambda: first.member.role is Role.ACTIVE)

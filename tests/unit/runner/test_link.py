@@ -78,7 +78,7 @@ async def a_house(answer: Callable[[], wire.Message | None]) -> AsyncIterator[Ho
 
 @asynccontextmanager
 async def connected(dialler: Dialler, voice: Voice, road: Voice | None = None) -> AsyncIterator[None]:
-    work = [keep_connected(dialler, voice, lambda: 0.5, lambda: False)]
+    work = [keep_connected(dialler, voice, lambda: 0.5)]
     if road is not None:
         work.append(keep_beside(dialler, road, lambda: 0.5))
     tasks = [asyncio.ensure_future(each) for each in work]
