@@ -1,10 +1,14 @@
-"""Hypothesis profiles: `ci` for every run, `nightly` for the long one.
+"""For all tests: hypothesis profiles (`ci` for every run, `nightly` for the long one), and a diary left as it was.
 
 pytest tests/property --hypothesis-profile=nightly --timeout=0
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A deadline per example would only measure how busy the machine is.
@@ -16,3 +20,12 @@ _calm = settings.get_profile("calm")
 settings.register_profile("ci", _calm, max_examples=50, stateful_step_count=50)
 settings.register_profile("nightly", _calm, max_examples=5000, stateful_step_count=100)
 settings.load_profile("ci")
+
+
+@pytest.fixture(autouse=True)
+def diary_as_before() -> Iterator[None]:
+    """A daemon that was started inside a test opens its diary; the tests after it still hear what is written."""
+    root = logging.getLogger("phalanx")
+    before = root.handlers[:], root.level, root.propagate
+    yield
+    root.handlers[:], root.level, root.propagate = before[0], before[1], before[2]

@@ -254,7 +254,7 @@ def _refuse_overwriting(folder: Path, *names: str) -> None:
     if there:
         raise Conflict(
             f"already there: {', '.join(there)}",
-            hint="give another folder, or --renew to replace a certificate",
+            hint="give another folder; `phalanx ca issue ... --renew` replaces a certificate, nothing an authority",
         )
 
 

@@ -137,7 +137,7 @@ def _read(name: str, value: object, source: str, base: Path) -> Any:
 
 def _shown(value: object) -> str:
     with suppress(ValueError):  # Python refuses to write out an integer of thousands of digits.
-        return repr(value)[:80]
+        return re.sub(r"://[^/]*@", "://(hidden)@", repr(value))[:80]  # an address may hold a password
     return "a huge number"
 
 

@@ -100,7 +100,11 @@ class Coordinator(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
-            raise ConfigError(f"coordinator.lost_after_s = {self.lost_after_s:g}: expected >= 2 heartbeat_s")
+            raise ConfigError(
+                f"coordinator.lost_after_s = {self.lost_after_s:g}: expected at least {2 * self.heartbeat_s:g},"
+                f" twice coordinator.heartbeat_s = {self.heartbeat_s:g}",
+                hint="`phalanx config explain coordinator.lost_after_s` says where it comes from",
+            )
         if self.port == self.link_port:
             raise ConfigError(f"coordinator.port and coordinator.link_port are both {self.port}")
         if not re.fullmatch(LOOPBACK, self.bind) and self.tls_cert_file is None:

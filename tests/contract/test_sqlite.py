@@ -238,3 +238,12 @@ def flip(path: Path, marker: bytes) -> None:
 def quarantined(path: Path) -> list[tuple[str, str]]:
     with sqlite3.connect(path) as db:
         return db.execute("SELECT source, key FROM quarantine").fetchall()
+
+
+async def test_a_file_whose_pages_were_overwritten_is_told_with_the_way_out(tmp_path: Path):
+    path = tmp_path / "phalanx.db"
+    path.write_bytes(b"this was a database once" * 1000)
+    with pytest.raises(StoreError, match="not a database") as caught:
+        SqliteStore(path)
+    assert "phalanx store restore" in caught.value.hint
+    assert "full" not in str(caught.value)

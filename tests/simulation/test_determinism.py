@@ -11,6 +11,8 @@ from phalanx.sim.trial import run
 
 SEEDS = (1, 2, 5)  # on a modelled etcd, on SQLite, in memory
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_tells_the_same_story_twice(seed: int):
@@ -35,6 +37,6 @@ def test_two_seeds_tell_two_stories():
 def _simulate(salt: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "phalanx.sim", *arguments]
     done = subprocess.run(
-        command, env={"PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True, timeout=60
+        command, env={"PYTHONHASHSEED": salt}, capture_output=True, text=True, check=True, timeout=240
     )
     return done.stdout

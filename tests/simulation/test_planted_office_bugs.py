@@ -53,7 +53,9 @@ def test_an_append_that_does_not_compare_the_end_of_the_log_is_found(monkeypatch
     """A write whose answer was lost takes effect late, behind one that came after it."""
     monkeypatch.setattr(Fence, "__init__", _fence(epoch=True, head=False))
     must_find(
-        {"replay", "epochs", "accepted", "one-commit"}, within=100, faults=["late-writes", "lost-commit"]
+        {"replay", "epochs", "accepted", "one-commit", "one-run"},
+        within=40,
+        faults=["late-writes"] * 3 + ["lost-commit"],
     )
 
 

@@ -9,6 +9,8 @@ from phalanx.sim.world import TAIL_LINES
 from phalanx.store.memory import MemoryStore
 from tests.simulation.test_planted_bugs import anywhere
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def test_a_good_seed_prints_the_hash_of_its_trace(capsys: pytest.CaptureFixture[str]):
     assert main(["--seed", "4", "--faults", "crash"]) == 0

@@ -184,7 +184,6 @@ def test_variables_of_tasks_are_left_alone(read: Read):
         ("PHALANX_RUNNER_NAME", "Not A Name", "a name such as"),
         ("PHALANX_RUNNER_JOIN", "nowhere", "host:port"),
         ("PHALANX_RUNNER_JOIN", "host:99999", "host:port"),
-        ("PHALANX_ADDRESS", "http://user:pw@host:1", "http://host:port"),
         ("PHALANX_ADDRESS", "http://host:1/path", "http://host:port"),
         ("PHALANX_ADDRESS", "ftp://host:1", "http://host:port"),
         ("PHALANX_OUTPUT", "xml", "table, json, yaml, wide or name"),
@@ -213,7 +212,7 @@ def test_a_wrong_value_is_told_with_its_key_source_and_remedy(
         ("coordinator = 3", "coordinator in"),
         ("output = ", "cannot be read"),
         ("[client]\ntoken = 'phx_x'", "client.token stands in"),
-        ("[coordinator]\nlost_after_s = 6", "2 heartbeat_s"),
+        ("[coordinator]\nlost_after_s = 6", "at least 10, twice coordinator.heartbeat_s = 5"),
         ("[coordinator]\nlink_port = 7433", "are both 7433"),
     ],
 )
@@ -377,7 +376,8 @@ def test_the_cluster_that_runs_here(read: Read, tmp_path: Path):
     with pytest.raises(Unavailable, match="no cluster is running here"):
         connection(settings)
     announce(tmp_path / "state")
-    assert connection(settings) == (("http://127.0.0.1:7433",), "phx_local")
+    file = tmp_path / "state" / "credentials"
+    assert connection(settings) == (("http://127.0.0.1:7433",), "phx_local", file)
 
 
 def test_the_token_of_this_machine_is_shown_to_nobody_else(read: Read, tmp_path: Path):
@@ -418,6 +418,19 @@ def test_an_announcement_that_cannot_be_read_is_told(read: Read, tmp_path: Path)
     write(tmp_path / "state/endpoint.json", "{")
     with pytest.raises(ConfigError, match=r"endpoint.json cannot be read"):
         connection(read({"state_dir": tmp_path / "state"}))
+
+
+@pytest.mark.parametrize(
+    ("key", "address"),
+    [
+        ("coordinator.store", "etcd://ada:planted@h:2379/x"),
+        ("client.address", "http://ada:planted@h:1"),
+    ],
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(read: Read, key: str, address: str):
+    with pytest.raises(ConfigError, match=r"://\(hidden\)@h.* expected") as caught:
+        read({key: address})
+    assert "planted" not in str(caught.value)
 
 
 def test_a_secret_is_a_string_that_hides():

@@ -28,6 +28,8 @@ from phalanx.diary import diary
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized
 
 _log = diary("api")
+STALE_S = 5.0
+BEHIND = b"phalanx-behind"
 TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
 
 
@@ -86,7 +88,7 @@ async def _answer(service: Service, route: Route, visit: Visit) -> Reply | Strea
         reply = await _carried_out(service, route, visit)
         if route.is_change:
             _note(service, visit, route, reply.status if isinstance(reply, Reply) else 200, None)
-        return reply
+        return _dated(reply, service.commands.behind_s()) if isinstance(reply, Reply) else reply
     except HungUp:
         raise
     except PhalanxError as error:
@@ -99,6 +101,13 @@ async def _answer(service: Service, route: Route, visit: Visit) -> Reply | Strea
         if route.is_change:
             _note(service, visit, route, 500, None)
         return problem_reply(_unforeseen(visit), visit.path)
+
+
+def _dated(reply: Reply, behind_s: float) -> Reply:
+    """An answer of a standby that cannot read the log says how old it may be."""
+    if behind_s >= STALE_S:
+        reply.headers += ((BEHIND, b"%.0f" % min(behind_s, 1e9)),)
+    return reply
 
 
 async def _carried_out(service: Service, route: Route, visit: Visit) -> Reply | Streamed[Any]:

@@ -159,6 +159,10 @@ class Commands(Protocol):
         """The epoch, if this one is active and its lease holds; else raise NotActive, which names who is."""
         ...
 
+    def behind_s(self) -> float:
+        """How old may be what this one knows: 0 for the active one."""
+        ...
+
     def require_active(self) -> None:
         """Raise NotActive unless wishes may be handed in here."""
         ...

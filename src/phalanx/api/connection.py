@@ -11,7 +11,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
@@ -38,10 +38,15 @@ class HttpExchange:
         *,
         vouched: bool = False,
         patience_s: float = PATIENCE_S,
+        on_stale: Callable[[str], None] | None = None,
     ) -> None:
-        """`tls` serves all https addresses; with `vouched` it believes none but our own authority."""
+        """`tls` serves all https addresses; with `vouched` it believes none but our own authority.
+
+        `on_stale` is told how many seconds old an answer is: a standby gave it, because nobody leads.
+        """
         self._compass = Compass(addresses_of(addresses), vouched=vouched)
         self._tls = tls
+        self._on_stale = on_stale
         self._patience_s = patience_s
         self._clock = SystemClock()
         self._closed = threading.Event()
@@ -70,6 +75,8 @@ class HttpExchange:
         answer = site.send(call, call.headers_with(token, search.headers), search)
         if answer.status < 400:
             search.found()
+            if self._on_stale is not None and (behind := answer.headers.get("phalanx-behind")):
+                self._on_stale(behind)
             return answer
         with closing(answer):
             whole = WholeAnswer(answer.status, answer.headers, b"".join(answer.pieces()))

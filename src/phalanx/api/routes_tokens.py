@@ -26,6 +26,8 @@ from phalanx.api.visit import Visit
 from phalanx.core.model.credential import power
 from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound
 
+ELSEWHERE = "`phalanx token list` shows them; tokens out of settings end in their setting or file"
+
 
 async def tokens(service: Service, visit: Visit) -> Reply:
     found = await service.commands.tokens()
@@ -67,7 +69,9 @@ async def audit(service: Service, visit: Visit) -> Reply:
 
 def _join(request: TokenRequest, identity: Identity) -> TokenRequest:
     if identity.scope("grant") != "all":
-        raise forbidden(identity, "grant", "let nodes join")
+        refusal = forbidden(identity, "grant", "let nodes join")
+        refusal.hint = "it takes the role admin"
+        raise refusal
     if request.name is not None or request.role is not None:
         raise BadRequest("name and role: a join token has neither, give node, or nothing for any node")
     if request.node is not None:
@@ -93,9 +97,7 @@ async def _found(service: Service, visit: Visit) -> TokenView:
     """The token in the path, if it may be touched. Others' tokens are not even said to exist."""
     found = [each for each in await service.commands.tokens() if each.id == visit.id]
     if not found or not _is_theirs(visit.identity, found[0]):
-        raise NotFound(
-            f"no token {visit.id!r}", reason="TokenNotFound", hint="`phalanx token list` shows them"
-        )
+        raise NotFound(f"no token {visit.id!r}", reason="TokenNotFound", hint=ELSEWHERE)
     return found[0]
 
 
@@ -107,7 +109,7 @@ def _too_much(identity: Identity, role: str) -> Forbidden:
     return Forbidden(
         f"{identity.name} has the role {identity.role} and cannot make a token of role {role}",
         reason="RoleForbids",
-        hint=f"it takes the role {role}, or one above it",
+        hint="it takes the role admin" if role == "admin" else f"it takes the role {role}, or one above it",
         extra={"role": identity.role, "permission": "grant"},
     )
 

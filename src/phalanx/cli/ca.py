@@ -91,7 +91,8 @@ def _wanted(node: str | None, coordinator: str | None, client: str | None) -> tu
     ]
     given = [(kind, name) for kind, name in wishes if name is not None]
     if len(given) != 1:
-        raise BadRequest("whom is it for?", hint="give one of --node NAME, --coordinator NAME, --client NAME")
+        what = "a certificate is for one only" if given else "whom is it for?"
+        raise BadRequest(what, hint="give one of --node NAME, --coordinator NAME, --client NAME")
     return given[0]
 
 

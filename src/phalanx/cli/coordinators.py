@@ -17,17 +17,20 @@ def coordinator_lines(settings: Settings) -> Iterator[tuple[str, str]]:
 
     if len(settings.client.address or ()) < 2:
         return
-    found = reach_by(settings)
+    found, active = reach_by(settings), 0
     for address in found.addresses:
         exchange = HttpExchange(address, found.tls, vouched=found.vouched, patience_s=0.0)
         client = Client(token=found.token, token_file=found.token_file, exchange=exchange)
         try:
             view = client.cluster().coordinator
+            active += view is not None and view.role == "Active"
             yield "Coordinator", f"{address}: {describe_role(view) if view else 'an older version'}"
         except PhalanxError as error:
             yield "Coordinator", f"{address}: {error.detail}"
         finally:
             client.close()
+    if active > 1:
+        yield "Alarm", f"{active} coordinators are active: do all of them have the same --store?"
 
 
 def describe_role(view: CoordinatorView) -> str:

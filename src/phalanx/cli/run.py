@@ -51,6 +51,9 @@ def run(
     except (KeyboardInterrupt, TimedOut):
         _cancel(client, id)
         raise
+    except PhalanxError:
+        note(f"{id} goes on without us: `phalanx wait {id}`, `phalanx logs {id} -f`")
+        raise
     if view.status != "Completed":
         said = _why(client, id, request.tasks) or view.reason or "see phalanx why"
         note(f"{id} {view.status}: {said}")

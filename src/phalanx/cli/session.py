@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from phalanx.cli.output import note
 from phalanx.cli.owner import Owner
 from phalanx.config import load
 from phalanx.endpoint import endpoint
@@ -56,8 +57,20 @@ def connect(settings: Settings) -> Client:
     if settings.client.address is None:
         _refuse_dead(settings)
     found = reach_by(settings)
-    exchange = HttpExchange(found.addresses, found.tls, vouched=found.vouched)
+    exchange = HttpExchange(found.addresses, found.tls, vouched=found.vouched, on_stale=_Stale().told)
     return Client(token=found.token, token_file=found.token_file, exchange=exchange)
+
+
+class _Stale:
+    """Says once, beside what is shown, that it is old."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def told(self, seconds: str) -> None:
+        if not self._is_told:
+            note(f"warning: nobody leads; this is what a standby knew {seconds} s ago")
+        self._is_told = True
 
 
 def _refuse_dead(settings: Settings) -> None:

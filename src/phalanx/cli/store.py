@@ -264,7 +264,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except StoreError as error:
-        raise Unavailable(str(error), reason="StoreUnavailable") from error
+        raise Unavailable(str(error), reason="StoreUnavailable", hint=error.hint) from error
     finally:
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")

@@ -41,7 +41,7 @@ class AuditFile:
 
     def note(self, line: AuditLine) -> None:
         """Write one line. A disk that is full must not stop the work; the diary tells of it instead."""
-        if line.status in (401, 403) and not self._has_room():
+        if line.status in (401, 403, 429) and not self._has_room():
             self._left_out += 1
             return
         line.at, line.left_out = round(self._clock.now(), 3), self._left_out

@@ -175,6 +175,9 @@ class CoordinatorCommands(Previews, TokenWishes):
         self._loop.require_lease()
         return self._loop.state.epoch
 
+    def behind_s(self) -> float:
+        return self._loop.behind_s()
+
     def require_active(self) -> None:
         self._loop.require_active()
 

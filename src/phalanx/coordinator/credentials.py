@@ -32,6 +32,7 @@ from phalanx.tokenfile import ensure_token, split_tokens
 
 log = diary("coordinator")
 LOOK_EVERY_S = 1.0
+SHORT = 16  # characters of a token that are too few
 RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; S7 allows 30 s
 
 
@@ -58,7 +59,15 @@ class Credentials:
     def open(cls, settings: Settings, clock: Clock) -> Credentials:
         """Read every source, or raise ConfigError; a file that nobody named is made."""
         section, given = settings.coordinator, settings.given
-        values = [token for token in (section.token, *split_tokens(section.tokens or "")) if token]
+        listed = split_tokens(section.tokens or "")
+        if section.tokens is not None and not listed:
+            raise ConfigError(
+                "coordinator.tokens is set and holds no token",
+                hint="give tokens with commas, or leave it out",
+            )
+        values = [token for token in (section.token, *listed) if token]
+        if short := [each for each in values if len(each) < SHORT]:
+            log.warning("a token of so few characters can be guessed", characters=min(map(len, short)))
         users = TokenSet("users", values, section.token_file, is_given="coordinator.token_file" in given)
         nodes = TokenSet(
             "runners",

@@ -11,7 +11,6 @@ active says so first, then throws its memory away, and then reads the log again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from enum import Enum
 from typing import NoReturn
 
@@ -24,7 +23,7 @@ from phalanx.coordinator.images import Images, Keep
 from phalanx.coordinator.lease import Term
 from phalanx.coordinator.links import Letter
 from phalanx.coordinator.loop import NOT_TAKEN, Loop, unavailable
-from phalanx.coordinator.outage import Outage
+from phalanx.coordinator.outage import Outage, in_words, why_over
 from phalanx.coordinator.porch import Oath, Porch
 from phalanx.coordinator.replica import Replica
 from phalanx.core.cluster.apply import apply
@@ -35,6 +34,7 @@ from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.plan import Policy
 from phalanx.diary import diary
 from phalanx.errors import NotActive, Unavailable
+from phalanx.store.copy import MIGRATED
 from phalanx.store.protocol import Batch, Candidate, Fenced, Leader, Moved, Pruned, Store, StoreError
 
 log = diary("coordinator")
@@ -128,6 +128,9 @@ class Member:
         else:
             detail = f"this coordinator is a standby; {other.name} is active at {other.address}"
             extra = {"leader": other.address}
+        if other is not None and other.name.startswith(MIGRATED):
+            to = other.name.removeprefix(MIGRATED)
+            detail, extra = f"this store was moved to {to}: coordinators belong there now (--store)", {}
         if (trouble := self._outage.error) is not None:  # so who is active is hearsay
             detail = f"this coordinator is a standby, and its store does not answer: {trouble}"
         raise NotActive(detail, hint="ask the active coordinator", retry_after_s=1.0, extra=extra)
@@ -240,6 +243,8 @@ class Member:
     def _met(self, other: Candidate) -> None:
         """Another is active. One with our name at another address is no former life of ours, and is not replaced."""
         self._porch.closed()
+        if other.name.startswith(MIGRATED):
+            log.error("this store was moved, start its coordinators with --store", to=other.name)
         if other.name == self.candidate.name and other != self.candidate:
             where = f"{other.address}, {other.link}"
             log.warning("another coordinator has our name, give one of them another --name", active_at=where)
@@ -304,7 +309,7 @@ class Member:
         if self._stopping.is_set():
             await self._resign(loop.term.epoch)
             return
-        log.warning("no longer active", epoch=loop.term.epoch, why=_why_over(ends))
+        log.warning("no longer active", epoch=loop.term.epoch, why=why_over(ends))
         await self._read()
 
     def _demote(self) -> None:
@@ -326,7 +331,7 @@ class Member:
             except Fenced:
                 raise
             except (StoreError, TimeoutError) as error:
-                log.warning("the office could not be renewed", epoch=term.epoch, error=_told(error))
+                log.warning("the office could not be renewed", epoch=term.epoch, error=in_words(error))
                 if not term.holds(self._clock.monotonic()):
                     await self._confirm(term)
 
@@ -345,7 +350,7 @@ class Member:
             async with asyncio.timeout(self._lease_s / 2):
                 await self._store.resign(epoch)
         except (StoreError, TimeoutError) as error:
-            log.warning("could not resign, the next one waits for the lease to end", error=_told(error))
+            log.warning("could not resign, the next one waits for the lease to end", error=in_words(error))
 
     # Following.
 
@@ -353,7 +358,8 @@ class Member:
         loaded = await self._store.load()
         state = self._replica.begin(loaded, self._clock.monotonic())
         if loaded.quarantined or state.skipped:
-            log.error("damaged records set aside", records=loaded.quarantined, skipped=state.skipped)
+            what = "records are damaged or missing, `phalanx store check` names them"
+            log.error(what, set_aside=loaded.quarantined, skipped=state.skipped)
         self._porch.reread(loaded, state)
 
     async def _follow(self) -> None:
@@ -373,20 +379,6 @@ class Member:
                 await self._stopping.wait()
         except TimeoutError:
             pass
-
-
-def _told(error: Exception) -> str:
-    return str(error) or "the store did not answer in time"
-
-
-def _why_over(ends: Iterable[BaseException | None]) -> str:
-    """Why a term ended, of how its tasks did; those that were only told to end have nothing to say."""
-    fenced = next((each for each in ends if isinstance(each, Fenced)), None)
-    if fenced is None:
-        return "its turns have ended"
-    if isinstance(fenced.__cause__, Exception):
-        return f"its lease is over and cannot be confirmed: {_told(fenced.__cause__)}"
-    return str(fenced)
 
 
 def _no_reply(answers: list[Answer | None]) -> None:

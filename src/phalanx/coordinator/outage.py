@@ -5,9 +5,11 @@ One line when it begins, one now and then, one when it is over: an outage of hou
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from phalanx.clock import Clock
 from phalanx.diary import diary, told
-from phalanx.store.protocol import StoreError
+from phalanx.store.protocol import Fenced, StoreError
 
 log = diary("coordinator")
 TELL_EVERY_S = 60.0
@@ -37,3 +39,18 @@ class Outage:
         if self.error is not None:
             log.info("the store answers again", after_s=round(self._clock.monotonic() - self._since))
             self.error = None
+
+
+def in_words(error: Exception) -> str:
+    """What the store said, or that it said nothing."""
+    return str(error) or "the store did not answer in time"
+
+
+def why_over(ends: Iterable[BaseException | None]) -> str:
+    """Why a term ended, of how its tasks did; those that were only told to end have nothing to say."""
+    fenced = next((each for each in ends if isinstance(each, Fenced)), None)
+    if fenced is None:
+        return "its turns have ended"
+    if isinstance(fenced.__cause__, Exception):
+        return f"its lease is over and cannot be confirmed: {in_words(fenced.__cause__)}"
+    return str(fenced)

@@ -63,8 +63,22 @@ class ServerPapers:
             log.warning("the new certificate cannot be used, the old one stays", error=error.detail)
 
     def _warn(self) -> None:
-        if self._section.tls_cert_file is None:
+        """Say what will keep clients out, or let strangers in: better now than when somebody calls."""
+        section = self._section
+        if section.tls_cert_file is None:
             return
-        shown = show(self._section.tls_cert_file)
-        if shown.days_left < WARN_DAYS:
+        shown = show(section.tls_cert_file)
+        if shown.days_left < 0:
+            log.error("the certificate has expired, nobody will trust us", until=shown.valid_until)
+        elif shown.days_left < WARN_DAYS:
             log.warning("the certificate expires soon", until=shown.valid_until, days_left=shown.days_left)
+        if shown.kind in ("node", "client", "authority"):
+            log.error("this is no certificate of a coordinator, nobody will trust us", kind=shown.kind)
+        reached = urlsplit(section.advertise).hostname if section.advertise else section.bind
+        if reached not in (*shown.hosts, "0.0.0.0", "::"):  # noqa: S104 - which is no name to be good for
+            log.warning(
+                "the certificate is not good for where we are reached", host=reached, for_=shown.hosts
+            )
+        key = section.tls_key_file
+        if key is not None and key.stat().st_mode & 0o077:
+            log.warning("others may use the key of our certificate", hint=f"chmod 600 {key}")

@@ -101,7 +101,10 @@ class Wire(asyncio.Protocol):
             return
         self.refused = isinstance(message, wire.Rejected) and not message.retry
         self._speaker.received(message)
-        if isinstance(message, wire.Welcome):
+        if self.refused:
+            self.close()
+        is_taken = self._transport is not None and not self._transport.is_closing()
+        if isinstance(message, wire.Welcome) and is_taken:
             self.welcomed = True
             if self._on_welcome is not None:
                 self._on_welcome()

@@ -47,7 +47,7 @@ class Shell:
     ) -> None:
         self.agent = agent
         self.clock = clock
-        self._refused: wire.Rejected | None = None  # what we were told last, instead of a welcome
+        self._refusal: wire.Message | None = None  # what we were told last, instead of a welcome
         self.joined = asyncio.Event()
         self._log_root = state_dir / "logs"
         self._checkpoints = state_dir / "checkpoints"
@@ -118,21 +118,23 @@ class Shell:
         if isinstance(message, wire.BeatAck | wire.Welcome) and self._keeper is not None:
             self._renew_lease(self._keeper)
         if isinstance(message, wire.Rejected):
-            if message != self._refused:  # we ask again and again, and say it once
-                log.error("the coordinator refused us", code=message.code, message=message.message)
-            self._refused = message
+            self._turned_away(
+                message, "the coordinator refused us", code=message.code, message=message.message
+            )
         elif self.agent.welcomed and not was_welcomed:
-            self._refused = None
+            self._refusal = None
             log.info("joined", node=self.agent.node, epoch=self.agent.state.epoch)
             self.joined.set()
         elif isinstance(message, wire.Welcome) and not self.agent.welcomed and self._wire is not None:
-            known = self.agent.state.epoch
-            log.error(
-                "a coordinator of an older epoch than we have served; is its store the right one?",
-                epoch=message.epoch,
-                served=known,
-            )
+            what = "a coordinator of an older epoch than we have served; is its store the right one?"
+            self._turned_away(message, what, epoch=message.epoch, served=self.agent.state.epoch)
             self._wire.close()
+
+    def _turned_away(self, refusal: wire.Message, what: str, **fields: object) -> None:
+        """Say why nobody has us, once: we ask again and again."""
+        if refusal != self._refusal:
+            log.error(what, **fields)
+        self._refusal = refusal
 
     def settled(self) -> None:
         self._flush_soon()

@@ -145,7 +145,10 @@ class Trial:
             backfill=dice.choice(BACKFILLS),
             assumed_run_s=dice.choice((10.0, 86_400.0)),
         )
-        self._keep = Keep(events=dice.choice((30, 300, 1_000_000)), every=dice.choice((20, 60, 200, 100_000)))
+        self._keep = Keep(
+            events=world.dice("pruning").choice((30, 300, 1_000_000)),
+            every=dice.choice((20, 60, 200, 100_000)),
+        )
         self.checkers.keeps_stories = self._keep.events == 1_000_000
         seats = [f"s{number}" for number in range(1, mode.seats + 1)]
         self.office = Office(world, seats, self._a_coordinator)

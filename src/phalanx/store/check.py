@@ -14,6 +14,7 @@ from phalanx.core.cluster.events import decode
 from phalanx.core.cluster.image import decode_job, decode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.errors import NotFound
 from phalanx.store.contents import StoreContents
 from phalanx.store.protocol import Batch, Loaded, Store
 from phalanx.store.record import Damage
@@ -67,12 +68,16 @@ async def check_store(store: Store, name: str) -> Checked:
     """Read everything in a store."""
     found = set(await store.damaged() if isinstance(store, Inspected) else ())
     contents = await StoreContents.read(store, name)
+    if not contents.epoch and not contents.head:
+        raise NotFound(f"there is no cluster in {name}", hint="is the address right, its prefix too?")
     batches, events = 0, 0
+    chain = Chain()
     async for batch in contents.batches():
         batches += 1
         count = _events(batch)
         if count is None:
             found.add(Damage("log", str(batch.revision)))
+        chain.follow(batch.revision, count)
         events += count or 0
     ended = 0
     async for record in contents.records():
@@ -95,8 +100,28 @@ async def check_store(store: Store, name: str) -> Checked:
         ended_jobs=ended,
         damaged=sorted(each for each in found if not each.set_aside),
         set_aside=sorted(each for each in found if each.set_aside),
-        broken=broken,
+        broken=broken
+        if found
+        else [*chain.holes, *broken],  # what is damaged leaves a hole, and is named already
     )
+
+
+class Chain:
+    """Whether each batch follows the one before: a revision counts events, so what is missing leaves a hole.
+
+    An empty batch may leave numbers out: it settles the fate of tries whose answer was lost.
+    """
+
+    def __init__(self) -> None:
+        self.holes: list[str] = []
+        self._at: int | None = None  # where the batch before ended, if that is known
+
+    def follow(self, revision: int, events: int | None) -> None:
+        """The next batch; `events` None if it cannot be read."""
+        missing = revision - (events or 0) - self._at if self._at is not None and events else 0
+        if missing:
+            self.holes.append(f"the log has a hole: {missing} events before revision {revision} are missing")
+        self._at = None if events is None else revision
 
 
 def _events(batch: Batch) -> int | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from phalanx.store.protocol import StoreError
 
+DAMAGED = ("malformed", "not a database")  # what SQLite says of a file that is not what was written
 # 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
 SCHEMA = 2
 _CREATE = """
@@ -82,5 +83,8 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
+        if any(word in str(error) for word in DAMAGED):
+            hint = "the file is damaged: `phalanx store restore FILE URL` fills another one from a backup"
+            raise StoreError(f"{path}: {error}", hint) from error
         text = f"{path}: {error} (is the disk full or the folder read-only?)"
         raise StoreError(text, hint="free some space or make the state folder writable") from error

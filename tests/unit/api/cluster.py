@@ -67,6 +67,7 @@ class FakeCluster:
         self.failure: Exception | None = None
         self.granted: dict[str, TokenView] = {}
         self.standby: NotActive | None = None  # what a standby answers to wishes
+        self.behind = 0.0
         self._ids = itertools.count(1)
 
     async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
@@ -300,6 +301,9 @@ class FakeCluster:
     async def lead(self) -> int:
         self.require_active()
         return 1
+
+    def behind_s(self) -> float:
+        return self.behind
 
     def require_active(self) -> None:
         if self.standby is not None:

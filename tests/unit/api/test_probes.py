@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.client import Client
+from phalanx.api.connection import HttpExchange
 from phalanx.api.readiness import Readiness
 from phalanx.errors import NotActive, Unavailable
 from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import Answered, House, a_house, ask
+from tests.unit.api.house import TOKEN, Answered, House, a_house, ask
+from tests.unit.api.servers import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -126,3 +129,23 @@ async def test_a_store_that_hangs_is_not_ready():
 
     limits: dict[str, Any] = {"ready_s": 0.01}
     assert (await asked(a_house(Hanging(), **limits), "/readyz", STRANGER)).status == 503
+
+
+# Old answers.
+
+
+async def test_a_standby_that_cannot_read_the_log_says_how_old_its_answer_is():
+    house = a_house()
+    assert "phalanx-behind" not in (await asked(house, "/v1/nodes")).headers
+    house.cluster.behind = 37.2
+    assert (await asked(house, "/v1/nodes")).headers["phalanx-behind"] == "37"
+
+
+def test_whoever_reads_an_old_answer_is_told():
+    house, told = a_house(), list[str]()
+    house.cluster.behind = 37.2
+    with serving(house.app) as address:
+        exchange = HttpExchange(address, on_stale=told.append)
+        with Client(token=TOKEN, exchange=exchange) as client:
+            client.nodes()
+    assert told == ["37"]

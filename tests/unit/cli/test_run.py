@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from phalanx.api.schema import JobView, TaskView
-from phalanx.errors import NotFound, Unavailable
+from phalanx.errors import NotFound, Unauthorized, Unavailable
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
 
 
@@ -93,3 +93,15 @@ def test_it_shows_one_task_only(cli: Cli, cluster: FakeCluster, several: list[st
     assert said.code == 2
     assert "phalanx submit" in said.err
     assert cluster.asked == []
+
+
+def test_who_can_no_longer_watch_says_which_task_goes_on(
+    cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+):
+    def wait(id: str, timeout: float | None = None) -> Any:
+        raise Unauthorized("this token is not accepted")
+
+    monkeypatch.setattr(cluster, "wait", wait)
+    said = cli("run", "--", "true")
+    assert said.code == 77
+    assert f"{ID} goes on without us: `phalanx wait {ID}`" in said.err

@@ -25,11 +25,12 @@ def test_the_audit_is_appended_for_us_alone_and_read_from_its_end(tmp_path: Path
     assert [line.name for line in audit.tail(1)] == ["b"]
 
 
-def test_refusals_are_limited_and_counted_and_changes_are_not(tmp_path: Path):
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_refusals_are_limited_and_counted_and_changes_are_not(tmp_path: Path, status: int):
     clock = Hands()
     audit = AuditFile(tmp_path / "audit.jsonl", clock)
     for _ in range(1000):
-        audit.note(AuditLine(status=401))
+        audit.note(AuditLine(status=status))
     for _ in range(200):
         audit.note(AuditLine(status=202))
     found = audit.tail(5000)

@@ -13,7 +13,7 @@ from phalanx.coordinator.outage import TELL_EVERY_S, Outage
 from phalanx.errors import NotActive, Unavailable
 from phalanx.store.etcd_kv import EtcdUnavailable
 from phalanx.store.memory import Memory
-from phalanx.store.protocol import StoreError
+from phalanx.store.protocol import Candidate, StoreError
 from tests.unit.coordinator.members import JumpingClock, Lone, running, until
 
 pytestmark = pytest.mark.anyio
@@ -83,3 +83,13 @@ def test_the_advice_is_that_of_the_store():
     assert "etcd" in unavailable(EtcdUnavailable("no leader")).hint
     assert "space" not in unavailable(EtcdUnavailable("no leader")).hint
     assert unavailable(StoreError("?")).hint == "nothing accepted was lost"
+
+
+async def test_a_store_that_was_moved_says_where_to():
+    memory = Memory()
+    first = Lone(memory, "a")
+    memory.holder, memory.until = Candidate("migrated-to:redis://r1:6379/p2"), float("inf")
+    async with running(first):
+        with pytest.raises(NotActive, match=r"this store was moved to redis://r1:6379/p2") as caught:
+            first.member.require_active()
+        assert caught.value.extra == {}

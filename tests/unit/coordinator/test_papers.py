@@ -64,3 +64,24 @@ def test_a_bad_renewal_keeps_the_old_one_in_use(tmp_path: Path):
 def test_an_address_that_others_reach_needs_a_certificate(tmp_path: Path, bind: str):
     with pytest.raises(ConfigError, match="no TLS"):
         a_section(tmp_path, bind=bind)
+
+
+@pytest.mark.parametrize(
+    ("paper", "bind", "told"),
+    [
+        ("coordinator", "127.0.0.1", ""),
+        ("coordinator", "10.77.0.1", "not good for where we are reached host='10.77.0.1'"),
+        ("node", "127.0.0.1", "no certificate of a coordinator"),
+        ("open", "127.0.0.1", "others may use the key of our certificate hint='chmod 600"),
+    ],
+)
+def test_what_would_keep_clients_out_is_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, paper: str, bind: str, told: str
+):
+    ca = Authority(tmp_path / "ca")
+    issued = ca.node("n1") if paper == "node" else ca.coordinator()
+    assert issued.key_file is not None
+    issued.key_file.chmod(0o644 if paper == "open" else 0o600)
+    ServerPapers(a_section(tmp_path, bind=bind, tls_cert_file=issued.cert_file, tls_key_file=issued.key_file))
+    assert told in caplog.text
+    assert bool(caplog.text) == bool(told)

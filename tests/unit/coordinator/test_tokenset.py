@@ -48,6 +48,13 @@ def test_a_file_that_others_may_read_is_fatal_at_the_start(tmp_path: Path, mode:
         opened(tmp_path, coordinator__token_file=a_file(tmp_path / "t", "a", mode))
 
 
+@pytest.mark.parametrize("text", [",", " , ,"])
+def test_a_list_that_holds_no_token_is_fatal_and_no_reason_to_make_one(tmp_path: Path, text: str):
+    with pytest.raises(ConfigError, match=r"coordinator\.tokens is set and holds no token"):
+        opened(tmp_path, coordinator__tokens=text)
+    assert not (tmp_path / "credentials").exists()
+
+
 def test_a_token_for_users_and_runners_alike_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="users and from runners"):
         opened(tmp_path, coordinator__token="same", coordinator__node_token="same")

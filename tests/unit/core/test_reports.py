@@ -119,3 +119,24 @@ def test_the_first_failure_gives_an_array_its_exit_code() -> None:
     cluster.ended("n1", (job.id, 2, 1))
     assert cluster.state.jobs[job.id].first_code == 7
     assert cluster.state.jobs[job.id].ended_at == cluster.now
+
+
+def test_a_job_ended_when_its_last_task_did_and_not_when_that_was_told() -> None:
+    cluster = a_cluster(n1={"cores": 2})
+    job = a_job(array="1-2", max_retries=0)
+    cluster.submit(job)
+    began, cluster.now = cluster.now, cluster.now + 60.0  # nobody could be told for a minute
+    for position, took_s in ((0, 15.0), (1, 5.0)):
+        exit = Exit(Why.EXITED, 0, started_at=began, ended_at=began + took_s)
+        cluster.tell("n1", Ended((job.id, position, 1), exit))
+    assert cluster.state.jobs[job.id].ended_at == began + 15.0
+
+
+def test_a_job_that_was_cancelled_ended_then() -> None:
+    cluster = a_cluster(n1={})
+    job = a_job(max_retries=9)
+    cluster.submit(job)
+    cluster.tell("n1", Ended((job.id, 0, 1), Exit(Why.EXITED, 1, cluster.now, cluster.now + 1.0)))
+    cluster.now += 60.0
+    cluster.give(Cancel(job.id))
+    assert cluster.state.jobs[job.id].ended_at == cluster.now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.runner.doors import SHUNNED_S, Doors
+from phalanx.runner.doors import HOPELESS_S, SHUNNED_S, Doors
 
 A, B, C = "a:1", "b:1", "c:1"
 
@@ -68,3 +68,52 @@ def test_the_leaders_door_is_that_of_the_last_welcome():
     doors.welcomed()
     doors.failed(0.0, silent=False)
     assert (doors.leader, doors.at) == (B, A)
+
+
+def test_the_only_door_that_refuses_us_is_the_end():
+    doors = Doors([A])
+    assert not doors.is_hopeless(0.0)
+    doors.refused(0.0)
+    assert doors.is_hopeless(0.0)
+
+
+def test_one_of_several_that_refuses_us_is_left_for_the_next():
+    doors = Doors([A, B, C])
+    assert doors.refused(0.0)
+    assert doors.at == B
+    assert not doors.is_hopeless(0.0)
+
+
+def test_when_every_door_refuses_us_that_is_the_end():
+    doors = Doors([A, B])
+    doors.refused(0.0)
+    doors.refused(0.0)
+    assert doors.is_hopeless(0.0)
+
+
+def test_a_refusal_by_the_leader_of_the_others_is_the_end_once_it_cannot_be_an_old_one():
+    doors = Doors([A, B])
+    doors.refused(0.0)
+    doors.standby(A, 0.1)
+    assert not doors.is_hopeless(0.1)
+    assert doors.is_hopeless(HOPELESS_S)
+
+
+def test_a_refusal_by_one_that_nobody_calls_the_leader_is_never_the_end():
+    doors = Doors([A, B, C])
+    for second in range(100):
+        doors.at = A
+        doors.refused(second)
+        doors.at = B
+        doors.standby(C, second)
+        doors.at = C
+        doors.failed(second, silent=True)
+        assert not doors.is_hopeless(second)
+
+
+def test_a_welcome_ends_all_doubts():
+    doors = Doors([A, B])
+    doors.refused(0.0)
+    doors.welcomed()
+    doors.standby(A, HOPELESS_S)
+    assert not doors.is_hopeless(2 * HOPELESS_S)

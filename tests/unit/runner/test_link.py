@@ -157,3 +157,21 @@ async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
             answers["now"], began = WELCOME, loop.time()
             await eventually(lambda: voice.heard == [WELCOME])
             assert loop.time() - began < 1.0
+
+
+async def test_a_coordinator_of_another_cluster_does_not_end_a_runner_that_others_would_have():
+    stranger = wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)
+    answers: dict[str, wire.Message] = {"second": standby()}
+    async with a_house(lambda: stranger) as first, a_house(lambda: answers["second"]) as second:
+        voice = Voice()
+        async with connected(Dialler(Doors([first.door, second.door])), voice):
+            await eventually(lambda: len(first.visitors) > 2 and len(second.visitors) > 2)
+            answers["second"] = WELCOME
+            await eventually(lambda: WELCOME in voice.heard)
+
+
+async def test_a_runner_whom_every_coordinator_refuses_ends():
+    refusal = wire.Rejected("Unauthorized", "revoked", False)
+    async with a_house(lambda: refusal) as first, a_house(lambda: refusal) as second:
+        async with asyncio.timeout(5):
+            await keep_connected(Dialler(Doors([first.door, second.door])), Voice(), lambda: 0.5)

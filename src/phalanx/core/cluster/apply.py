@@ -184,7 +184,7 @@ def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnd
             job.move(position, Status.RUNNING)
         job.done.add(position)
         return []
-    return _finish(state, job, position, event.status, event.at)
+    return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
 
 
 def _next_groups(state: ClusterState, job: JobState) -> list[Effect]:
@@ -254,7 +254,9 @@ def _finish(state: ClusterState, job: JobState, position: int, status: Status, a
 
 
 def _over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
-    job.ended_at = at
+    # Ends are told late while nobody leads, and not in their order: the job ended when the last of its tasks did.
+    last = max(job.times[1::2]) if job.times else at
+    job.ended_at = max(at, last)
     state.ended[job.job.id] = None
     return [Settle(job.job.id, None)]
 

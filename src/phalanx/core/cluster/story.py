@@ -9,6 +9,8 @@ from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 
+LATE_S = 5.0  # an end that was told so much later is told with that
+
 
 def sentence(event: e.Event) -> str:
     """One event, told."""
@@ -157,6 +159,12 @@ def _cores(count: int) -> str:
 
 
 def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
+    late_s = event.at - exit.ended_at if exit.ended_at and exit.started_at else 0.0
+    late = f" (told {late_s:.0f} s after its end)" if late_s >= LATE_S else ""
+    return _the_end(key, exit, event) + late
+
+
+def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     if event.status == Status.COMPLETED:
         return f"attempt {key[2]} completed"
     if event.status == Status.RUNNING:
