@@ -245,7 +245,7 @@ class FakeCluster:
 
     async def remove_node(self, name: str, user: str) -> RemovedNode:
         self._reason(name)
-        del self.drained[name]
+        self.drained.pop(name, None)
         return RemovedNode(name)
 
     async def cluster(self) -> ClusterView:
