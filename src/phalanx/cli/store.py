@@ -238,11 +238,8 @@ async def _reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
     from phalanx.store.open import open_to_read
     from phalanx.store.place import read_access
 
-    store = await open_to_read(place, read_access(section))
-    try:
+    async with _closed_after(await open_to_read(place, read_access(section))) as store:
         yield store
-    finally:
-        await store.close()
 
 
 @asynccontextmanager
@@ -250,7 +247,12 @@ async def _writing(place: Place, section: Coordinator) -> AsyncIterator[Store]:
     from phalanx.store.open import open_place
     from phalanx.store.place import read_access
 
-    store = await open_place(place, read_access(section))
+    async with _closed_after(await open_place(place, read_access(section))) as store:
+        yield store
+
+
+@asynccontextmanager
+async def _closed_after(store: Store) -> AsyncIterator[Store]:
     try:
         yield store
     finally:

@@ -182,10 +182,8 @@ def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]
     except ValueError:
         state.skipped += 1
         events = []
-    if (
-        events and state.revision + len(events) != batch.revision
-    ):  # a revision counts events: some are missing
-        state.skipped += 1
+    if events and state.revision + len(events) != batch.revision:
+        state.skipped += 1  # a revision counts events: some are missing
     effects = [effect for event in events for effect in apply(state, event)]
     state.revision = batch.revision  # of an unreadable record too: its number stands in the log
     return events, effects

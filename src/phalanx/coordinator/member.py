@@ -83,9 +83,8 @@ class Member:
         self._oath = oath
         self._outage = Outage(clock)
         self._stopping = asyncio.Event()
-        self._may_be_ours = (
-            True  # an office in our name: of our life before this one, or of an answer that was lost
-        )
+        # An office in our name may be of our life before this one, or of an answer that was lost.
+        self._may_be_ours = True
 
     # What questions are asked of, and where wishes go.
 

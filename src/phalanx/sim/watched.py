@@ -11,7 +11,8 @@ from typing import Protocol
 from phalanx.sim.eventloop import outside
 from phalanx.sim.life import Life
 from phalanx.sim.vault import Vault
-from phalanx.store.protocol import Batch, Candidate, Fenced, History, Leader, Loaded, StoreError
+from phalanx.store.around import StoreAround
+from phalanx.store.protocol import Batch, Fenced, History, StoreError
 
 
 class Watcher(Protocol):
@@ -43,12 +44,12 @@ class Trap:
         return when
 
 
-class Watched:
+class Watched(StoreAround):
     """A store in the hands of one coordinator."""
 
     def __init__(self, vault: Vault, owner: Life, seat: str, trap: Trap, watcher: Watcher) -> None:
+        super().__init__(vault.open(owner, seat))
         self._vault = vault
-        self._store = vault.open(owner, seat)
         self._owner = owner
         self._trap = trap
         self._watcher = watcher
@@ -74,45 +75,3 @@ class Watched:
     async def _die(self) -> None:
         self._owner.end()
         await outside(self._owner)[0]  # which nobody will ever hear of
-
-    async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        return await self._store.elect(candidate, lease_s)
-
-    async def renew(self, epoch: int, lease_s: float) -> None:
-        await self._store.renew(epoch, lease_s)
-
-    async def resign(self, epoch: int) -> None:
-        await self._store.resign(epoch)
-
-    async def leader(self) -> Leader | None:
-        return await self._store.leader()
-
-    async def open_term(self, at_least: int = 1) -> int:
-        return await self._store.open_term(at_least)
-
-    async def confirm(self, epoch: int) -> None:
-        await self._store.confirm(epoch)
-
-    async def load(self) -> Loaded:
-        return await self._store.load()
-
-    async def since(self, after: int, limit: int) -> list[Batch]:
-        return await self._store.since(after, limit)
-
-    async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
-        await self._store.save_image(epoch, revision, body)
-
-    async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
-        await self._store.prune(epoch, before, keep_jobs)
-
-    async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
-        return await self._store.story(subject, after, limit)
-
-    async def history(self, job: str) -> bytes | None:
-        return await self._store.history(job)
-
-    async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
-        return await self._store.past(before, limit, prefix)
-
-    async def close(self) -> None:
-        await self._store.close()

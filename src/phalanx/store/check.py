@@ -102,7 +102,7 @@ async def check_store(store: Store, name: str) -> Checked:
         set_aside=sorted(each for each in found if each.set_aside),
         broken=broken
         if found
-        else [*chain.holes, *broken],  # what is damaged leaves a hole, and is named already
+        else [*chain.holes, *broken],  # what is damaged is a hole, and is named already
     )
 
 

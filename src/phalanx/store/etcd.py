@@ -66,10 +66,8 @@ class EtcdStore:
         await self._office.check_schema()
         damaged = 0
         for _ in range(_LOADS):
-            (
-                head,
-                before,
-            ) = await self._log.look()  # first of all: a batch that comes while we read must be noticed
+            # First of all: a batch that comes while we read must be noticed.
+            head, before = await self._log.look()
             revision, image, bad_images = await self._images.newest()
             good, bad = await self._log.read(revision)
             damaged += bad_images + sum([await self._log.quarantine(entry) for entry in bad])

@@ -11,7 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from phalanx.errors import ConfigError
-from phalanx.store.protocol import Batch, Candidate, Fenced, History, Leader, Loaded, Store
+from phalanx.store.around import StoreAround
+from phalanx.store.protocol import Candidate, Fenced, Leader, Loaded, Store
 
 
 class EpochsSeen:
@@ -48,11 +49,11 @@ def _read(path: Path) -> int:
         return 0
 
 
-class WaryStore:
+class WaryStore(StoreAround):
     """Another store, asked for its epoch before it is read or taken office in."""
 
     def __init__(self, store: Store, seen: EpochsSeen) -> None:
-        self._store = store
+        super().__init__(store)
         self._seen = seen
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
@@ -79,41 +80,3 @@ class WaryStore:
                 await self._store.confirm(self._seen.highest)
             except Fenced as other:
                 self._seen.check(other.current)
-
-    # The rest is the store's own.
-
-    async def renew(self, epoch: int, lease_s: float) -> None:
-        await self._store.renew(epoch, lease_s)
-
-    async def resign(self, epoch: int) -> None:
-        await self._store.resign(epoch)
-
-    async def open_term(self, at_least: int = 1) -> int:
-        return await self._store.open_term(at_least)
-
-    async def confirm(self, epoch: int) -> None:
-        await self._store.confirm(epoch)
-
-    async def since(self, after: int, limit: int) -> list[Batch]:
-        return await self._store.since(after, limit)
-
-    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
-        await self._store.append(epoch, batch, history)
-
-    async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
-        await self._store.save_image(epoch, revision, body)
-
-    async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
-        await self._store.prune(epoch, before, keep_jobs)
-
-    async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
-        return await self._store.story(subject, after, limit)
-
-    async def history(self, job: str) -> bytes | None:
-        return await self._store.history(job)
-
-    async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
-        return await self._store.past(before, limit, prefix)
-
-    async def close(self) -> None:
-        await self._store.close()
