@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from phalanx.runner.keeper import VERSION
+from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import KeeperFailed, KeeperLost, Misunderstood, Processes
 from tests.unit.runner.keeper_node import Node, alive, escape, state_of, tell
 
@@ -324,7 +325,7 @@ def test_an_end_nobody_heard_is_in_the_listing(tmp_path: Path):
 
 def test_a_newer_connection_replaces_the_older(tmp_path: Path):
     async def story(node: Node) -> None:
-        newer = await Processes.open(tmp_path, lambda event: None)
+        newer = await Processes.open(LocalMachine(tmp_path), lambda event: None)
         await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
         with pytest.raises(KeeperFailed):
             await node.processes.listing()

@@ -15,6 +15,7 @@ from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper.cgroup import members
+from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
 
@@ -219,7 +220,7 @@ def test_a_folder_deeper_than_a_socket_address_will_do(tmp_path: Path):
 def test_two_runners_that_start_at_once_get_one_keeper(tmp_path: Path):
     async def story(node: Node) -> None:
         await node.processes.shutdown(0.0)
-        await asyncio.gather(*(Processes.open(tmp_path, lambda event: None) for _ in range(4)))
+        await asyncio.gather(*(Processes.open(LocalMachine(tmp_path), lambda event: None) for _ in range(4)))
         assert len(node.keeper_pids()) == 1
 
     tell(tmp_path, story)

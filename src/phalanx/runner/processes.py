@@ -9,19 +9,14 @@ what to do about their ends, is decided elsewhere (`core/runner.py`).
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 from msgspec import Struct
 
-KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
-SOCKET = "keeper.sock"
 REQUESTS_PER_FRAME = 256
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
@@ -126,6 +121,20 @@ class KeeperFailed(RuntimeError):
     """No keeper could be reached or started for this state folder."""
 
 
+class Machine(Protocol):
+    """What the runner needs of the machine it is on; `machine.py` has the real one."""
+
+    async def connect(self, make: Callable[[], Processes]) -> Processes:
+        """Connect to the keeper; raises FileNotFoundError or ConnectionRefusedError where none listens."""
+        ...
+
+    async def start_keeper(self, within_s: float) -> None:
+        """Start one, unless there is one; raises KeeperFailed or TimeoutError."""
+        ...
+
+    def make_folder(self, path: Path) -> None: ...
+
+
 class Processes(asyncio.Protocol):
     """One connection to the keeper of a state folder. Calls after it was lost have no effect."""
 
@@ -143,33 +152,22 @@ class Processes(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, state_dir: Path, on_event: Callable[[Event], None], *, deadline_s: float = 10.0
+        cls, machine: Machine, on_event: Callable[[Event], None], *, deadline_s: float = 10.0
     ) -> Processes:
-        """Connect to the living keeper of this folder, or start one; raises KeeperFailed."""
+        """Connect to the living keeper of this machine, or start one; raises KeeperFailed."""
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
                     try:
-                        return await cls._connect(state_dir, on_event)
+                        processes = await machine.connect(lambda: cls(on_event))
+                        await processes.check_alive()
+                        return processes
                     except (FileNotFoundError, ConnectionRefusedError):
-                        await asyncio.to_thread(_start_keeper, state_dir, deadline_s)
+                        await machine.start_keeper(deadline_s)
                     except KeeperFailed:
                         continue
-        except (TimeoutError, subprocess.TimeoutExpired):
-            raise KeeperFailed(f"no keeper answered in {state_dir} within {deadline_s:g} s") from None
-
-    @classmethod
-    async def _connect(cls, state_dir: Path, on_event: Callable[[Event], None]) -> Processes:
-        folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            # Through the open folder, since its own path may be longer than a socket address can hold.
-            path = f"/proc/self/fd/{folder}/{SOCKET}"
-            loop = asyncio.get_running_loop()
-            _, processes = await loop.create_unix_connection(lambda: cls(on_event), path)
-        finally:
-            os.close(folder)
-        await processes.check_alive()
-        return processes
+        except TimeoutError:
+            raise KeeperFailed(f"no keeper answered in {machine} within {deadline_s:g} s") from None
 
     async def check_alive(self) -> None:
         """Raise KeeperFailed unless the keeper answers: one that was just killed may still accept."""
@@ -305,24 +303,3 @@ class Processes(asyncio.Protocol):
                 asked.set_exception(KeeperFailed("the keeper was lost before it answered"))
         if not self._leaving:
             self._on_event(KeeperLost(str(error or "the keeper closed the connection")))
-
-
-def _start_keeper(state_dir: Path, deadline_s: float) -> None:
-    """Run the keeper's starter, which exits once its socket can be connected to.
-
-    It is waited for in a thread: the event loops differ in what they do to children and their descriptors.
-    """
-    command = [sys.executable, "-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir)]
-    starter = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        timeout=deadline_s,
-        check=False,
-        env={},  # the keeper lives long and its environment can be read: nothing of the runner's goes there
-    )
-    if starter.returncode != 0:
-        complaint = starter.stderr.decode(errors="replace").strip()
-        raise KeeperFailed(f"the keeper did not start: {complaint[-500:]}")

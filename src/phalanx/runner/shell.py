@@ -22,7 +22,8 @@ from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import attempt_environment, group_environment
 from phalanx.runner.link import Wire
-from phalanx.runner.processes import Processes
+from phalanx.runner.machine import LocalMachine
+from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.standing import Peer, standing
 
 log = diary("runner")
@@ -44,6 +45,7 @@ class Shell:
         base_env: dict[str, str],
         log_max_bytes: int,
         cgroups: Cgroups,
+        machine: Machine | None = None,
     ) -> None:
         self.agent = agent
         self.clock = clock
@@ -51,7 +53,7 @@ class Shell:
         self.joined = asyncio.Event()
         self._log_root = state_dir / "logs"
         self._checkpoints = state_dir / "checkpoints"
-        self._state_dir = state_dir
+        self._machine = machine or LocalMachine(state_dir)
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
         self._cgroups = cgroups
@@ -71,7 +73,7 @@ class Shell:
     async def open(self) -> None:
         """Find the keeper of this folder, or start one, and adopt what it kept."""
         self._early = []
-        self._keeper = await Processes.open(self._state_dir, self._news)
+        self._keeper = await Processes.open(self._machine, self._news)
         unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in (await self._keeper.listing()).attempts:
             text, _, lane = row.key.rpartition("/")
@@ -198,7 +200,7 @@ class Shell:
     async def _reopen(self) -> None:
         """A new keeper reads the journal of the old one and tells us what became of its attempts."""
         self._briefed.clear()
-        self._keeper = await Processes.open(self._state_dir, self._news)
+        self._keeper = await Processes.open(self._machine, self._news)
         # It knows no lease until it is told one, and without a lease it would stop nothing.
         self._renew_lease(self._keeper)
         for row in (await self._keeper.listing()).attempts:
@@ -270,7 +272,7 @@ class Shell:
             return
         self._briefed.add(id)
         checkpoints = self._checkpoints / brief.job
-        (self._log_root / brief.job).mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._machine.make_folder(self._log_root / brief.job)
         env = self._base_env | group_environment(brief, self.agent.node, str(checkpoints))
         keeper.brief(id, brief.command.argv, env, brief.command.cwd)
 

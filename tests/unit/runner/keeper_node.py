@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Ended, Event, Exit, Launch, Processes, Ready, Refused, Row, Started
 
 WITHIN_S = 20.0
@@ -26,7 +27,7 @@ class Node:
         self.processes: Processes
 
     async def connect(self) -> Processes:
-        self.processes = await Processes.open(self.folder, self._on_event)
+        self.processes = await Processes.open(LocalMachine(self.folder), self._on_event)
         return self.processes
 
     def _on_event(self, event: Event) -> None:

@@ -1,0 +1,69 @@
+"""The machine a runner is on: where the keeper of its state folder is reached, how one is started, and its folders.
+
+Only what the runner's shell touches of the operating system by itself is here, so that the simulator can put its own
+machine in this one's place (`sim/node.py`). What is said to a keeper is in `processes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from phalanx.runner.processes import KeeperFailed, Processes
+
+KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
+SOCKET = "keeper.sock"
+
+
+class LocalMachine:
+    """This machine, and one state folder on it."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+
+    def __str__(self) -> str:
+        return str(self._state_dir)
+
+    async def connect(self, make: Callable[[], Processes]) -> Processes:
+        folder = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # Through the open folder, since its own path may be longer than a socket address can hold.
+            path = f"/proc/self/fd/{folder}/{SOCKET}"
+            _, processes = await asyncio.get_running_loop().create_unix_connection(make, path)
+        finally:
+            os.close(folder)
+        return processes
+
+    async def start_keeper(self, within_s: float) -> None:
+        await asyncio.to_thread(_start_keeper, self._state_dir, within_s)
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _start_keeper(state_dir: Path, within_s: float) -> None:
+    """Run the keeper's starter, which exits once its socket can be connected to.
+
+    It is waited for in a thread: the event loops differ in what they do to children and their descriptors.
+    """
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir)]
+    try:
+        starter = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            timeout=within_s,
+            check=False,
+            env={},  # the keeper lives long and its environment can be read: nothing of the runner's goes there
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    if starter.returncode != 0:
+        complaint = starter.stderr.decode(errors="replace").strip()
+        raise KeeperFailed(f"the keeper did not start: {complaint[-500:]}")
