@@ -265,9 +265,10 @@ def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str
         return DONE, ""
     message, stderr_tail = job.details.get(position, ("", ""))
     attempt = job.live.get(position)
-    if attempt is None or attempt.ending is not None:
+    if attempt is None:
         return message, stderr_tail
-    if attempt.started_at is None and attempt.released and attempt.group in held:
+    waits = attempt.started_at is None and attempt.released and attempt.ending is None
+    if waits and attempt.group in held:
         return held[attempt.group], stderr_tail
     return f"an earlier attempt: {message}" if message else "", stderr_tail
 

@@ -66,11 +66,9 @@ def conditions(job: JobState, position: int) -> list[ConditionView]:
     if found is None:
         return []
     reason = PREEMPTED if ", preemptor: " in found.message else EVICTED
-    live = job.live.get(position)
-    is_past = live is not None and live.placed_at >= found.at and live.ending is None
-    return [
-        ConditionView("DisruptionTarget", "False" if is_past else "True", reason, found.message, found.at)
-    ]
+    if found.past_at is None:
+        return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
+    return [ConditionView("DisruptionTarget", "False", reason, found.message, found.past_at)]
 
 
 def ranks(job: JobState) -> dict[int, int]:

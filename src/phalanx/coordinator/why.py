@@ -160,11 +160,12 @@ def _not_pending(state: ClusterState, job: JobState, position: int, status: Stat
     attempt = job.live.get(position)
     if not status.is_final:
         return reason.finished() if attempt is None else on_its_node(state, job, attempt, now)
-    message = job.details.get(position, ("", ""))[0]
+    if status == Status.COMPLETED:
+        return reason.ended(status.word, "it ended with code 0")
+    message = "" if attempt is not None else job.details.get(position, ("", ""))[0]
     why = Why(job.why[position])
-    text = message or (f"ended: {why.word}" if why else "it ended with code 0")
-    if not message and why == Why.JOB_FAILED and (code := job.exit_code(position)):
-        text = f"it ended with code {code}"
+    code = job.exit_code(position)
+    text = message or (f"it ended with code {code}" if code else f"ended: {why.word}")
     if why == Why.EVICTED and position in job.conditions:
         text += f"; {job.conditions[position].message}"
     return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
@@ -281,7 +282,8 @@ def _speaker(job: JobState, status: Status) -> int:
 def _culprit(job: JobState) -> int:
     """The first that failed by itself; the others ended because the job did."""
     failed = [each for each, status in enumerate(job.status) if status == Status.FAILED]
-    bad = [each for each in failed if job.why[each] != Why.JOB_FAILED or job.exit_code(each)]
+    own = [each for each in failed if job.why[each] != Why.JOB_FAILED]
+    bad = own or [each for each in failed if job.exit_code(each)]
     return min(bad or failed, key=lambda each: (job.finished_at(each) or inf, each), default=0)
 
 

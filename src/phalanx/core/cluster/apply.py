@@ -161,8 +161,9 @@ def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
         job.charged[position] = job.charged.get(position, 0) + 1
     if event.loss:
         job.losses[position] = job.losses.get(position, 0) + 1
+    job.record(position, event.exit, attempt.started_at, event.at)
     if not Status(job.status[position]).is_final:
-        job.record(position, event.exit)
+        job.why[position] = event.exit.why
         if job.first_started_at is None:
             job.first_started_at = event.exit.started_at
         effects = _become(state, job, position, event)

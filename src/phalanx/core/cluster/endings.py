@@ -113,7 +113,8 @@ class Endings:
             self._end(attempt, exit, Status.FAILED, charged=not loss, loss=loss)
             fails_job = rule is not None or restart.whole or restart.fails_job
             if fails_job or _breaks_the_gang(job, attempt) or _is_awaited(job, attempt):
-                self._settle(job, Status.FAILED, f"{job.job.task_id(attempt.key[1])} failed: {_said(exit)}")
+                text = f"{job.job.task_id(attempt.key[1])} failed: {_said(exit)}"
+                self._settle(job, Status.FAILED, text, attempt.key[1])
 
     def _restart(
         self, job: JobState, attempt: Attempt, exit: Exit, counted: bool, loss: bool, replica: bool = False
@@ -124,10 +125,11 @@ class Endings:
         if counted and job.restarts >= restart.limit:
             task = job.job.task_id(attempt.key[1])
             text = f"restarted {job.restarts} times of {restart.limit}; {task}: {_said(exit)}"
-            self._settle(job, Status.FAILED, text)
+            self._settle(job, Status.FAILED, text, attempt.key[1])
             return
         if loss and not counted and job.setbacks >= rules.loss_limit:
-            self._settle(job, Status.FAILED, f"lost its nodes {job.setbacks} times; {_said(exit)}")
+            text = f"lost its nodes {job.setbacks} times; {_said(exit)}"
+            self._settle(job, Status.FAILED, text, attempt.key[1])
             return
         self._spoken.add(job.job.id)
         again = job.restarts + job.setbacks + 1
@@ -148,13 +150,14 @@ class Endings:
             self._spoken.add(job.job.id)
             self.events.append(recalled(self._state, job, self._now, self._cause, text))
 
-    def _settle(self, job: JobState, status: Status, text: str) -> None:
+    def _settle(self, job: JobState, status: Status, text: str, culprit: int | None = None) -> None:
         if job.job.id not in self._spoken:
             self._spoken.add(job.job.id)
             self._settled[job.job.id] = Status.CANCELLED if status == Status.COMPLETED else Status.FAILED
-            self.events.append(
-                JobSettled(at=self._now, cause=self._cause, job=job.job.id, status=status, text=text)
+            settled = JobSettled(
+                at=self._now, cause=self._cause, job=job.job.id, status=status, text=text, culprit=culprit
             )
+            self.events.append(settled)
 
     def _again(
         self, attempt: Attempt, exit: Exit, at: float, charged: bool = False, loss: bool = False

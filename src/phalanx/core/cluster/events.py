@@ -112,6 +112,7 @@ class JobSettled(_Event, frozen=True):
     job: JobId
     status: Status
     text: str = ""
+    culprit: int | None = None  # the task whose end brought it down
 
 
 class TopologySet(_Event, frozen=True):

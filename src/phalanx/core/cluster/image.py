@@ -86,6 +86,7 @@ class JobImage(Struct, array_like=True):
     live: list[AttemptImage]
     conditions: dict[int, tuple[float, str]]
     whole: WholeImage
+    past: dict[int, float] = {}  # of conditions that are no longer true: since when
 
 
 class NodeImage(Struct, array_like=True):
@@ -248,6 +249,7 @@ def _job_image(job: JobState) -> JobImage:
         live,
         {position: (each.at, each.message) for position, each in job.conditions.items()},
         _whole_image(job),
+        {position: each.past_at for position, each in job.conditions.items() if each.past_at is not None},
     )
 
 
@@ -339,7 +341,10 @@ def _job_state(
         )
     job.delayed = image.delayed
     job.charged, job.losses, job.details = image.charged, image.losses, image.details
-    job.conditions = {position: Condition(at, text) for position, (at, text) in image.conditions.items()}
+    job.conditions = {
+        position: Condition(at, text, image.past.get(position))
+        for position, (at, text) in image.conditions.items()
+    }
     job.first_started_at, job.ended_at = image.first_started_at, image.ended_at
     job.first_code = image.first_code
     whole = image.whole

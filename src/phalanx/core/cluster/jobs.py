@@ -30,11 +30,12 @@ _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about ho
 class Condition:
     """That an attempt was asked to leave, by whom and for whom: seed 003's DisruptionTarget."""
 
-    __slots__ = ("at", "message")
+    __slots__ = ("at", "message", "past_at")
 
-    def __init__(self, at: float, message: str) -> None:
+    def __init__(self, at: float, message: str, past_at: float | None = None) -> None:
         self.at = at
         self.message = message
+        self.past_at = past_at  # when a later attempt was placed, of which it is not true
 
 
 class JobState:
@@ -167,6 +168,9 @@ class JobState:
         self.attempts[position] = number
         self.live[position] = attempt
         self.delayed.pop(position, None)  # in a replay the backoff may not have been noticed to end
+        self._forget_end(position)
+        if (condition := self.conditions.get(position)) is not None and condition.past_at is None:
+            condition.past_at = attempt.placed_at
         if self.nodes is None:
             self.nodes = array("I", bytes(4 * len(self.status)))
         self.nodes[position] = node_number + 1
@@ -191,20 +195,29 @@ class JobState:
         self.delayed.pop(position, None)
         self.group_of(position).wait_again(position)
 
-    def record(self, position: int, exit: Exit) -> None:
-        """Keep how the newest attempt ended."""
-        self.why[position] = exit.why
+    def record(
+        self, position: int, exit: Exit, started_at: float | None = None, told_at: float = 0.0
+    ) -> None:
+        """Keep how the newest attempt ended, and nothing of those before it.
+
+        An end that nobody saw has no times of its own: it began when its start was told, and ended by `told_at`.
+        """
         self.code[position] = NO_CODE if exit.code is None else max(-32_000, min(32_000, exit.code))
-        if exit.started_at is not None:
-            times = self._times()
-            times[2 * position] = exit.started_at
-            times[2 * position + 1] = exit.ended_at or 0.0
-            if exit.why in _OWN_ENDS:
-                self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
-        if (exit.message or exit.stderr_tail) and (
-            position in self.details or len(self.details) < DETAILS_MAX
-        ):
+        started = (exit.started_at if exit.started_at is not None else started_at) or 0.0
+        times = self._times()
+        times[2 * position] = started
+        times[2 * position + 1] = max(exit.ended_at or told_at, started)  # two clocks may disagree
+        if exit.started_at is not None and exit.why in _OWN_ENDS:
+            self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
+        known = self.details.pop(position, None) is not None
+        if (exit.message or exit.stderr_tail) and (known or len(self.details) < DETAILS_MAX):
             self.details[position] = (exit.message, exit.stderr_tail)
+
+    def _forget_end(self, position: int) -> None:
+        """A new attempt begins: the code and the times of the one before say nothing about it."""
+        self.code[position] = NO_CODE
+        if self.times is not None:
+            self.times[2 * position] = self.times[2 * position + 1] = 0.0
 
     def note_condition(self, position: int, condition: Condition) -> None:
         if position in self.conditions or len(self.conditions) < DETAILS_MAX:

@@ -200,9 +200,13 @@ def _settled(state: ClusterState, event: JobSettled) -> list[Effect]:
     orders: list[Effect] = [tell_to_leave(state, job, each, why, event.at) for each in job.live.values()]
     drop_promise(state, job)
     end_forming(state, job)
+    own = None if event.culprit is None else Why(job.why[event.culprit])
     job.settle_rest(rest, why)
+    if event.culprit is not None and own is not None and event.status == Status.FAILED:
+        job.why[event.culprit] = own  # its end is its own, not the job's
+        job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code
     job.outcome = event.status
-    job.ended_at = event.at
+    job.ended_at = max(event.at, *job.times[1::2]) if job.times else event.at
     state.ended[job.job.id] = None
     leave_queue(state, job)
     return [*orders, Settle(job.job.id, None)]
