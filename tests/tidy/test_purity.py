@@ -20,7 +20,7 @@ VALUE_MODULES = {
     *("__future__", "abc", "array", "bisect", "collections", "collections.abc", "dataclasses", "enum"),
     *("functools", "heapq", "itertools", "math", "operator", "re", "struct", "types", "typing", "zlib"),
 }
-VALUE_PACKAGES = ("msgspec", "numpy", "phalanx.core")
+VALUE_PACKAGES = ("msgspec", "numpy", "re2", "phalanx.core")
 # What the allowed modules and the builtins would still let one do.
 IMPURE = {
     *("open", "print", "input", "exec", "eval", "compile", "breakpoint", "__import__"),

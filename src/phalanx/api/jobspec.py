@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from phalanx.api.fields import check_count, check_name, check_number, check_text, read_duration, shown
 from phalanx.api.groupspec import GroupSpec, check_after, to_group
-from phalanx.api.patterns import check_pattern
+from phalanx.api.patterns import PatternBudget
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.gang import (
     GANG_TASKS_MAX,
@@ -290,10 +290,11 @@ def _restart(spec: JobSpec, known: set[str], default: int, is_gang: bool) -> tup
 
 def _rules(wishes: list[RuleSpec], known: set[str]) -> tuple[Rule, ...]:
     check_count("restart.rules", len(wishes), RULES_MAX)
-    return tuple(_rule(wish, known, f"restart.rules[{number}]") for number, wish in enumerate(wishes))
+    budget = PatternBudget()
+    return tuple(_rule(wish, known, f"restart.rules[{number}]", budget) for number, wish in enumerate(wishes))
 
 
-def _rule(wish: RuleSpec, known: set[str], field: str) -> Rule:
+def _rule(wish: RuleSpec, known: set[str], field: str, budget: PatternBudget) -> Rule:
     for reason in wish.reasons:
         if reason not in _WHYS:
             raise BadRequest(
@@ -301,7 +302,7 @@ def _rule(wish: RuleSpec, known: set[str], field: str) -> Rule:
             )
     check_count(f"{field}.patterns", len(wish.patterns), RULES_MAX)
     for pattern in wish.patterns:
-        check_pattern(f"{field}.patterns", pattern)
+        budget.take(f"{field}.patterns", pattern)
     return Rule(
         wish.action, tuple(wish.reasons), tuple(wish.patterns), _known(wish.groups, known, f"{field}.groups")
     )

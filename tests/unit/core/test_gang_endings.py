@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted
@@ -179,6 +181,20 @@ def test_a_rule_that_fails_the_job_does_so_at_once():
     stage.muster(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     stage.report(gang, 0, Exit(Why.OOM, -9, message="out of memory: the kernel ended it"))
+    assert job.outcome == FAILED
+
+
+def test_a_rule_whose_pattern_would_take_for_ever_is_decided_at_once():
+    slow = tuple(f"a+a+(?:a|a)(?:a|a)x{number}" for number in range(20))  # seconds each in Python's matcher
+    rules = (Rule("fail", patterns=("b++", *slow)), Rule("fail", patterns=("no program",)))
+    stage = Stage(**TWO)
+    gang = a_gang(a_group(2), restart=Restart(whole=True, limit=9, rules=rules))
+    job = stage.submit(gang)
+    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.starts(gang, 0, 1)
+    began = process_time()
+    stage.report(gang, 0, Exit(Why.EXITED, 1, message=f"no program '{'a' * 480}'"))
+    assert process_time() - began < 0.5
     assert job.outcome == FAILED
 
 

@@ -6,8 +6,6 @@ ends at the barrier recalls its formation. A job may have its tasks restart and 
 
 from __future__ import annotations
 
-import re
-
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.breaker import fault_of
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
@@ -16,13 +14,13 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.gang import Rule
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import Exit
+from phalanx.core.model.patterns import TEXT_MAX, matching
 from phalanx.core.model.status import UNCHARGED, Status, Why
 
 NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK})
 """Trying again would only repeat these: the limit, the missing program and the folder stay as they are."""
 NO_LOSS = frozenset({Why.RETURNED, Why.EVICTED, Why.RECALLED, Why.RESTARTED})
 """Ends that we asked for ourselves: they say nothing about the node."""
-TEXT_MAX = 500  # how much of a message a rule's pattern is tried on
 
 
 class Endings:
@@ -221,12 +219,15 @@ def backoff_s(state: ClusterState, failures: int) -> float:
 def _matching(job: JobState, attempt: Attempt, exit: Exit) -> Rule | None:
     """The first rule that speaks about this failure."""
     group = job.groups[attempt.group].group.name
+    said = matching(job.job.restart.patterns, exit.message[:TEXT_MAX]) if job.job.restart.rules else ()
+    at = 0  # where the rule's patterns begin among those of the job
     for rule in job.job.restart.rules:
+        first, at = at, at + len(rule.patterns)
         if rule.groups and group not in rule.groups:
             continue
         if rule.reasons and exit.why.word not in rule.reasons:
             continue
-        if rule.patterns and not any(re.search(each, exit.message[:TEXT_MAX]) for each in rule.patterns):
+        if rule.patterns and not any(number in said for number in range(first, at)):
             continue
         return rule
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.core.cluster import events as e
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
+from phalanx.core.model.patterns import unreadable
 from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
@@ -18,7 +19,7 @@ def sentence(event: e.Event) -> str:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
         case e.JobSubmitted():
-            return f"submitted: {_describe_job(event.job)}"
+            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}"
         case e.TaskPlaced():
             where = "placed on" if event.opens else "queued behind its like on"
             if event.formation:
@@ -141,6 +142,16 @@ def _describe_job(job: Job) -> str:
     gang = " as a gang" if job.gang is not None else ""
     groups = f" in {len(job.groups)} groups" if len(job.groups) > 1 else ""
     return f"{' '.join(first.command.argv)[:200]}{many}{groups}{gang}{target}"
+
+
+def _describe_unreadable(job: Job) -> str:
+    """A job of an earlier version may hold patterns that are no longer understood."""
+    lost = unreadable(job.restart.patterns) if job.restart.rules else ()
+    if not lost:
+        return ""
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    shown = ", ".join(repr(each[:80]) for each in lost[:3])
+    return f"; patterns of its restart rules that RE2 cannot compile never match: {shown}{more}"
 
 
 def _describe_grant(grant: Grant) -> str:

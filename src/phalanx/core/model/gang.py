@@ -62,6 +62,11 @@ class Restart(Struct, frozen=True, omit_defaults=True):
     counts_evictions: bool = False  # evictions and losses use up restarts and retries, as failures do
     rules: tuple[Rule, ...] = ()
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Those of all rules, in order: they are matched together."""
+        return tuple(pattern for rule in self.rules for pattern in rule.patterns)
+
 
 class Success(Struct, frozen=True, omit_defaults=True):
     """When the job has done its work: every task of `groups` (all, if none is named), or any one of them."""
