@@ -235,11 +235,13 @@ class AsyncClient:
             try:
                 async with aclosing(await self._opened(place.call())) as answer:
                     patience.renew()
-                    place.begin(answer.headers)
+                    if mark := place.begin(answer.headers):
+                        yield mark
                     async for piece in answer.pieces():
                         place.advance(piece)
                         yield piece
-                return
+                if place.is_at_end():
+                    return
             except (Unavailable, TooMany) as error:
                 await _pause(patience, error)
 

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -139,10 +140,15 @@ def _decoder(answer: Any) -> msgspec.json.Decoder[Any]:
 
 
 def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitReply]:
-    """A submission always carries a request id, so that a lost answer can be asked for again."""
+    """A submission always carries a request id, so that a lost answer can be asked for again.
+
+    It runs in the caller's folder unless it names another, as a command typed there would.
+    """
     if request is not None and fields:
         raise TypeError("give a SubmitRequest or its fields, not both")
     request = SubmitRequest(**fields) if request is None else request
+    if request.cwd is None:
+        request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
         request = msgspec.structs.replace(request, request_id=_new_request_id())
     body = msgspec.json.encode(request)
@@ -315,7 +321,7 @@ def logs(
     id: str, stream: Stream, attempt: int | None, offset: int | None, lines: int | None, *, follow: bool
 ) -> Call[None]:
     """A stream. One that follows may be silent for hours, so no time limit is set for it."""
-    query = _query(stream=stream, attempt=attempt, offset=offset, lines=lines)
+    query = _query(stream=stream, attempt=attempt, offset=offset, lines=lines) | {"split": "true"}
     if follow:
         query["follow"] = "true"
     timeout_s = None if follow else TIMEOUT_S

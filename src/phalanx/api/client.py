@@ -256,11 +256,13 @@ class Client:
             try:
                 with closing(self._opened(place.call())) as answer:
                     patience.renew()
-                    place.begin(answer.headers)
+                    if mark := place.begin(answer.headers):
+                        yield mark
                     for piece in answer.pieces():
                         place.advance(piece)
                         yield piece
-                return
+                if place.is_at_end():
+                    return
             except (Unavailable, TooMany) as error:
                 self._pause(patience, error)
 

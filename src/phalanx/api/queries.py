@@ -56,13 +56,18 @@ class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both."""
+    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both.
+
+    Bytes that were not kept are told in a line of their own; with `split` the answer ends before them instead, and the
+    next one, asked for from where it ended, begins behind them and says how many they are.
+    """
 
     stream: Stream = "stdout"
     attempt: Annotated[int, Meta(ge=1, le=REVISION_MAX)] | None = None
     offset: Position | None = None
     lines: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     follow: bool = False
+    split: bool = False
 
 
 class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from phalanx.api import calls
 from phalanx.api.calls import Call
 from phalanx.api.commands import Stream
+from phalanx.api.loggap import gap_mark
 from phalanx.errors import PhalanxError, Unavailable
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
@@ -57,17 +58,31 @@ class LogPlace:
         self._offset = offset
         self._lines = lines
         self._follow = follow
+        self._size = 0
+        self._moved = False  # since the last question
 
     def call(self) -> Call[None]:
         return calls.logs(
             self._id, self._stream, self._attempt, self._offset, self._lines, follow=self._follow
         )
 
-    def begin(self, headers: Mapping[str, str]) -> None:
-        """Note what the answer says of itself: from now on the place is exact."""
+    def begin(self, headers: Mapping[str, str]) -> bytes:
+        """Note what the answer says of itself: from now on the place is exact. The mark of a gap before it."""
         self._offset, self._lines = int(headers.get("x-phalanx-offset", 0)), None
+        self._size = int(headers.get("x-phalanx-size", 0))
         attempt = int(headers.get("x-phalanx-attempt", 0))
         self._attempt = attempt or self._attempt
+        gap = int(headers.get("x-phalanx-gap", 0))
+        self._moved = gap > 0
+        return gap_mark(gap) if gap else b""
 
     def advance(self, piece: bytes) -> None:
         self._offset = (self._offset or 0) + len(piece)
+        self._moved = self._moved or bool(piece)
+
+    def is_at_end(self) -> bool:
+        """An answer has ended: whether that was all. It also ends before what was not kept, so we ask again.
+
+        Whoever follows is at the end when it asked again and nothing came.
+        """
+        return not self._moved or (not self._follow and (self._offset or 0) >= self._size)

@@ -1,9 +1,11 @@
-"""The route of a task's output: bytes as the task wrote them, with their place in three headers."""
+"""The route of a task's output: bytes as the task wrote them, with their place in four headers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
+from phalanx.api.loggap import gap_mark
 from phalanx.api.queries import LogsQuery
 from phalanx.api.reply import Header, Streamed
 from phalanx.api.route import Route, Service
@@ -29,7 +31,20 @@ async def logs(service: Service, visit: Visit) -> Streamed[LogChunk | None]:
     )
     chunks = held(service, visit, source)
     first = await _first(chunks)
-    return Streamed(_headers(first), first.data, chunks, _spell)
+    if query.split:
+        return Streamed(_headers(first), first.data, _without_gap(chunks), _spell)
+    return Streamed(_headers(first), _spell(first), chunks, _spell)
+
+
+async def _without_gap(
+    chunks: AsyncGenerator[LogChunk | None, None],
+) -> AsyncGenerator[LogChunk | None, None]:
+    """What follows without a gap."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if chunk is not None and chunk.gap:
+                return
+            yield chunk
 
 
 async def _first(chunks: AsyncGenerator[LogChunk | None, None]) -> LogChunk:
@@ -46,11 +61,14 @@ def _headers(chunk: LogChunk) -> tuple[Header, ...]:
         (b"x-phalanx-offset", b"%d" % chunk.offset),
         (b"x-phalanx-size", b"%d" % chunk.size),
         (b"x-phalanx-attempt", b"%d" % chunk.attempt),
+        (b"x-phalanx-gap", b"%d" % chunk.gap),
     )
 
 
 def _spell(chunk: LogChunk | None) -> bytes:
-    return b"" if chunk is None else chunk.data
+    if chunk is None:
+        return b""
+    return gap_mark(chunk.gap) + chunk.data if chunk.gap else chunk.data
 
 
 ROUTES = (

@@ -366,6 +366,7 @@ class LogChunk(Struct):
     size: int
     attempt: int
     end: bool  # nothing will follow
+    gap: int = 0  # bytes right before `offset` that were not kept
 
 
 class Page(Struct, Generic[T]):

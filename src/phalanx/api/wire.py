@@ -110,6 +110,8 @@ class LogData(Struct, frozen=True, tag="log_data"):
     data: bytes
     size: int
     ended: bool
+    gap: int = 0  # bytes right before `offset` that were given up to keep the log within its limit
+    missing: bool = False  # there is no such file
 
 
 class CancelRead(Struct, frozen=True, tag="cancel_read"):

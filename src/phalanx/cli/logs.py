@@ -1,17 +1,26 @@
-"""`phalanx logs`: what a task wrote, as it wrote it."""
+"""`phalanx logs`: what a task wrote: standard output, then standard error; followed, both as they come."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from queue import Queue
+from threading import Thread
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phalanx.cli.completion import job_ids
 from phalanx.cli.output import note
 from phalanx.cli.session import session
+from phalanx.errors import BadRequest, PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.api.commands import Stream
 
 SCREEN_LINES = 1000
+PIECES_AHEAD = 16
+Read = Callable[["Stream"], Iterator[bytes]]
 
 
 def logs(
@@ -19,18 +28,72 @@ def logs(
     id: Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)],
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the attempt ends.")] = False,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines; 0 for all of them.")] = None,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error instead of output.")] = False,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Standard output only.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error only.")] = False,
     attempt: Annotated[
         int | None, typer.Option(min=1, help="An earlier attempt; by default the newest.")
     ] = None,
 ) -> None:
-    """Show what a task wrote. On a terminal, the last 1000 lines unless --tail says otherwise."""
-    lines = _lines(tail)
-    pieces = (
-        session(ctx)
-        .client()
-        .logs(id, stream="stderr" if stderr else "stdout", attempt=attempt, lines=lines, follow=follow)
-    )
+    """Show what a task wrote, standard output and standard error.
+
+    On a terminal, the last 1000 lines of each unless --tail says otherwise.
+    """
+    if stdout and stderr:
+        raise BadRequest("--stdout and --stderr: give one of them, or none for both")
+    lines, client = _lines(tail), session(ctx).client()
+
+    def read(stream: Stream) -> Iterator[bytes]:
+        return client.logs(id, stream=stream, attempt=attempt, lines=lines, follow=follow)
+
+    if stdout or stderr:
+        _write(read("stderr" if stderr else "stdout"))
+    elif follow:
+        _write(_as_they_come(read))
+    else:
+        _write(_one_after_the_other(read))
+
+
+def _one_after_the_other(read: Read) -> Iterator[bytes]:
+    """All of standard output, then all of standard error, which a person is told about."""
+    last = b"\n"
+    for piece in read("stdout"):
+        last = piece or last
+        yield piece
+    for number, piece in enumerate(read("stderr")):
+        if number == 0 and piece:
+            if not last.endswith(b"\n"):
+                yield b"\n"
+            sys.stdout.buffer.flush()
+            note("--- standard error ---")
+        yield piece
+
+
+def _as_they_come(read: Read) -> Iterator[bytes]:
+    """Pieces of both streams. Their order is that of their arrival; within a stream it is exact."""
+    arriving: Queue[bytes | PhalanxError | None] = Queue(PIECES_AHEAD)
+
+    def copy(stream: Stream) -> None:
+        try:
+            for piece in read(stream):
+                arriving.put(piece)
+            arriving.put(None)
+        except PhalanxError as error:
+            arriving.put(error)
+
+    for stream in ("stdout", "stderr"):
+        Thread(target=copy, args=(stream,), daemon=True).start()
+    open_streams = 2
+    while open_streams:
+        piece = arriving.get()
+        if isinstance(piece, PhalanxError):
+            raise piece
+        if piece is None:
+            open_streams -= 1
+        else:
+            yield piece
+
+
+def _write(pieces: Iterator[bytes]) -> None:
     for piece in pieces:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()

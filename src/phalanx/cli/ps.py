@@ -27,6 +27,7 @@ from phalanx.clock import SystemClock
 if TYPE_CHECKING:
     from phalanx.api.client import Client
 
+SCREEN_ROWS = 100
 LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
 # Typer takes several choices only from an Enum.
 Status = Enum("Status", [(word, word) for word in get_args(StatusWord)])  # type: ignore[misc]
@@ -77,7 +78,9 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
         str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
     ] = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Stay, and show what changes.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="At most so many, 0 for all.", show_default="100 on a terminal")
+    ] = None,
     output: OutputOption = None,
 ) -> None:
     """List jobs, the newest first.
@@ -86,17 +89,25 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     """
     here = session(ctx)
     chosen = here.output(output)
+    most = _most(limit)
     statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
     listing = Listing(tasks, statuses, queue, name)
     if watch:
         from phalanx.cli.live import follow
 
-        follow(here, tasks, chosen, lambda client: table_of(listing.read(client, limit)[0], chosen == "wide"))
+        follow(here, tasks, chosen, lambda client: table_of(listing.read(client, most)[0], chosen == "wide"))
         return
-    items, more = listing.read(here.client(), limit)
+    items, more = listing.read(here.client(), most)
     emit(items, chosen, [item.id for item in items], lambda wide: table_of(items, wide))
-    if more and sys.stderr.isatty():
-        note(f"there are more than these {limit}: see --limit")
+    if more:
+        note(f"there are more than these {most}: --limit 0 lists all")
+
+
+def _most(limit: int | None) -> int:
+    """How many to list: a screen gets what it can use, a file or a pipe everything."""
+    if limit is None:
+        return SCREEN_ROWS if sys.stdout.isatty() else sys.maxsize
+    return limit or sys.maxsize
 
 
 def table_of(items: list[JobView] | list[TaskView], wide: bool) -> Table:

@@ -159,9 +159,11 @@ class CoordinatorCommands(Previews, TokenWishes):
             yield LogChunk(0, b"", 0, 0, True)
             return
         if number == 0:
-            yield LogChunk(0, b"", 0, 0, False)
-            number = await self._first_attempt(job, position)
-        node = self._node_of(job, position)
+            number = 1
+            yield LogChunk(0, b"", 0, number, False)
+            if not await self._is_placed(job, position):
+                return
+        node = self._node_of(job, position, number)
         key = (job.job.id, position, number)
         async for chunk in self._roads.read(
             node, key, stream=stream, offset=offset, lines=lines, follow=follow
@@ -181,14 +183,14 @@ class CoordinatorCommands(Previews, TokenWishes):
     def require_active(self) -> None:
         self._loop.require_active()
 
-    async def _first_attempt(self, job: JobState, position: int) -> int:
-        """A follower came before the task was placed."""
+    async def _is_placed(self, job: JobState, position: int) -> bool:
+        """A follower came before the task was placed: whether it was, once that is decided."""
         after = self._loop.state.revision
         if job.attempts[position] == 0:
             async for _ in self._feed.watch(after, job.job.id, lambda: self._loop.state):
                 if job.attempts[position] or job.status[position] >= 3:
                     break
-        return job.attempts[position]
+        return job.attempts[position] > 0
 
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)

@@ -14,7 +14,7 @@ from phalanx.api import wire
 from phalanx.api.schema import LogChunk
 from phalanx.coordinator.entry import STRANGER, Keys
 from phalanx.core.model.orders import AttemptKey
-from phalanx.errors import Unavailable
+from phalanx.errors import NotFound, Unavailable
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
@@ -78,10 +78,12 @@ class LogRoads:
         wait = False  # the first piece comes at once, even if there is nothing yet
         while True:
             data = await self._ask(node, key, stream, at, lines if at is None else None, wait)
+            if data.missing and data.ended:
+                raise _no_log(node, key)
             wait = follow
             at = data.offset + len(data.data)
             over = at >= data.size and (data.ended or not follow)
-            yield LogChunk(data.offset, data.data, data.size, number, over)
+            yield LogChunk(data.offset, data.data, data.size, number, over, data.gap)
             if over:
                 return
 
@@ -114,6 +116,14 @@ class LogRoads:
             del self._waiting[id]
             if not answer.done() or answer.cancelled():
                 road.send([wire.CancelRead(id)])
+
+
+def _no_log(node: str, key: AttemptKey) -> NotFound:
+    return NotFound(
+        f"there is no log of attempt {key[2]} on {node}: it never started, or its log was removed",
+        reason="LogNotFound",
+        hint="`phalanx why` tells how it ended; runner.log_keep_s and log_keep_bytes say how long logs are kept",
+    )
 
 
 def _no_road(what: str) -> Unavailable:

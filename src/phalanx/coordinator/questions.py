@@ -161,14 +161,16 @@ class Questions:
             brake=brake_text(state),
         )
 
-    def _node_of(self, job: JobState, position: int) -> str:
-        attempt = job.live.get(position)
-        if attempt is not None:
-            return attempt.node
-        row = job.nodes[position] if job.nodes else 0
-        if not row or row > len(self._loop.state.known_names):
-            raise Unavailable("the task never reached a node, so it has no log", reason="LogUnavailable")
-        return self._loop.state.known_names[row - 1]
+    def _node_of(self, job: JobState, position: int, number: int) -> str:
+        """The node that had this attempt of a task."""
+        names, at = self._loop.state.known_names, job.node_number(position, number)
+        if at is None or at >= len(names):
+            raise Unavailable(
+                f"which node had attempt {number} is not known, so its log cannot be found",
+                reason="LogUnavailable",
+                hint="`phalanx story` names the node, while the events of that time are kept",
+            )
+        return names[at]
 
     async def _newest_first(self, cursor: str | None, wanted: Status | None) -> AsyncIterator[JobState]:
         """Jobs that may have this status, in memory and in the history, ids below `cursor`.

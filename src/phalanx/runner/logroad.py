@@ -65,5 +65,8 @@ class LogRoad:
                 break
             await asyncio.sleep(LOOK_EVERY_S)
         if self._wire is not None:
-            ended = not live
-            self._wire.send(wire.LogData(asked.id, chunk.offset, chunk.data, chunk.size, ended))
+            self._wire.send(
+                wire.LogData(
+                    asked.id, chunk.offset, chunk.data, chunk.size, not live, chunk.gap, chunk.missing
+                )
+            )

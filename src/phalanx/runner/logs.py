@@ -48,6 +48,7 @@ class Chunk(Struct, frozen=True):
     data: bytes
     size: int
     gap: int = 0  # bytes right before `offset` that were given up to keep the log within its bound
+    missing: bool = False  # there is no such file
 
 
 def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> LogPath:
@@ -65,7 +66,7 @@ def read(path: LogPath, offset: int, limit: int = READ_BYTES_MAX) -> Chunk:
     """Up to `limit` bytes from `offset` on; nothing when there is nothing yet, or no file."""
     fd = _open(path)
     if fd is None:
-        return Chunk(max(0, offset), b"", 0)
+        return Chunk(max(0, offset), b"", 0, missing=True)
     try:
         size = os.fstat(fd).st_size
         begin = min(max(0, offset), size)
@@ -80,7 +81,7 @@ def tail(path: LogPath, lines: int, limit: int = TAIL_BYTES_MAX) -> Chunk:
     """The last lines, read backward; at most `limit` bytes of them, and none from before a gap."""
     fd = _open(path)
     if fd is None:
-        return Chunk(0, b"", 0)
+        return Chunk(0, b"", 0, missing=True)
     try:
         size = os.fstat(fd).st_size
         run, gap = _last_run(fd, max(0, size - min(max(0, limit), TAIL_BYTES_MAX)), size)

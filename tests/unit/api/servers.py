@@ -85,14 +85,15 @@ def an_answer(body: bytes, *, last: bool = False) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), close, body)
 
 
-def a_cut_stream(*pieces: bytes, offset: int = 0) -> bytes:
+def a_cut_stream(*pieces: bytes, offset: int = 0, size: int = 0, gap: int = 0) -> bytes:
     """The beginning of a stream whose end never comes."""
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-    return CUT + b"X-Phalanx-Offset: %d\r\n\r\n" % offset + chunks
+    place = b"X-Phalanx-Offset: %d\r\nX-Phalanx-Size: %d\r\nX-Phalanx-Gap: %d\r\n\r\n" % (offset, size, gap)
+    return CUT + place + chunks
 
 
-def a_stream(*pieces: bytes, offset: int = 0) -> bytes:
-    return a_cut_stream(*pieces, offset=offset) + b"0\r\n\r\n"
+def a_stream(*pieces: bytes, offset: int = 0, size: int = 0, gap: int = 0) -> bytes:
+    return a_cut_stream(*pieces, offset=offset, size=size, gap=gap) + b"0\r\n\r\n"
 
 
 def a_free_address() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -87,7 +88,22 @@ def test_words_that_were_not_given_are_not_sent():
         "stream": "stderr",
         "offset": "0",
         "follow": "true",
+        "split": "true",
     }
+
+
+def test_work_runs_in_the_folder_of_whoever_submits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    sent = [
+        calls.submit(None, {"command": ["pwd"]}),
+        calls.submit(None, {"command": ["pwd"], "cwd": "/"}),
+        calls.gang(["pwd"], 2, [], {}),
+    ]
+    assert [msgspec.json.decode(each.body or b"")["cwd"] for each in sent] == [
+        str(tmp_path),
+        "/",
+        str(tmp_path),
+    ]
 
 
 def test_an_answer_is_read_or_raised():

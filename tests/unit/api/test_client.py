@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from phalanx.api.client import Client
+from phalanx.api.loggap import gap_mark
 from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import ClusterView, Counts, SubmitReply, SubmitRequest, WatchEvent
 from phalanx.api.sse import spell_event
@@ -229,11 +230,30 @@ def test_a_watch_goes_on_after_an_end_as_well():
 
 
 def test_a_log_goes_on_after_a_cut_with_exactly_what_is_missing():
-    answers = [a_cut_stream(b"one\n", b"tw", offset=10), a_stream(b"o\n", offset=16)]
+    answers = [
+        a_cut_stream(b"one\n", b"tw", offset=10),
+        a_stream(b"o\n", offset=16),
+        a_stream(offset=18),  # nothing follows: that was all
+    ]
     with scripted([*answers]) as (address, script), Client(address, TOKEN) as client:
         assert b"".join(client.logs("j1", lines=2, follow=True)) == b"one\ntwo\n"
     assert b"lines=2" in script.requests[0]
-    assert b"attempt=1&offset=16&follow=true" in script.requests[1]
+    assert b"attempt=1&offset=16&split=true&follow=true" in script.requests[1]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_what_was_not_kept_of_a_log_is_marked_and_the_rest_is_read(follow: bool):
+    answers = [
+        a_stream(b"begin\n", offset=0, size=100),
+        a_stream(b"end\n", offset=96, size=100, gap=90),
+        a_stream(offset=100, size=100),
+    ]
+    with scripted([*answers]) as (address, script), Client(address, TOKEN) as client:
+        told = b"".join(client.logs("j1", follow=follow))
+    assert told == b"begin\n" + gap_mark(90) + b"end\n"
+    assert b"90 bytes of this log were not kept" in told
+    assert b"attempt=1&offset=6&" in script.requests[1]
+    assert len(script.requests) == (3 if follow else 2)
 
 
 def test_closing_the_client_ends_a_watch_in_another_thread():

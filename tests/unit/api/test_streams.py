@@ -9,6 +9,7 @@ import pytest
 
 from phalanx.api import calls
 from phalanx.api.calls import Call
+from phalanx.api.loggap import gap_mark
 from phalanx.api.schema import LogChunk, WatchEvent
 from phalanx.api.streams import with_beats
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound, TooMany, Unauthorized, Unavailable
@@ -188,6 +189,25 @@ async def test_offset_and_lines_contradict_each_other():
     house = a_house()
     id = await a_job(house)
     assert (await ask(house.app, path=f"/v1/tasks/{id}/logs", query=b"offset=1&lines=2")).status == 400
+
+
+class Holed(FakeCluster):
+    """A log whose middle was not kept."""
+
+    async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
+        yield LogChunk(0, b"begin", 100, 1, end=False)
+        yield LogChunk(97, b"end", 100, 1, end=True, gap=92)
+
+
+async def test_what_was_not_kept_of_a_log_is_told_in_its_place():
+    answered = await ask(a_house(Holed()).app, path="/v1/tasks/x/logs")
+    assert answered.body == b"begin" + gap_mark(92) + b"end"
+
+
+async def test_a_split_answer_ends_before_what_was_not_kept():
+    answered = await ask(a_house(Holed()).app, path="/v1/tasks/x/logs", query=b"split=true")
+    assert answered.body == b"begin"
+    assert (answered.headers["x-phalanx-size"], answered.headers["x-phalanx-gap"]) == ("100", "0")
 
 
 async def test_a_log_that_breaks_is_cut_and_not_ended():

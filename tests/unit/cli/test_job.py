@@ -54,10 +54,19 @@ def test_pause_and_resume(cli: Cli, cluster: FakeCluster):
 
 def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeCluster):
     cluster.output["stdout"] = [b"a\x1b[31m", b"b\n"]
-    assert cli("logs", ID).out == "a\x1b[31mb\n"
+    assert cli("logs", ID, "--stdout").out == "a\x1b[31mb\n"
     assert cluster.asked == [
         ("logs", ID, {"stream": "stdout", "attempt": None, "lines": None, "follow": False})
     ]
+
+
+def test_logs_show_both_streams(cli: Cli, cluster: FakeCluster):
+    cluster.output = {"stdout": [b"step 1\n"], "stderr": [b"Traceback\n"]}
+    said = cli("logs", ID)
+    assert said.out == "step 1\nTraceback\n"
+    assert "standard error" in said.err
+    followed = cli("logs", "-f", ID).out
+    assert sorted(followed.splitlines()) == ["Traceback", "step 1"]
 
 
 def test_logs_options(cli: Cli, cluster: FakeCluster):

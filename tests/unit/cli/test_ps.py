@@ -41,7 +41,7 @@ def test_queue_and_name_are_asked_for(cli: Cli, busy: FakeCluster):
         "queue": "long",
         "name": "train",
         "cursor": None,
-        "limit": 100,
+        "limit": 1000,
     }
 
 
@@ -49,6 +49,17 @@ def test_a_list_longer_than_a_page_is_read_to_its_end(cli: Cli, cluster: FakeClu
     cluster.held = [a_job(f"{number:026d}", "Running") for number in range(2500)]
     assert len(ids(cli("ps", "--status", "Running", "--limit", "2200").out)) == 2200
     assert [call[1]["limit"] for call in cluster.asked] == [1000, 1000, 200]
+
+
+def test_into_a_pipe_goes_the_whole_list(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_job(f"{number:026d}", "Running") for number in range(250)]
+    assert len(ids(cli("ps", "--status", "Running").out)) == 250
+    assert len(ids(cli("ps", "--status", "Running", "--limit", "0").out)) == 250
+
+
+def test_a_list_that_was_cut_says_so(cli: Cli, cluster: FakeCluster):
+    cluster.held = [a_job(f"{number:026d}", "Running") for number in range(9)]
+    assert "there are more than these 5" in cli("ps", "--status", "Running", "--limit", "5", "-o", "json").err
 
 
 def test_an_empty_list_still_has_its_headings(cli: Cli, cluster: FakeCluster):

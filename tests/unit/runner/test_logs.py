@@ -50,9 +50,9 @@ def test_odd_offsets_and_limits_give_something_sensible(tmp_path: Path):
 
 def test_no_file_yet_is_an_empty_log(tmp_path: Path):
     path = log_path(tmp_path, JOB, 0, 1, "stderr")
-    assert logs.read(path, 0, 100) == Chunk(0, b"", 0)
-    assert logs.tail(path, 10) == Chunk(0, b"", 0)
-    assert logs.read(log_path(tmp_path / "none", JOB, 0, 1, "stderr"), 0) == Chunk(0, b"", 0)
+    assert logs.read(path, 0, 100) == Chunk(0, b"", 0, missing=True)
+    assert logs.tail(path, 10) == Chunk(0, b"", 0, missing=True)
+    assert logs.read(log_path(tmp_path / "none", JOB, 0, 1, "stderr"), 0) == Chunk(0, b"", 0, missing=True)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ class JobImage(Struct, array_like=True):
     conditions: dict[int, tuple[float, str]]
     whole: WholeImage
     past: dict[int, float] = {}  # of conditions that are no longer true: since when
+    earlier: dict[int, list[int]] = {}
 
 
 class NodeImage(Struct, array_like=True):
@@ -250,6 +251,7 @@ def _job_image(job: JobState) -> JobImage:
         {position: (each.at, each.message) for position, each in job.conditions.items()},
         _whole_image(job),
         {position: each.past_at for position, each in job.conditions.items() if each.past_at is not None},
+        job.earlier,
     )
 
 
@@ -331,6 +333,7 @@ def _job_state(
     job.attempts, job.code = array("H", image.attempts), array("h", image.code)
     job.times = None if image.times is None else array("d", image.times)
     job.nodes = None if image.nodes is None else array("I", image.nodes)
+    job.earlier = image.earlier
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):
         group.fresh, group.again, group.run_s, group.samples = (

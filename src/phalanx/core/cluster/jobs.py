@@ -42,7 +42,7 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts", "charged", "code", "conditions", "counts", "delayed", "details", "done", "ended_at",
+        "attempts", "charged", "code", "conditions", "counts", "delayed", "details", "done", "earlier", "ended_at",
         "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups", "hold_until",
         "job", "live", "losses", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
         "satisfied", "setbacks", "status", "times", "totals", "why",
@@ -64,6 +64,7 @@ class JobState:
         self.code = array("h", [NO_CODE]) * size
         self.times: array[float] | None = None  # started and ended, two numbers per task, once one has run
         self.nodes: array[int] | None = None  # number of the node that ran it last, plus 1
+        self.earlier: dict[int, list[int]] = {}  # the same of the attempts before the last, first to last
         self.counts = [size, 0, 0, 0, 0, 0]
         self.totals = totals  # the same counts over all jobs, which this one keeps up to date
         self.delayed: dict[int, float] = {}  # positions in backoff, and when they are ready
@@ -173,8 +174,21 @@ class JobState:
             condition.past_at = attempt.placed_at
         if self.nodes is None:
             self.nodes = array("I", bytes(4 * len(self.status)))
+        if number > 1:
+            rows = self.earlier.setdefault(position, [])
+            rows += [0] * (number - 2 - len(rows))  # an image of an older version does not know them
+            rows.append(self.nodes[position])
         self.nodes[position] = node_number + 1
         self.groups[attempt.group].begin(position)
+
+    def node_number(self, position: int, number: int) -> int | None:
+        """Which node had this attempt of a task, if that is known."""
+        if number == self.attempts[position]:
+            row = self.nodes[position] if self.nodes else 0
+        else:
+            rows = self.earlier.get(position, [])
+            row = rows[number - 1] if 0 < number <= len(rows) else 0
+        return row - 1 if row else None
 
     def leave(self, attempt: Attempt) -> None:
         """The attempt is over."""
