@@ -15,6 +15,8 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, mentions, sources
 CORE = "src/phalanx/core/"
 KEEPER_PACKAGE = "phalanx.runner.keeper"
 KEEPER = "src/phalanx/runner/keeper/"
+KEEPER_TABLE = ("attempt", "deeds", "lanes", "table")  # what the keeper decides, and the simulator with it
+TABLE_MODULES = {"__future__", "collections", "collections.abc", "json", "signal", "typing"}
 
 VALUE_MODULES = {
     *("__future__", "abc", "array", "bisect", "collections", "collections.abc", "dataclasses", "enum"),
@@ -61,6 +63,23 @@ def keeper_violations(found: tuple[Source, ...]) -> list[str]:
     ]
 
 
+def table_violations(found: tuple[Source, ...]) -> list[str]:
+    """The keeper's decisions are a function of their arguments too."""
+    pure = {f"{KEEPER}{name}.py" for name in KEEPER_TABLE}
+    allowed = {*TABLE_MODULES, KEEPER_PACKAGE, *(f"{KEEPER_PACKAGE}.{name}" for name in KEEPER_TABLE)}
+    return [
+        source.at(node.lineno, f"the keeper's table may not import {name}")
+        for source in found
+        if source.path in pure
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in imported(source, node)
+        if name not in allowed
+        and name.rpartition(".")[0] not in allowed - {KEEPER_PACKAGE}
+        and name != f"{KEEPER_PACKAGE}.VERSION"
+    ]
+
+
 def _core(found: tuple[Source, ...]) -> list[Source]:
     return [source for source in found if source.path.startswith(CORE)]
 
@@ -85,6 +104,19 @@ def test_core_touches_no_clock_chance_file_or_terminal():
 
 def test_the_keeper_needs_only_the_standard_library():
     assert keeper_violations(sources(ROOT, "src")) == []
+
+
+def test_the_table_of_the_keeper_only_decides():
+    assert table_violations(sources(ROOT, "src")) == []
+
+
+def test_a_table_that_does_something_is_seen(tmp_path: Path):
+    text = (
+        "import os\nimport json\nfrom . import clock\nfrom .spawn import Spawner\nfrom .lanes import Lanes\n"
+    )
+    a_tree(tmp_path, {f"{KEEPER}table.py": text, f"{KEEPER}loop.py": "import os\n"})
+    lines = [int(line.split(":")[1]) for line in table_violations(sources(tmp_path, "src"))]
+    assert lines == [1, 3, 4]
 
 
 def test_an_import_that_waits_or_writes_is_seen(tmp_path: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.runner.keeper import journal
+from phalanx.runner.keeper import journal, table
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.journal import Journal, Past
 
@@ -113,9 +113,9 @@ def test_a_journal_that_grew_asks_to_be_compacted_but_not_twice(tmp_path: Path):
 
 def test_only_the_newest_stopped_keys_are_remembered():
     stopped: dict[str, None] = {}
-    for number in range(journal.STOPPED_MAX + 5):
-        journal.remember(stopped, f"j/{number}/1")
-    assert len(stopped) == journal.STOPPED_MAX
+    for number in range(table.STOPPED_MAX + 5):
+        table.remember(stopped, f"j/{number}/1")
+    assert len(stopped) == table.STOPPED_MAX
     assert next(iter(stopped)) == "j/5/1"
 
 

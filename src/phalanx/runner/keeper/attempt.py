@@ -2,21 +2,18 @@
 
 Plain values, and their words: what is said of an attempt to the runner and written in the journal. The two
 lines of a usual attempt are formatted here by hand, as the JSON encoder would cost more than the rest of it.
-Spawning is in `spawn.py`, signals in `tree.py`.
+What is decided about it is in `table.py`, spawning in `spawn.py`, signals in `tree.py`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     Options = dict[str, Any]  # what a start request says beyond its brief
-
-STDERR_TAIL_BYTES = 2048
 
 
 class Attempt:
@@ -84,28 +81,13 @@ class Attempt:
             return "stopping"
         return "paused" if self.paused else "running"
 
-    def close(self, oom: bool) -> None:
+    def close(self, oom: bool, stderr_tail: str = "") -> None:
         """Nothing of it is alive any more: its exit is final."""
         code = "null" if self.code is None else self.code
         signum = "null" if self.signal is None else self.signal
         reason = "null" if self.reason is None else f'"{self.reason}"'
-        tail = '""' if self.code == 0 else json.dumps(_tail(self.err))
+        tail = json.dumps(stderr_tail) if stderr_tail else '""'
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail}}}'
         )
-
-
-def _tail(path: str) -> str:
-    """The last bytes of a log as text; empty when it cannot be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        size = os.fstat(fd).st_size
-        return os.pread(fd, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES)).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)

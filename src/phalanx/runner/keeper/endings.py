@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from .attempt import Attempt
     from .roster import Roster
+    from .table import Table
     from .trim import Trimmer
 
+STDERR_TAIL_BYTES = 2048
 SETTLE_S = 0.02  # not all members of a dying tree are the keeper's children: it looks again after this
 DOUBT_S_MAX = 0.2
 
@@ -27,7 +29,10 @@ DOUBT_S_MAX = 0.2
 class Endings:
     """Reaps children and says which attempts are over."""
 
-    def __init__(self, roster: Roster, trimmer: Trimmer, ended: Callable[[Attempt], None]) -> None:
+    def __init__(
+        self, table: Table, roster: Roster, trimmer: Trimmer, ended: Callable[[Attempt], None]
+    ) -> None:
+        self._table = table
         self._roster = roster
         self._trimmer = trimmer
         self._ended = ended
@@ -43,6 +48,7 @@ class Endings:
                 # Until it is reaped its number is its own: that is the moment to signal the group by it.
                 tree.send_group(pid, signal.SIGKILL)
                 _note(attempt, os.waitpid(pid, 0)[1])
+                self._table.leader_ended(attempt)
                 self._roster.ending.append(attempt)
 
     def settle(self) -> None:
@@ -60,7 +66,7 @@ class Endings:
     def _kill_strays(self, orphans: dict[int, str | None]) -> None:
         """Kill the orphans of attempts that are over; nobody's too, when nothing runs that could own them."""
         for pid, key in orphans.items():
-            if not self._roster.leaders or (key and self._roster.running(key) is None):
+            if not self._roster.leaders or (key and key not in self._table.running):
                 tree.send_one(pid, signal.SIGKILL)
 
     def _is_gone(self, attempt: Attempt, orphans: dict[int, str | None]) -> bool:
@@ -84,7 +90,8 @@ class Endings:
 
     def _finish(self, attempt: Attempt) -> None:
         self._trimmer.trim_at_end(attempt)
-        attempt.close(oom=bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before)
+        oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
+        attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
         self._ended(attempt)
 
 
@@ -103,3 +110,18 @@ def _note(attempt: Attempt, status: int) -> None:
         attempt.signal = os.WTERMSIG(status)
     else:
         attempt.code = os.WEXITSTATUS(status)
+
+
+def _tail(path: str) -> str:
+    """The last bytes of a log as text; empty when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        size = os.fstat(fd).st_size
+        return os.pread(fd, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES)).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)

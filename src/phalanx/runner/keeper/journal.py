@@ -17,6 +17,7 @@ import json
 import os
 
 from . import files
+from .table import remember
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 COMPACT_BYTES_MIN = 4 << 20
-STOPPED_MAX = 10_000
 
 
 class Journal:
@@ -127,14 +127,6 @@ def _apply_text(past: Past, text: bytes) -> None:
         past.apply(json.loads(text))
     except (ValueError, TypeError, RecursionError):
         past.unreadable += 1
-
-
-def remember(stopped: dict[str, None], key: str) -> None:
-    """Note a key that must not start any more, among the newest ones."""
-    stopped.pop(key, None)
-    stopped[key] = None
-    if len(stopped) > STOPPED_MAX:
-        del stopped[next(iter(stopped))]
 
 
 def _write_new(path: str, text: bytes) -> int:

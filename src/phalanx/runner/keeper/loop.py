@@ -13,9 +13,9 @@ import select
 import signal
 import socket
 
-from .deadlines import Deadlines
 from .endings import SETTLE_S, Endings
-from .requests import Requests
+from .executor import Executor
+from .roster import Roster
 from .spawn import Spawner
 from .trim import Trimmer
 from .voice import Voice
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import Journal
-    from .roster import Roster
+    from .table import Table
 
 REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
 FAREWELL_S = 1.0
@@ -35,19 +35,17 @@ FAREWELL_S = 1.0
 class Loop:
     """One thread, one epoll, at most one runner connected."""
 
-    def __init__(
-        self, listener: socket.socket, roster: Roster, journal: Journal, boot: str, mark: str
-    ) -> None:
+    def __init__(self, listener: socket.socket, table: Table, journal: Journal, boot: str, mark: str) -> None:
         self._signals = _catch_signals()
         spawner = Spawner(mark)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
-        self._roster = roster
+        self._table = table
+        self._roster = roster = Roster()
         self._journal = journal
         self._boot = boot
         self._voice = Voice(journal)
-        self._deadlines = Deadlines(roster, trimmer)
-        self._requests = Requests(roster, self._deadlines, journal, spawner, trimmer, self._voice)
-        self._endings = Endings(roster, trimmer, self._requests.ended)
+        self._executor = Executor(table, roster, journal, spawner, trimmer, self._voice)
+        self._endings = Endings(table, roster, trimmer, self._executor.ended)
         self._backlog: list[Any] = []
         self._link: Link | None = None
         self._waits_for_room = False
@@ -59,7 +57,7 @@ class Loop:
 
     def run(self) -> None:
         """Serve until told to shut down and nothing is left."""
-        while not (self._requests.closing and not self._roster.leaders and not self._roster.ending):
+        while not (self._table.closing and not self._roster.leaders and not self._roster.ending):
             self._turn()
         if self._link is not None:
             self._link.peer.settimeout(FAREWELL_S)
@@ -78,10 +76,8 @@ class Loop:
             self._serve()
         if self._roster.ending:
             self._endings.settle()
-        if self._is_on_watch():
-            self._deadlines.keep()
-            if self._deadlines.lease_is_over():
-                self._requests.fence()
+        if self._table.is_on_watch:
+            self._executor.keep_deadlines()
         self._write_down()
         self._speak()
 
@@ -93,25 +89,21 @@ class Loop:
             return self._voice.wait_s()
         if self._roster.ending:
             return SETTLE_S
-        return self._deadlines.wait_s() if self._is_on_watch() else None
-
-    def _is_on_watch(self) -> bool:
-        """Whether there is anybody whom a deadline could concern."""
-        return bool(self._roster.leaders or self._requests.lanes.ready)
+        return self._executor.wait_s() if self._table.is_on_watch else None
 
     def _hear_signals(self) -> None:
         if signal.SIGTERM in os.read(self._signals, 512):
-            self._requests.shutdown()
+            self._executor.serve([["shutdown"]])
         self._endings.reap()
 
     def _serve(self) -> None:
-        self._requests.serve(self._backlog[:REQUESTS_PER_TURN])
+        self._executor.serve(self._backlog[:REQUESTS_PER_TURN])
         del self._backlog[:REQUESTS_PER_TURN]
 
     def _write_down(self) -> None:
         if self._journal.try_flush() and self._journal.is_large():
             with contextlib.suppress(OSError):  # a full disk: it is tried again in a later turn
-                self._journal.compact(self._boot, self._roster.attempts.values(), self._roster.stopped)
+                self._journal.compact(self._boot, self._table.attempts.values(), self._table.stopped)
 
     def _accept(self) -> None:
         try:

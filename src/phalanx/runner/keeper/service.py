@@ -14,7 +14,7 @@ import sys
 
 from . import journal, past, tree
 from .loop import Loop
-from .roster import Roster
+from .table import Table
 
 SOCKET = "keeper.sock"
 LOCK = "keeper.lock"
@@ -43,12 +43,9 @@ def main(arguments: list[str]) -> int:
     _detach(state_dir)
     try:
         tree.become_subreaper()
-        roster = Roster()
-        roster.attempts = {attempt.key: attempt for attempt in attempts}
-        roster.stopped = told.stopped
         written = journal.Journal(f"{state_dir}/{JOURNAL}")
-        written.begin(boot, attempts, roster.stopped)
-        Loop(listener, roster, written, boot, state_dir).run()
+        written.begin(boot, attempts, told.stopped)
+        Loop(listener, Table(attempts, told.stopped), written, boot, state_dir).run()
     finally:
         os.unlink(SOCKET, dir_fd=folder)
     return 0

@@ -19,9 +19,9 @@ from .cgroup import Homes, oom_kills
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from .attempt import Options
+    from .deeds import Brief
 
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
@@ -43,20 +43,10 @@ class Refused(Exception):
         super().__init__(message)
 
 
-class Brief:
-    """What many attempts of one job share."""
-
-    def __init__(self, content: dict[str, Any]) -> None:
-        self.argv: list[str] = [*content["argv"]]
-        self.env: dict[str, str] = {**content["env"]}
-        self.cwd: str | None = content.get("cwd")
-
-
 class Spawner:
     """Starts attempts. `mark` goes into their environment, for a later keeper to know them by."""
 
     def __init__(self, mark: str) -> None:
-        self.briefs: dict[str, Brief] = {}
         self._mark = mark
         self._homes = Homes()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -65,9 +55,9 @@ class Spawner:
         # Python ignores some signals, the shell that started the runner perhaps others; a task starts clean.
         self._ignored = [int(s) for s in signal.valid_signals() if signal.getsignal(s) is signal.SIG_IGN]
 
-    def start(self, key: str, brief_id: str, options: Options) -> Attempt:
+    def start(self, key: str, brief: Brief, options: Options) -> Attempt:
         """Spawn the attempt, or raise Refused."""
-        attempt, argv, env, cwd = self._read(key, brief_id, options)
+        attempt, argv, env, cwd = self._read(key, brief, options)
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
         attempt.started_at = clock.wall()
         if limit_s := options.get("limit_s"):
@@ -81,9 +71,9 @@ class Spawner:
         attempt.born = (tick, clock.tick())
         return attempt
 
-    def check(self, key: str, brief_id: str, options: Options) -> None:
+    def check(self, key: str, brief: Brief, options: Options) -> None:
         """Raise Refused if the attempt could not be spawned as things are: look at all it needs, in its place."""
-        attempt, argv, env, cwd = self._read(key, brief_id, options)
+        attempt, argv, env, cwd = self._read(key, brief, options)
 
         def look() -> int:
             _check_logs(attempt.out, attempt.err)
@@ -93,12 +83,9 @@ class Spawner:
         self._there(attempt, cwd, options.get("cpus"), look)
 
     def _read(
-        self, key: str, brief_id: str, options: Options
+        self, key: str, brief: Brief, options: Options
     ) -> tuple[Attempt, list[str], dict[str, str], str | None]:
         """The attempt, its words, its environment and its folder: what is wrong is found before there is a process."""
-        brief = self.briefs.get(brief_id)
-        if brief is None:
-            raise Refused("no_brief", f"the keeper was not given the brief {brief_id!r}")
         argv = options.get("argv") or brief.argv
         env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
         return Attempt(key, options), argv, env, brief.cwd

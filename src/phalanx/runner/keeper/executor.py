@@ -1,0 +1,105 @@
+"""The executor: it carries out what the table decided, with real processes, and tells the table what came of it.
+
+Deadlines are kept here, not in the runner, so that they hold when the runner is dead or hangs. The regular look at
+the logs is the only thing done that the table does not know of.
+"""
+
+from __future__ import annotations
+
+from .clock import since_boot as now
+from .deeds import Note, Say, Signal, Spawn, Tell
+from .spawn import Refused
+from .table import misunderstood
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .attempt import Attempt
+    from .deeds import Deed
+    from .journal import Journal
+    from .roster import Roster
+    from .spawn import Spawner
+    from .table import Table
+    from .trim import Trimmer
+    from .voice import Voice
+
+TRIM_EVERY_S = 1.0
+
+
+class Executor:
+    """Serves one table."""
+
+    def __init__(
+        self,
+        table: Table,
+        roster: Roster,
+        journal: Journal,
+        spawner: Spawner,
+        trimmer: Trimmer,
+        voice: Voice,
+    ) -> None:
+        self._table = table
+        self._roster = roster
+        self._journal = journal
+        self._spawner = spawner
+        self._trimmer = trimmer
+        self._voice = voice
+        self._trim_at = 0.0
+
+    def serve(self, requests: list[Any]) -> None:
+        """Serve requests in the order they came."""
+        self._table.log_cap = self._trimmer.supported
+        for request in requests:
+            try:
+                self._carry_out(self._table.serve(request, now()))
+            except OSError as error:  # it must not take every attempt of the node along
+                self._carry_out([misunderstood(request, error)])
+
+    def ended(self, attempt: Attempt) -> None:
+        self._carry_out(self._table.ended(attempt, now()))
+
+    def wait_s(self) -> float:
+        return max(0.0, min(self._trim_at, self._table.next_at) - now())
+
+    def keep_deadlines(self) -> None:
+        """Do what is due."""
+        at = now()
+        if at >= self._table.next_at:
+            self._carry_out(self._table.due(at))
+        if at >= self._trim_at:
+            self._trim_at = at + TRIM_EVERY_S
+            for attempt in self._roster.leaders.values():
+                self._trimmer.trim(attempt)
+
+    def _carry_out(self, deeds: list[Deed]) -> None:
+        """One after the other. What follows from one comes after those that were decided with it."""
+        for deed in deeds:
+            if isinstance(deed, Tell):
+                self._voice.tell(deed.line, deed.urgent)
+            elif isinstance(deed, Spawn):
+                deeds += self._spawn(deed)
+            elif isinstance(deed, Say):
+                self._voice.say(deed.line)
+            elif isinstance(deed, Note):
+                self._journal.note(deed.line)
+            elif isinstance(deed, Signal):
+                self._roster.signal(deed.attempt, *deed.numbers)
+
+    def _spawn(self, deed: Spawn) -> list[Deed]:
+        key = deed.key
+        try:
+            if self._journal.trouble and not self._journal.try_flush():
+                raise Refused("no_log", f"cannot write the keeper's journal: {self._journal.trouble}")
+            if deed.held:
+                self._spawner.check(key, deed.brief, deed.options)
+                return self._table.prepared(key)
+            attempt = self._spawner.start(key, deed.brief, deed.options)
+        except Refused as refusal:
+            return self._table.refused(key, refusal.code, refusal.message, now())
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            return self._table.refused(key, "spawn_failed", f"the start cannot be read: {error!r}", now())
+        self._roster.leaders[attempt.pid] = attempt
+        self._carry_out(self._table.started(attempt))
+        self._journal.try_flush()  # at once: a keeper killed later in this turn still knows of it
+        return []

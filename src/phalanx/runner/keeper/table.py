@@ -1,0 +1,310 @@
+"""The keeper's decisions, without anything done: requests, ends and time come in, deeds come out as values.
+
+Nothing here reads a clock, a file or a socket; `now` is in seconds since boot. Three drivers carry the deeds out and
+bring back what came of them: the keeper itself (`executor.py`) with real processes, the simulator (`sim/keeper.py`)
+with modelled ones, and tests with none. So what is shown of the table there holds on every node.
+
+A key is started once. It waits while its lane is taken, a member of a gang also until it is told to go; what was
+stopped is never started; a stop is SIGTERM, and SIGKILL after its grace; when the lease is over, whatever runs is
+stopped and nothing starts. An end is remembered until it may be forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from . import VERSION
+from .deeds import Brief, Note, Say, Signal, Spawn, Tell
+from .lanes import Lanes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from .attempt import Attempt, Options
+    from .deeds import Deed
+    from .lanes import Waiting
+
+AGAIN_S = 1.0  # between two kills of what does not die
+FENCE_GRACE_S = 2.0
+STOPPED_MAX = 10_000
+_FENCED = "the runner's lease has run out"
+_STOPPED = "it was stopped before it could start"
+_BAD_REQUEST = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+class Table:
+    """Every attempt of this node, from its request until the runner has its exit and forgets it."""
+
+    def __init__(self, attempts: Iterable[Attempt] = (), stopped: dict[str, None] | None = None) -> None:
+        """With what an earlier keeper left: attempts that are over, and keys that must not start any more."""
+        self.attempts: dict[str, Attempt] = {attempt.key: attempt for attempt in attempts}
+        self.running: dict[str, Attempt] = {}  # until the leader has ended; its tree may live on
+        self.stopped: dict[str, None] = {} if stopped is None else stopped
+        self.briefs: dict[str, Brief] = {}
+        self.lanes = Lanes()
+        self.closing = False
+        self.log_cap = True  # False when a filesystem cannot keep logs within their bound
+        self.next_at = 0.0  # when `due` must be asked next, if anybody `is_on_watch`
+        self._starting: dict[str, Waiting] = {}  # whose Spawn has not been answered
+        self._kill_at: dict[str, float] = {}
+        self._lease_until: float | None = None
+        self._deeds: list[Deed] = []
+
+    # What the runner asks for.
+
+    def serve(self, request: Any, now: float) -> list[Deed]:
+        """Serve one request. Nothing that is asked can end the keeper but a shutdown."""
+        try:
+            _SERVE[request[0]](self, now, *request[1:])
+        except _BAD_REQUEST as error:  # it must not take every attempt of the node along
+            self._deeds.append(misunderstood(request, error))
+        return self._take()
+
+    def _start(self, now: float, key: str, brief_id: str, options: Options) -> None:
+        if not isinstance(brief_id, str):  # a lane that comes to it later must be able to read it
+            raise TypeError("the id of a brief is a text")
+        attempt = self.attempts.get(key)
+        if attempt is not None:
+            self._deeds.append(Say(attempt.started_line()))
+            if attempt.exit is not None:
+                self._deeds.append(Say(attempt.ended_line()))
+            return
+        lane = options.get("lane")
+        if key in self.lanes.ready:
+            self._say_ready(key) if options.get("held") else self._go(now, key)
+        elif key in self._starting or key in self.lanes.waiting:
+            return  # it will be told
+        elif lane is None or not self.lanes.is_taken(lane):
+            self._begin((key, brief_id, options), now)
+        else:
+            self.lanes.wait(lane, (key, brief_id, options))
+
+    def _go(self, now: float, key: str) -> None:
+        """Start one that is ready. Should it be refused even now, its lane goes on without it."""
+        request = self.lanes.ready.pop(key, None)
+        if request is not None and not self._begin((key, request[1], {**request[2], "held": False}), now):
+            self._go_on(request[2].get("lane"), key, now)
+
+    def _brief(self, now: float, brief_id: str, content: dict[str, Any]) -> None:
+        self.briefs[brief_id] = Brief(content)
+
+    def _forget_brief(self, now: float, brief_id: str) -> None:
+        self.briefs.pop(brief_id, None)
+
+    def _signal(self, now: float, key: str, number: int) -> None:
+        attempt, known = self.running.get(key), signal.Signals(number)
+        if attempt is not None:
+            self._deeds.append(Signal(attempt, known))
+
+    def _pause(self, now: float, key: str) -> None:
+        self._set_paused(key, True, signal.SIGSTOP)
+
+    def _resume(self, now: float, key: str) -> None:
+        self._set_paused(key, False, signal.SIGCONT)
+
+    def _set_paused(self, key: str, paused: bool, number: int) -> None:
+        attempt = self.running.get(key)
+        if attempt is not None and attempt.kill_at is None:  # one that is being stopped has to hear it
+            attempt.paused = paused
+            self._deeds.append(Signal(attempt, number))
+
+    def _stop(self, now: float, key: str, grace_s: float) -> None:
+        attempt = self.running.get(key)
+        if attempt is not None:
+            self._end(attempt, float(grace_s), now)
+        elif key not in self.attempts:
+            remember(self.stopped, key)
+            self._deeds.append(Note(json.dumps(["stopped", key])))
+            self._withdraw(key, "stopped", _STOPPED, now)
+
+    def _retract(self, now: float, key: str) -> None:
+        """Take back what still waits for its lane; what has started or stands in a gang goes on."""
+        if key in self.lanes.waiting and not self.lanes.waiting[key][2].get("held"):
+            self._withdraw(key, "retracted", "it was taken back before it could start", now)
+
+    def _lease(self, now: float, seconds_left: float, until: float | None = None) -> None:
+        """Both are told, because the telling may be late: a runner may hang, and must not lengthen it by that."""
+        end = now + float(seconds_left)
+        self._lease_until = end if until is None else min(end, float(until))
+        self.next_at = 0.0
+
+    def _list(self, now: float) -> None:
+        facts = {"version": VERSION, "log_cap": self.log_cap, "briefs": [*self.briefs]}
+        rows = [attempt.row() for attempt in self.attempts.values()]
+        unstarted = {**self._starting, **self.lanes.waiting}
+        for state, keys in (("ready", self.lanes.ready), ("waiting", unstarted)):
+            rows += [f'[{json.dumps(key)},"{state}",0,0.0,null]' for key in keys]
+        self._deeds.append(Say(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]'))
+
+    def _forget(self, now: float, keys: list[str]) -> None:
+        ended = [key for key in keys if key in self.attempts and self.attempts[key].exit is not None]
+        for key in ended:
+            del self.attempts[key]
+        if ended:
+            self._deeds.append(Note(json.dumps(["forget", ended])))
+
+    def _shutdown(self, now: float, grace_s: float = FENCE_GRACE_S) -> None:
+        self.closing = True
+        for key in [*self.lanes.waiting, *self.lanes.ready, *self._starting]:
+            self._stop(now, key, 0.0)
+        for attempt in [*self.running.values()]:
+            if attempt.kill_at is None:  # one that was being stopped anyway ends for that reason
+                attempt.reason = attempt.reason or "shutdown"
+            self._end(attempt, float(grace_s), now)
+
+    # What came of a Spawn.
+
+    def started(self, attempt: Attempt) -> list[Deed]:
+        del self._starting[attempt.key]
+        self.attempts[attempt.key] = self.running[attempt.key] = attempt
+        return [Tell(attempt.started_line(), False)]
+
+    def prepared(self, key: str) -> list[Deed]:
+        """A held attempt could start now. It may have been withdrawn meanwhile."""
+        if (request := self._starting.pop(key, None)) is not None:
+            self.lanes.ready[key] = request
+            self._say_ready(key)
+        return self._take()
+
+    def refused(self, key: str, code: str, message: str, now: float) -> list[Deed]:
+        """It could not be started: its lane goes on without it."""
+        if (request := self._starting.pop(key, None)) is not None:
+            self._refuse(key, code, message)
+            self._go_on(request[2].get("lane"), key, now)
+        return self._take()
+
+    # What processes do.
+
+    def leader_ended(self, attempt: Attempt) -> None:
+        """The leader is reaped: from now on it is not signalled any more, and is told when its tree is gone too."""
+        self.running.pop(attempt.key, None)
+
+    def ended(self, attempt: Attempt, now: float) -> list[Deed]:
+        """Nothing of an attempt is left: tell it, and start whoever waited for its lane."""
+        self._deeds.append(Tell(attempt.ended_line(), not self.lanes.goes_on(attempt.lane)))
+        self._go_on(attempt.lane, attempt.key, now)
+        return self._take()
+
+    # What time brings.
+
+    @property
+    def is_on_watch(self) -> bool:
+        """Whether there is anybody whom a deadline could concern."""
+        return bool(self.running or self.lanes.ready or self._starting)
+
+    def lease_is_over(self, now: float) -> bool:
+        """Without any lease there is no fence: the runner has not been promised anything yet."""
+        return self._lease_until is not None and now >= self._lease_until
+
+    def due(self, now: float) -> list[Deed]:
+        """Do what is due, and find out when something is due next."""
+        over = self.lease_is_over(now)
+        if over:
+            self._fence(now)
+        for key in [key for key, kill_at in self._kill_at.items() if now >= kill_at]:
+            self._kill(key, now)
+        upcoming = [*self._kill_at.values()]
+        if self._lease_until is not None and not over:
+            upcoming.append(self._lease_until)
+        self.next_at = min(upcoming, default=float("inf"))
+        return self._take()
+
+    def _fence(self, now: float) -> None:
+        for key in [*self.lanes.ready, *self._starting]:
+            self._withdraw(key, "fenced", _FENCED, now)
+        for attempt in [*self.running.values()]:
+            if attempt.reason is None:
+                attempt.reason = "fenced"
+                self._end(attempt, FENCE_GRACE_S, now)
+
+    def _kill(self, key: str, now: float) -> None:
+        attempt = self.running.get(key)
+        if attempt is None:
+            del self._kill_at[key]
+        else:
+            self._deeds.append(Signal(attempt, signal.SIGKILL))
+            self._kill_at[key] = now + AGAIN_S  # once more, should it have forked past the signal
+
+    def _end(self, attempt: Attempt, grace_s: float, now: float) -> None:
+        """SIGTERM now, SIGKILL after the grace. A second stop can only shorten the first one's grace."""
+        kill_at = now + max(0.0, grace_s)
+        if attempt.kill_at is None:
+            attempt.kill_at = kill_at
+            # A paused process takes SIGTERM only once it is continued.
+            self._deeds.append(Signal(attempt, signal.SIGTERM, signal.SIGCONT))
+        attempt.kill_at = self._kill_at[attempt.key] = min(attempt.kill_at, kill_at)
+        self.next_at = 0.0
+
+    # Lanes.
+
+    def _begin(self, request: Waiting, now: float) -> bool:
+        """Its lane is free, or its own: start it, or get it ready if it is held; False if that is refused."""
+        key, brief_id, options = request
+        brief = self.briefs.get(brief_id)
+        if (no := self._why_not(key, now)) is not None:
+            self._refuse(key, *no)
+        elif brief is None:
+            self._refuse(key, "no_brief", f"the keeper was not given the brief {brief_id!r}")
+        else:
+            self.lanes.take(options.get("lane"), key)
+            self._starting[key] = request
+            self._deeds.append(Spawn(key, brief, options, bool(options.get("held"))))
+            return True
+        return False
+
+    def _why_not(self, key: str, now: float) -> tuple[str, str] | None:
+        if key in self.stopped:
+            return "stopped", _STOPPED
+        if self.closing:
+            return "stopped", "the keeper is shutting down"
+        if self.lease_is_over(now):
+            return "fenced", _FENCED
+        return None
+
+    def _go_on(self, lane: int | None, key: str, now: float) -> None:
+        """The holder of a lane is gone: the first of those behind it that is not refused comes next."""
+        request = self.lanes.leave(lane, key)
+        while request is not None and not self._begin(request, now):
+            request = self.lanes.next(request[2]["lane"])
+
+    def _withdraw(self, key: str, code: str, message: str, now: float) -> None:
+        """Refuse what has not started: it no longer waits for its lane, or leaves it to the next."""
+        if self.lanes.withdraw(key):
+            self._refuse(key, code, message)
+            return
+        request = self.lanes.ready.pop(key, None) or self._starting.pop(key, None)
+        if request is not None:
+            self._refuse(key, code, message)
+            self._go_on(request[2].get("lane"), key, now)
+
+    def _say_ready(self, key: str) -> None:
+        self._deeds.append(Say(json.dumps(["ready", key])))
+
+    def _refuse(self, key: str, code: str, message: str) -> None:
+        self._deeds.append(Say(json.dumps(["refused", key, code, message])))
+
+    def _take(self) -> list[Deed]:
+        deeds, self._deeds = self._deeds, []
+        return deeds
+
+
+def misunderstood(request: Any, error: Exception) -> Say:
+    return Say(json.dumps(["misunderstood", f"{str(request)[:200]}: {error!r}"]))
+
+
+def remember(stopped: dict[str, None], key: str) -> None:
+    """Note a key that must not start any more, among the newest ones."""
+    stopped.pop(key, None)
+    stopped[key] = None
+    if len(stopped) > STOPPED_MAX:
+        del stopped[next(iter(stopped))]
+
+
+VERBS = (
+    *("brief", "forget_brief", "start", "go", "signal", "pause", "resume", "stop", "retract"),
+    *("lease", "list", "forget", "shutdown"),
+)
+_SERVE: dict[str, Callable[..., None]] = {verb: getattr(Table, f"_{verb}") for verb in VERBS}

@@ -1,0 +1,265 @@
+"""What the keeper decides, with nothing done: requests, ends and time in, deeds out."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
+from phalanx.runner.keeper.table import AGAIN_S, FENCE_GRACE_S, STOPPED_MAX, Table
+
+TERM, KILL, CONT, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGCONT, signal.SIGSTOP
+
+
+class Driver:
+    """Carries nothing out: it says how each spawn came out, and writes down what was said, noted and signalled."""
+
+    def __init__(self, table: Table | None = None) -> None:
+        self.table = table or Table()
+        self.now = 100.0
+        self.lines: list[list[Any]] = []
+        self.journal: list[list[Any]] = []
+        self.signals: list[tuple[str, tuple[int, ...]]] = []
+        self.missing: set[str] = set()
+        self.slow: set[str] = set()
+        self.pid = 0
+        self.ask("brief", "b", {"argv": ["work"], "env": {}})
+
+    def ask(self, *request: Any) -> list[list[Any]]:
+        """Serve a request; what was said because of it."""
+        return self.do(self.table.serve(list(request), self.now))
+
+    def start(self, key: str, **options: Any) -> list[list[Any]]:
+        return self.ask("start", key, "b", {"out": "", "err": "", **options})
+
+    def wait(self, seconds: float) -> list[list[Any]]:
+        """Let time pass, and look when the table asked for it."""
+        said, until = [], self.now + seconds
+        while self.table.is_on_watch and self.table.next_at <= until:
+            self.now = max(self.now, self.table.next_at)
+            said += self.do(self.table.due(self.now))
+        self.now = until
+        return said
+
+    def end(self, key: str, code: int = 0) -> list[list[Any]]:
+        attempt = self.table.running[key]
+        attempt.code, attempt.ended_at = code, self.now
+        self.table.leader_ended(attempt)
+        attempt.close(oom=False)
+        return self.do(self.table.ended(attempt, self.now))
+
+    def do(self, deeds: list[Deed]) -> list[list[Any]]:
+        said: list[list[Any]] = []
+        for deed in deeds:
+            match deed:
+                case Spawn():
+                    deeds += self._spawn(deed)
+                case Signal():
+                    self.signals.append((deed.attempt.key, deed.numbers))
+                case Note():
+                    self.journal.append(json.loads(deed.line))
+                case Say():
+                    said.append(json.loads(deed.line)[:3])
+                case Tell():
+                    self.journal.append(json.loads(deed.line))
+                    said.append(json.loads(deed.line)[:2])
+        self.lines += said
+        return said
+
+    def _spawn(self, deed: Spawn) -> list[Deed]:
+        if deed.key in self.missing:
+            return self.table.refused(deed.key, "not_found", "no such program", self.now)
+        if deed.held:
+            return [] if deed.key in self.slow else self.table.prepared(deed.key)
+        self.pid += 1
+        attempt = Attempt(deed.key, deed.options)
+        attempt.pid, attempt.started_at = self.pid, self.now
+        return self.table.started(attempt)
+
+
+def test_a_key_is_started_once_and_told_again_when_asked_again():
+    driver = Driver()
+    assert driver.start("a") == [["started", "a"]]
+    assert [line[:2] for line in driver.start("a")] == [["started", "a"]]
+    driver.end("a", 3)
+    assert [line[:2] for line in driver.start("a")] == [["started", "a"], ["ended", "a"]]
+    assert [line[0] for line in driver.journal] == ["started", "ended"]
+
+
+def test_attempts_of_one_lane_run_one_after_another():
+    driver = Driver()
+    assert driver.start("a", lane=1) == [["started", "a"]]
+    assert driver.start("b", lane=1) == driver.start("c", lane=1) == []
+    assert driver.start("d", lane=2) == [["started", "d"]]
+    assert driver.end("a") == [["ended", "a"], ["started", "b"]]
+    assert driver.end("b") == [["ended", "b"], ["started", "c"]]
+
+
+def test_a_lane_goes_on_past_those_that_are_refused():
+    driver = Driver()
+    driver.missing = {"b", "c"}
+    for key in "abcd":
+        driver.start(key, lane=1)
+    assert driver.end("a") == [
+        ["ended", "a"],
+        ["refused", "b", "not_found"],
+        ["refused", "c", "not_found"],
+        ["started", "d"],
+    ]
+
+
+def test_a_member_of_a_gang_runs_when_it_is_told_to_go_and_not_before():
+    driver = Driver()
+    assert driver.start("a", lane=1, held=True) == [["ready", "a"]]
+    assert driver.start("b", lane=1) == []
+    assert driver.wait(60.0) == []
+    assert driver.ask("go", "a") == [["started", "a"]]
+    assert driver.ask("go", "a") == driver.ask("go", "b") == []
+
+
+def test_a_second_start_of_a_member_tells_again_or_lets_it_go():
+    driver = Driver()
+    driver.start("a", held=True)
+    assert driver.start("a", held=True) == [["ready", "a"]]
+    assert driver.start("a") == [["started", "a"]]
+
+
+def test_a_member_that_takes_time_to_get_ready_may_be_stopped_meanwhile():
+    driver = Driver()
+    driver.slow = {"a"}
+    assert driver.start("a", lane=1, held=True) == driver.start("a", lane=1, held=True) == []
+    driver.start("b", lane=1)
+    assert driver.ask("list")[0][1] == [["a", "waiting", 0, 0.0, None], ["b", "waiting", 0, 0.0, None]]
+    assert driver.ask("stop", "a", 5.0) == [["refused", "a", "stopped"], ["started", "b"]]
+    assert driver.do(driver.table.prepared("a")) == []
+
+
+def test_what_was_stopped_never_starts_not_even_under_the_next_keeper():
+    driver = Driver()
+    assert driver.ask("stop", "a", 5.0) == []
+    assert driver.start("a") == [["refused", "a", "stopped"]]
+    assert driver.journal == [["stopped", "a"]]
+    assert Driver(Table((), driver.table.stopped)).start("a") == [["refused", "a", "stopped"]]
+
+
+def test_the_keys_that_never_start_are_the_newest_ones():
+    driver = Driver()
+    for number in range(STOPPED_MAX + 5):
+        driver.ask("stop", f"k{number}", 0.0)
+    assert (len(driver.table.stopped), "k4" in driver.table.stopped) == (STOPPED_MAX, False)
+
+
+def test_a_stop_is_polite_then_not_and_a_second_one_only_shortens_the_grace():
+    driver = Driver()
+    driver.start("a")
+    driver.ask("stop", "a", 5.0)
+    driver.ask("stop", "a", 2.0)
+    driver.ask("stop", "a", 30.0)
+    driver.wait(1.9)
+    assert driver.signals == [("a", (TERM, CONT))]
+    driver.wait(0.2)
+    assert driver.signals[1:] == [("a", (KILL,))]
+    driver.wait(AGAIN_S)
+    assert driver.signals[2:] == [("a", (KILL,))]
+    driver.end("a")
+    driver.wait(10.0)
+    assert len(driver.signals) == 3
+
+
+def test_a_paused_attempt_that_is_stopped_cannot_be_paused_again():
+    driver = Driver()
+    driver.start("a")
+    driver.ask("pause", "a")
+    driver.ask("resume", "a")
+    driver.ask("stop", "a", 5.0)
+    driver.ask("pause", "a")
+    assert driver.signals == [("a", (STOP,)), ("a", (CONT,)), ("a", (TERM, CONT))]
+
+
+def test_only_what_waits_for_its_lane_and_is_no_member_is_taken_back():
+    driver = Driver()
+    for key, held in (("a", False), ("b", False), ("c", True)):
+        driver.start(key, lane=1, held=held)
+    assert driver.ask("retract", "a") == driver.ask("retract", "c") == []
+    assert driver.ask("retract", "b") == [["refused", "b", "retracted"]]
+
+
+def test_when_the_lease_is_over_what_runs_is_stopped_and_nothing_starts():
+    driver = Driver()
+    driver.slow = {"d"}
+    driver.ask("lease", 10.0)
+    driver.start("a", lane=1)
+    driver.start("b", lane=1)
+    driver.start("c", held=True)
+    driver.start("d", held=True)
+    driver.wait(9.9)
+    assert driver.signals == []
+    assert driver.wait(0.2) == [["refused", "c", "fenced"], ["refused", "d", "fenced"]]
+    assert driver.signals == [("a", (TERM, CONT))]
+    driver.wait(FENCE_GRACE_S)
+    assert driver.signals[1:] == [("a", (KILL,))]
+    assert driver.end("a") == [["ended", "a"], ["refused", "b", "fenced"]]
+    assert '"reason":"fenced"' in (driver.table.attempts["a"].exit or "")
+    assert driver.start("e") == [["refused", "e", "fenced"]]
+    driver.ask("lease", 10.0)
+    assert driver.start("f") == [["started", "f"]]
+
+
+def test_a_lease_told_late_ends_at_its_instant():
+    driver = Driver()
+    driver.start("a")
+    driver.ask("lease", 10.0, driver.now + 1.0)
+    driver.wait(1.5)
+    assert driver.signals == [("a", (TERM, CONT))]
+
+
+def test_without_any_lease_nothing_is_fenced():
+    driver = Driver()
+    driver.start("a")
+    assert (driver.wait(1e6), driver.signals) == ([], [])
+
+
+def test_only_what_is_over_can_be_forgotten():
+    driver = Driver()
+    driver.start("a")
+    driver.start("b")
+    driver.end("a")
+    driver.ask("forget", ["a", "b", "never"])
+    assert [*driver.table.attempts] == ["b"]
+    assert driver.journal[-1] == ["forget", ["a"]]
+
+
+def test_a_shutdown_stops_everything_and_starts_nothing():
+    driver = Driver()
+    driver.start("a", lane=1)
+    driver.start("b", lane=1)
+    driver.start("c", held=True)
+    assert driver.ask("shutdown", 3.0) == [["refused", "b", "stopped"], ["refused", "c", "stopped"]]
+    assert driver.signals == [("a", (TERM, CONT))]
+    assert driver.start("d") == [["refused", "d", "stopped"]]
+    driver.end("a")
+    assert '"reason":"shutdown"' in (driver.table.attempts["a"].exit or "")
+
+
+def test_what_cannot_be_read_is_answered_and_changes_nothing():
+    driver = Driver()
+    driver.start("a", lane=1)
+    for request in (
+        ["start", "b"],
+        ["start", "b", ["no"], {"lane": 1}],
+        ["fly"],
+        [],
+        7,
+        ["signal", "a", 999],
+    ):
+        assert [line[0] for line in driver.do(driver.table.serve(request, driver.now))] == ["misunderstood"]
+    assert driver.end("a") == [["ended", "a"]]
+    assert driver.start("c", lane=1) == [["started", "c"]]
+
+
+def test_an_attempt_whose_brief_is_not_known_is_refused():
+    driver = Driver()
+    driver.ask("forget_brief", "b")
+    assert driver.start("a") == [["refused", "a", "no_brief"]]
