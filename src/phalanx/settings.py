@@ -134,6 +134,8 @@ class Runner(Struct, frozen=True, kw_only=True):
     address: Annotated[Host | None, "a host name or IP address", "where other nodes reach this one"] = None
     labels: Annotated[Text | None, "a text of one line", "labels of the node, such as rack=r1;zone=a"] = None
     log_max_bytes: Annotated[Size, "how much of one stream of one attempt is kept"] = 64 << 20
+    log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
+    log_keep_bytes: Annotated[Size, "how much all logs of the node may take; the oldest go first"] = 20 << 30
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)

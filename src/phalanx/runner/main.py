@@ -32,6 +32,7 @@ from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logroad import LogRoad
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
+from phalanx.runner.retention import Limits, keep_swept
 from phalanx.runner.shell import Shell
 from phalanx.settings import Settings
 from phalanx.tls import ClientTls, Papers
@@ -81,10 +82,11 @@ async def _run(settings: Settings) -> int:
         Cgroups.find(f"{section.name}-{origin[:8]}"),
     )
     await shell.open()
-    return await _until_stopped(shell, Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls))
+    dialler = Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls)
+    return await _until_stopped(shell, dialler, Limits(section.log_keep_s, section.log_keep_bytes))
 
 
-async def _until_stopped(shell: Shell, dialler: Dialler) -> int:
+async def _until_stopped(shell: Shell, dialler: Dialler, log_limits: Limits) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -109,6 +111,7 @@ async def _until_stopped(shell: Shell, dialler: Dialler) -> int:
         keep_beside(dialler, road, random.random),
         shell.beat(),
         shell.tick(),
+        keep_swept(shell.log_root, log_limits, shell.live_keys, shell.clock),
     ]
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())

@@ -311,6 +311,9 @@ class Shell:
         held = self.agent.state.held.get(key)
         return held is not None and held.phase != Phase.ENDED
 
+    def live_keys(self) -> set[AttemptKey]:
+        return {key for key, held in self.agent.state.held.items() if held.phase != Phase.ENDED}
+
     # Reports gather for a moment.
 
     def _flush_soon(self) -> None:

@@ -1,0 +1,98 @@
+"""How long logs stay on a node: each for so many days, and all of them within so many bytes, the oldest go first.
+
+Only logs of attempts that have ended are removed. What is written while an attempt runs is bounded by the keeper
+(`keeper/trim.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from phalanx.clock import Clock
+from phalanx.core.model.orders import AttemptKey
+from phalanx.diary import diary
+
+log = diary("runner")
+FIRST_AFTER_S, EVERY_S = 60.0, 600.0
+SETTLED_S = 60.0  # a log that was written to just now may be of an attempt that has begun since we asked
+_NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr)")
+_BLOCK = 512
+
+
+class Limits(Struct, frozen=True):
+    """What is kept; 0 for no limit."""
+
+    age_s: float
+    size_bytes: int
+
+
+class _Log(Struct, frozen=True, order=True):
+    written_at: float
+    disk_bytes: int
+    path: str
+    key: AttemptKey
+
+
+async def keep_swept(root: Path, limits: Limits, live: Callable[[], set[AttemptKey]], clock: Clock) -> None:
+    """Look again and again, as long as the runner lives."""
+    pause_s = FIRST_AFTER_S
+    while True:
+        await asyncio.sleep(pause_s)
+        pause_s = EVERY_S
+        removed, freed = await asyncio.to_thread(sweep, root, limits, live(), clock.now())
+        if removed:
+            log.info("old logs were removed", files=removed, bytes=freed)
+
+
+def sweep(root: Path, limits: Limits, live: set[AttemptKey], now: float) -> tuple[int, int]:
+    """Remove what is too old, then the oldest until the rest is small enough; how many files and bytes that were."""
+    logs = sorted(_logs(root))
+    kept_bytes = sum(each.disk_bytes for each in logs)
+    removed = freed = 0
+    for each in logs:
+        age_s = now - each.written_at
+        is_old = 0 < limits.age_s < age_s
+        is_too_much = 0 < limits.size_bytes < kept_bytes and age_s > SETTLED_S
+        if not (is_old or is_too_much) or each.key in live:
+            continue
+        with suppress(OSError):
+            os.unlink(each.path)  # noqa: PTH108 - a hundred thousand of them
+            removed, freed, kept_bytes = removed + 1, freed + each.disk_bytes, kept_bytes - each.disk_bytes
+    if removed:
+        _remove_empty(root)
+    return removed, freed
+
+
+def _logs(root: Path) -> Iterator[_Log]:
+    """Every log below the root. What is not one of ours is left alone, and no link is followed."""
+    for folder in _folders(root):
+        with os.scandir(folder.path) as files:
+            for file in files:
+                named = _NAME.fullmatch(file.name)
+                if named is None or not file.is_file(follow_symlinks=False):
+                    continue
+                with suppress(OSError):  # it went away meanwhile
+                    found = file.stat(follow_symlinks=False)
+                    key = (folder.name, int(named[1]), int(named[2]))
+                    yield _Log(found.st_mtime, found.st_blocks * _BLOCK, file.path, key)
+
+
+def _remove_empty(root: Path) -> None:
+    for folder in _folders(root):
+        with suppress(OSError):  # it still holds logs
+            os.rmdir(folder.path)  # noqa: PTH106
+
+
+def _folders(root: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(root) as entries:
+            return [each for each in entries if each.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,67 @@
+"""Logs on a node are removed by age and by size, those of running attempts never."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from phalanx.core.model.orders import AttemptKey
+from phalanx.runner.retention import Limits, sweep
+
+NOW, HOUR, MIB = 1_000_000.0, 3600.0, 1 << 20
+OLD, NEW = "01jcm3k8t0z9x5v7b2n4d6f8gh", "01jcm3k8t0z9x5v7b2n4d6f8gj"
+
+
+def a_log(root: Path, job: str, name: str, age_s: float, size: int = MIB) -> Path:
+    path = root / job / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(os.urandom(size))
+    os.utime(path, (NOW - age_s, NOW - age_s))
+    return path
+
+
+def left(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_what_is_too_old_goes_and_its_folder_with_it(tmp_path: Path):
+    a_log(tmp_path, OLD, "0.1.stdout", 3 * HOUR)
+    a_log(tmp_path, NEW, "0.1.stdout", HOUR)
+    assert sweep(tmp_path, Limits(2 * HOUR, 0), set(), NOW) == (1, MIB)
+    assert left(tmp_path) == {f"{NEW}/0.1.stdout"}
+    assert not (tmp_path / OLD).exists()
+
+
+def test_the_oldest_go_until_the_rest_is_small_enough(tmp_path: Path):
+    for number in range(5):
+        a_log(tmp_path, OLD, f"0.{number + 1}.stderr", (5 - number) * HOUR)
+    sweep(tmp_path, Limits(0.0, 2 * MIB), set(), NOW)
+    assert left(tmp_path) == {f"{OLD}/0.4.stderr", f"{OLD}/0.5.stderr"}
+
+
+@pytest.mark.parametrize("limits", [Limits(HOUR, 0), Limits(0.0, 1)])
+def test_logs_of_a_running_attempt_stay(tmp_path: Path, limits: Limits):
+    a_log(tmp_path, OLD, "7.2.stdout", 9 * HOUR)
+    live: set[AttemptKey] = {(OLD, 7, 2)}
+    assert sweep(tmp_path, limits, live, NOW) == (0, 0)
+
+
+def test_without_limits_everything_stays(tmp_path: Path):
+    a_log(tmp_path, OLD, "0.1.stdout", 1e9)
+    assert sweep(tmp_path, Limits(0.0, 0), set(), NOW) == (0, 0)
+
+
+def test_only_what_is_a_log_is_removed_and_links_are_not_followed(tmp_path: Path):
+    other = a_log(tmp_path / "elsewhere", OLD, "0.1.stdout", 9 * HOUR)
+    root = tmp_path / "logs"
+    notes = a_log(root, OLD, "notes.txt", 9 * HOUR)
+    (root / NEW).symlink_to(other.parent)
+    assert sweep(root, Limits(HOUR, 0), set(), NOW) == (0, 0)
+    assert notes.exists()
+    assert other.exists()
+
+
+def test_no_folder_yet_is_nothing_to_remove(tmp_path: Path):
+    assert sweep(tmp_path / "none", Limits(1.0, 1), set(), NOW) == (0, 0)
