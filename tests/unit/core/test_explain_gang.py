@@ -69,3 +69,23 @@ def test_what_never_says_is_what_placing_says():
     draft = a_room("s1/b1/r1", cores=4, gpus="h100")
     for crew in (Crew(some(5)), Crew(some(1, gpus=2)), Crew(some(1), gather=(Gather("Rack", must=True),))):
         assert gang_never(draft.nodes, crew) == place_gang(draft, crew)
+
+
+def test_reasons_count_the_members_of_all_groups():
+    nodes = a_room("s1/b1/r1", "s1/b1/r2", cores=4).nodes
+    master_and_workers = (some(1, cores=2), some(5, cores=1))
+    never = gang_never(nodes, Crew(*master_and_workers, gather=IN_ONE_RACK))
+    assert never is not None
+    assert (never.code, never.numbers["needed"], never.numbers["most"]) == ("MustGatherImpossible", 6, 5)
+    assert never.text.startswith("It needs 6 members in one rack")
+    total = gang_never(nodes, Crew(some(1, cores=2), some(9, cores=1)))
+    assert total is not None and (total.code, total.numbers["wanted"]) == ("ExceedsClusterTotal", 10)
+
+
+def test_room_that_is_taken_now_is_counted_for_all_groups():
+    draft = a_room("s1/b1/r1", "s1/b1/r2", cores=4)
+    draft.nodes.take(0, Grant(3, 0))
+    draft.nodes.take(1, Grant(3, 0))
+    no = place_gang(draft, Crew(some(1, cores=2), some(3, cores=1)))
+    assert isinstance(no, Reason)
+    assert (no.code, no.numbers["needed"], no.numbers["slots"]) == ("GangIncomplete", 4, 2)

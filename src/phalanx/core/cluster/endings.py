@@ -277,9 +277,7 @@ def _has_done_its_work(job: JobState, attempt: Attempt) -> bool:
 
 def _well(job: JobState, number: int, attempt: Attempt) -> int:
     """How many tasks of a group have ended well, counting the one that just did."""
-    group = job.groups[number]
-    completed = job.status[group.first : group.last].count(Status.COMPLETED)
-    return completed + job.done_in(group) + (attempt.group == number)
+    return job.well_in(job.groups[number]) + (attempt.group == number)
 
 
 def _replica(job: JobState, attempt: Attempt) -> tuple[int, ...]:

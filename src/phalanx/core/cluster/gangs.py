@@ -59,6 +59,8 @@ class Crew(Protocol):
     @property
     def is_held(self) -> bool: ...
 
+    def well_in(self, group: GroupState) -> int: ...
+
 
 class GangState:
     """The whole job as one thing that waits."""
@@ -76,7 +78,7 @@ class GangState:
     @property
     def kind(self) -> Hashable:
         """Gangs that ask for the same are of one kind; one that is bound somewhere is like no other."""
-        alone = self.job.id if self.owner.live else ""
+        alone = self.job.id if self.owner.live or self.comes_back else ""
         gang = self.gang
         return self.job.queue, gang.gather, gang.affinity, gang.strict, self.wanted(), alone
 
@@ -91,8 +93,17 @@ class GangState:
     @property
     def is_surplus(self) -> bool:
         """Whether it runs with all that it needs, so that whoever is still to be placed is one more."""
-        groups = self.owner.groups
-        return self.owner.satisfied and all(each.staying >= each.group.needed for each in groups)
+        return self.owner.satisfied and not self._is_short
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it has started whole and a member that it needs is to be placed again."""
+        return self.owner.satisfied and self._is_short
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether a group has fewer members than it needs, those that ended well counted."""
+        return any(each.staying + self.owner.well_in(each) < each.group.needed for each in self.owner.groups)
 
     @property
     def may_hold_part(self) -> bool:

@@ -149,6 +149,10 @@ class JobState:
         """How many tasks of a group ended with code 0 and are Completed once the whole job is."""
         return sum(group.first <= position < group.last for position in self.done)
 
+    def well_in(self, group: GroupState) -> int:
+        """How many tasks of a group have ended well, Completed or not yet."""
+        return self.status[group.first : group.last].count(Status.COMPLETED) + self.done_in(group)
+
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed
 

@@ -19,6 +19,7 @@ from phalanx.core.model.waiting import Rank, Unit, WaitingGang, WaitingGroup, Wa
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang import Seats, Tries
 from phalanx.core.placement.gather import Ask, Layout, Rules, layouts
+from phalanx.core.placement.rules import binding_rules
 from phalanx.core.placement.shapes import Shape, shapes_of
 from phalanx.core.placement.stand import Asked, Stand
 from phalanx.core.placement.trim import Quota
@@ -60,7 +61,7 @@ class Aim:
         every = shapes_of(self.gang.wanted())
         self.needed = [shape for shape in every if shape.need]
         gang = self.gang.job.gang
-        self.gather = gang.gather if gang else ()
+        self.gather = binding_rules(self.gang)
         self.rules = Rules(draft.nodes.tree, self.gather)
         near = draft.tenants.near.get(gang.affinity) if gang and gang.affinity else None
         self.existing: Column | None = None  # running tasks of the same affinity key, by node row
@@ -127,7 +128,7 @@ class Aim:
             shapes = [
                 structs.replace(shape, most=count) for shape, count in zip(self.shapes, most, strict=True)
             ]
-            tries = Tries(self.draft, self.gang, shapes, most)
+            tries = Tries(self.draft, self.gang, shapes, most, self.gather)
             for seats in islice(tries.whole(), TRIES_MAX):
                 if self._holds(seats):
                     # In the order of the tree neighbours in rank are neighbours in the network.

@@ -19,6 +19,7 @@ from phalanx.core.model.waiting import Waiting, WaitingGang
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang import place_gang
 from phalanx.core.placement.gather import Ask, Search
+from phalanx.core.placement.rules import binding_rules
 from phalanx.core.placement.shapes import Shape, shapes_of
 from phalanx.core.placement.shortage import Shortage
 
@@ -39,7 +40,7 @@ def gang_never(nodes: NodeTable, unit: WaitingGang) -> Reason | None:
 
 def _search(nodes: NodeTable, shapes: Sequence[Shape], unit: WaitingGang, bound: Sequence[int]) -> Search:
     asks = [Ask(shape.need, shape.most, nodes.slots_ever(shape.request)) for shape in shapes]
-    return Search(nodes.tree, asks, unit.job.gang.gather if unit.job.gang else (), bound=bound)
+    return Search(nodes.tree, asks, binding_rules(unit), bound=bound)
 
 
 def _tried_on_empty_nodes(nodes: NodeTable, unit: WaitingGang, needed: int) -> Reason | None:

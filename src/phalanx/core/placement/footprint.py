@@ -16,6 +16,7 @@ from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Unit, WaitingGang, WaitingGroup
 from phalanx.core.placement.departures import Matrix, Scale
 from phalanx.core.placement.gather import Ask, Layout, Rules, layouts
+from phalanx.core.placement.rules import binding_rules
 from phalanx.core.placement.shapes import Shape, shapes_of
 
 _LAYOUTS_MAX = 8  # groups share nodes, so the best layout of each may be too much for both
@@ -135,7 +136,7 @@ def _shapes(unit: Unit) -> list[Shape]:
 
 
 def _gather(unit: Unit) -> tuple[Gather, ...]:
-    return () if unit.job.gang is None else unit.job.gang.gather
+    return binding_rules(unit)
 
 
 def _is_divisible(gather: tuple[Gather, ...]) -> bool:

@@ -21,6 +21,7 @@ from phalanx.core.model.waiting import WaitingGang
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gather import Ask, Candidate, Search
 from phalanx.core.placement.packing import STEPS_MAX, Packing
+from phalanx.core.placement.rules import Gathers, rules_to_try
 from phalanx.core.placement.shapes import Member, Shape, admitted, shapes_of
 from phalanx.core.placement.shortage import Shortage
 from phalanx.core.placement.stand import Stand, in_turn
@@ -42,14 +43,15 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Mus
     most = admitted(draft.queues, unit.job.queue, shapes)
     if isinstance(most, Reason):
         return most
-    tries = Tries(draft, unit, shapes, most)
-    for seats in tries.as_many_as_fit() if partial else tries.whole():
-        members = seat(draft, unit, shapes, seats)
-        if members:
-            muster = Muster(unit.job.id, tuple(members))
-            draft.enlist(muster)
-            return muster
-    return Shortage(draft.nodes, shapes, tries.search, tries.gave_up).reason()
+    tried = [Tries(draft, unit, shapes, most, gather) for gather in rules_to_try(unit)]
+    for tries in tried:
+        for seats in tries.as_many_as_fit() if partial else tries.whole():
+            members = seat(draft, unit, shapes, seats)
+            if members:
+                muster = Muster(unit.job.id, tuple(members))
+                draft.enlist(muster)
+                return muster
+    return Shortage(draft.nodes, shapes, tried[-1].search, tried[-1].gave_up).reason()
 
 
 def seat(draft: Draft, unit: WaitingGang, shapes: Sequence[Shape], seats: Seats) -> list[Placement] | None:
@@ -109,7 +111,14 @@ def _seat_beside(
 class Tries:
     """The layouts to try for one gang, the best first."""
 
-    def __init__(self, draft: Draft, unit: WaitingGang, shapes: Sequence[Shape], most: Sequence[int]) -> None:
+    def __init__(
+        self,
+        draft: Draft,
+        unit: WaitingGang,
+        shapes: Sequence[Shape],
+        most: Sequence[int],
+        gather: Gathers,
+    ) -> None:
         self._nodes = draft.nodes
         self._shapes = shapes
         gang = unit.job.gang
@@ -122,7 +131,7 @@ class Tries:
         if gang and gang.affinity and (near := draft.tenants.near.get(gang.affinity)):
             existing = np.zeros(len(self._nodes), dtype=np.int64)  # those of this very gang are among them
             existing[list(near)] = list(near.values())
-        self.search = Search(self._nodes.tree, asks, gang.gather if gang else (), existing, bound)
+        self.search = Search(self._nodes.tree, asks, gather, existing, bound)
         self._steps = STEPS_MAX
         self._size: Sequence[int] = ()
         self.gave_up = False  # somewhere a layout may have been missed

@@ -6,8 +6,30 @@ from bisect import insort
 from functools import cached_property
 from math import lcm
 
+from msgspec import structs
+
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.tree import Tree
+from phalanx.core.model.waiting import Unit
+
+Gathers = tuple[Gather, ...]
+
+
+def rules_to_try(unit: Unit) -> tuple[Gathers, ...]:
+    """The gather rules of a unit, the strictest first; only if the last of them give no place there is none.
+
+    A multiple is how a gang starts. Once it runs, members end one by one, and what is left is seldom a multiple: one
+    that has to come back keeps it where it can and else stands where the must rules let it, or it would wait for ever.
+    """
+    gather = () if unit.job.gang is None else unit.job.gang.gather
+    if not getattr(unit, "comes_back", False) or all(rule.multiple == 1 for rule in gather):
+        return (gather,)
+    return gather, tuple(structs.replace(rule, multiple=1) for rule in gather)
+
+
+def binding_rules(unit: Unit) -> Gathers:
+    """The gather rules that no place of the unit may break."""
+    return rules_to_try(unit)[-1]
 
 
 class Rules:

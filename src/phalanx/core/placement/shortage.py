@@ -47,22 +47,44 @@ class Shortage:
             assert self._rules.top is not None
             names = ["/".join(self._tree.path(self._rules.top, number)) for number in pinned.tolist()]
             return reason.members_apart(self._tree.layer(self._rules.top), names)
-        for shape in self._shapes:
-            if no := self._never_of(shape):
-                return no
-        return self._indivisible() or (self._beyond_all() if len(self._shapes) > 1 else None)
+        return (
+            self._too_few_slots() or self._indivisible() or (self._beyond_all() if self._is_mixed else None)
+        )
 
-    def _never_of(self, shape: Shape) -> Reason | None:
-        needed = max(1, shape.need)
-        slots, sums = self._nodes.ever(shape.request)
-        total = int((sums[0] if sums else slots).sum())
-        if not total:
-            return self._closest(shape.request)
+    @property
+    def _is_mixed(self) -> bool:
+        return len(self._shapes) > 1
+
+    @property
+    def _needs(self) -> list[int]:
+        """How many members of each shape have to be placed now, one at the least."""
+        needs = [shape.need for shape in self._shapes]
+        return needs if any(needs) else [1, *needs[1:]]
+
+    def _together(self, rooms: Sequence[Column]) -> Column:
+        """Room for members of all shapes: of several, no more of each than it needs, as if they did not share."""
+        if not self._is_mixed:
+            return rooms[0]
+        total = np.zeros(len(rooms[0]), dtype=np.int64)
+        for room, need in zip(rooms, self._needs, strict=True):
+            total += np.minimum(room, need)
+        return total
+
+    def _too_few_slots(self) -> Reason | None:
+        """What even empty nodes could not hold. Members of all groups are counted, since they start together."""
+        ever = [self._nodes.ever(shape.request) for shape in self._shapes]
+        totals = [int((sums[0] if sums else slots).sum()) for slots, sums in ever]
+        for shape, total in zip(self._shapes, totals, strict=True):
+            if not total:
+                return self._closest(shape.request)
+        needed = sum(self._needs)
+        total = int(self._together([np.array([each]) for each in totals])[0])
         if total < needed:
             return reason.exceeds_cluster_total("members", needed, total)
         top = self._rules.top
         assert top is not None
-        room = Field(self._tree, slots, sums, self._rules.multiples if len(self._shapes) == 1 else ()).at(top)
+        multiples = () if self._is_mixed else self._rules.multiples
+        room = self._together([Field(self._tree, slots, sums, multiples).at(top) for slots, sums in ever])
         if int(room.max()) < needed:
             layer = self._must_layer()
             evidence = self._evidence(top, room, np.arange(len(room)))
@@ -112,18 +134,17 @@ class Shortage:
         return reason.exceeds_cluster_total("GPUs", wanted, devices) if wanted > devices else None
 
     def _not_now(self) -> Reason:
-        """The shape that lacks the most, counted where all members would have to stand."""
+        """What is lacking, counted where all members would have to stand."""
         top, pinned = self._rules.top, self._search.domains.pinned
         assert top is not None
         fields = self._search.fields
         numbers = np.arange(self._tree.size(top)) if pinned is None else pinned
-        rooms = [int(field.at(top)[numbers].max()) for field in fields]
-        needs = [max(1, shape.need) for shape in self._shapes]
-        worst = min(range(len(needs)), key=lambda at: rooms[at] - needs[at])
-        needed, room, slots = needs[worst], rooms[worst], fields[worst].total
+        needed = sum(self._needs)
+        room = int(self._together([field.at(top)[numbers] for field in fields]).max())
+        slots = int(self._together([np.array([field.total]) for field in fields])[0])
         if not top:  # nothing says where they have to stand, so the outermost domains are shown
             top, numbers = self._shown_level(), np.arange(self._tree.size(self._shown_level()))
-        evidence = self._evidence(top, fields[worst].at(top)[numbers], numbers)
+        evidence = self._evidence(top, self._together([field.at(top)[numbers] for field in fields]), numbers)
         if self._gave_up:
             evidence["gave_up"] = True
         if self._rules.multiples:
