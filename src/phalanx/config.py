@@ -3,7 +3,8 @@
 This is the only file that reads the environment. From strongest to weakest: flags; `PHALANX_*` variables; the
 seeds' `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
 `$XDG_CONFIG_HOME/phalanx/config.toml`; `/etc/phalanx/conf.d/*.toml` and `phalanx.toml`; defaults. A key is
-`section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out).
+`section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out). A project file that was not
+trusted (`trust.py`) sets next to nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from msgspec import MsgspecError, convert
 
 from phalanx.core.model.quantity import parse_bytes, parse_seconds
 from phalanx.errors import ConfigError
-from phalanx.settings import ALIASES, KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings
+from phalanx.settings import ALIASES, KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
 from phalanx.tokenfile import TOKEN
+from phalanx.trust import FREE, Trust
 
 SYSTEM = Path("/etc/phalanx")
 # What tasks are given. A command run inside a task must not stumble over them.
@@ -29,6 +31,8 @@ TASK_VARIABLE = re.compile(
     "|RANK|WORLD_SIZE|GROUP|(GROUP|LOCAL)_(RANK|SIZE)|HOSTNAME|NODE(_RANK|_IPS|_NAMES)?|NUM_NODES|CORES|NUMA|DEVICES"
     "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
+
+_GRPC = re.compile(r"(?<![^,\s])grpc(?:\+tcp)?://")  # how seed 001 writes an address
 
 
 def load(
@@ -41,38 +45,78 @@ def load(
     """Read every source, or raise ConfigError. Flags that are None were not given."""
     env = os.environ if environment is None else environment
     given: dict[str, tuple[Given, ...]] = {}
+    untrusted: Untrusted | None = None
     try:
-        for rank, source, base, values in _sources(flags or {}, env, folder or Path.cwd(), system):
-            for name, value in values.items():
-                given[name] = (*given.get(name, ()), Given(_read(name, value, source, base), source, rank))
-        return _settled(given, env)
+        for source in _sources(flags or {}, env, folder or Path.cwd(), system):
+            for name, value in source.values.items():
+                read = _read(name, value, source.name, source.base)
+                given[name] = (*given.get(name, ()), Given(read, source.name, source.rank))
+            if missed := tuple(name for name in source.withheld if name not in given):
+                untrusted = Untrusted(source.name, missed)
+        return _settled(given, env, untrusted)
     except (OSError, RuntimeError) as error:  # A folder we may not look into, or a user without a home.
         raise ConfigError(f"settings cannot be read: {error}") from error
 
 
+class _Source(NamedTuple):
+    """Who says something: a source of a lower rank is stronger. Its relative paths begin at `base`."""
+
+    rank: int
+    name: str
+    base: Path
+    values: dict[str, object]
+    withheld: tuple[str, ...] = ()  # what it would say if it were trusted
+
+
 def _sources(
     flags: Mapping[str, object], env: Mapping[str, str], folder: Path, system: Path
-) -> Iterator[tuple[int, str, Path, dict[str, object]]]:
-    """Each source: its rank, its name, where its relative paths begin and its values, the strongest first."""
-    yield 0, "the command line", folder, {name: value for name, value in flags.items() if value is not None}
+) -> Iterator[_Source]:
+    """Each source, the strongest first."""
+    said = {name: value for name, value in flags.items() if value is not None}
+    yield _Source(0, "the command line", folder, said)
     for variable in sorted(env):
         if variable.startswith("PHALANX_") and not TASK_VARIABLE.fullmatch(variable):
             if variable not in VARIABLES:
                 _unknown("variable", variable, VARIABLES, "the environment")
-            yield 1, variable, folder, {VARIABLES[variable]: env[variable]}
+            yield _Source(1, variable, folder, {VARIABLES[variable]: env[variable]})
     for variable, names in ALIASES.items():
         if variable in env:
-            yield 2, variable, folder, dict.fromkeys(names, env[variable])
-    for rank, path in enumerate(files(env, folder, system), start=3):
-        yield rank, str(path), path.parent, _from_file(path)
+            text = _GRPC.sub("http://", env[variable]) if variable == "KRISHIV_COORDINATOR" else env[variable]
+            yield _Source(2, variable, folder, dict.fromkeys(names, text))
+    project = project_file(folder, system)
+    if project is not None:
+        yield _project(project, trusted(env))
+    for rank, path in enumerate(_files_of_user_and_system(env, system), start=4):
+        yield _Source(rank, str(path), path.parent, from_file(path, path.read_bytes()))
+
+
+def _project(path: Path, trust: Trust) -> _Source:
+    """What the project's file may say. Content is read once, so that what is trusted is what is used."""
+    body = path.read_bytes()
+    values = from_file(path, body)
+    source = _Source(3, str(path), path.parent, values)
+    guarded = tuple(name for name in values if name not in FREE)
+    if not guarded or trust.holds(path, body):
+        return source
+    free = {name: value for name, value in values.items() if name in FREE}
+    return source._replace(values=free, withheld=guarded)
+
+
+def trusted(env: Mapping[str, str] = os.environ) -> Trust:
+    """The project files this user trusts. Where that stands is for no other setting to say."""
+    return Trust(_base(env, "XDG_STATE_HOME", ".local/state") / "phalanx" / "trusted-projects.json")
 
 
 def files(env: Mapping[str, str] = os.environ, folder: Path = Path(), system: Path = SYSTEM) -> list[Path]:
     """The files that are read, the strongest first. A drop-in beats the file it belongs to."""
+    project = project_file(folder, system)
+    return [*([project] if project else []), *_files_of_user_and_system(env, system)]
+
+
+def _files_of_user_and_system(env: Mapping[str, str], system: Path) -> list[Path]:
     own = _base(env, "XDG_CONFIG_HOME", ".config") / "phalanx" / "config.toml"
     drop_ins = sorted(system.glob("conf.d/*.toml"), reverse=True)
-    listed = [_project_file(folder.absolute()), own, *drop_ins, system / "phalanx.toml"]
-    return [path for path in listed if path is not None and path.is_file()]
+    return [path for path in (own, *drop_ins, system / "phalanx.toml") if path.is_file()]
 
 
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
@@ -81,9 +125,12 @@ def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
     return path if path.is_absolute() else Path(env.get("HOME") or Path.home(), default)
 
 
-def _project_file(folder: Path) -> Path | None:
-    """The nearest one. It could send our token anywhere, so it must be ours or the administrator's."""
+def project_file(folder: Path = Path(), system: Path = SYSTEM) -> Path | None:
+    """The nearest one. It must be ours or the administrator's, which is not enough to be trusted: clones are ours."""
+    folder = folder.absolute()
     for parent in (folder, *folder.parents):
+        if parent == system:
+            return None
         for path in (parent / "phalanx.toml", parent / "pyproject.toml"):
             if path.is_file() and (path.stem == "phalanx" or b"tool.phalanx" in path.read_bytes()):
                 if path.stat().st_uid in {os.geteuid(), 0}:
@@ -92,14 +139,15 @@ def _project_file(folder: Path) -> Path | None:
     return None
 
 
-def _from_file(path: Path) -> dict[str, object]:
+def from_file(path: Path, body: bytes) -> dict[str, object]:
+    """What a file sets, by key. That it may is not said."""
     from tomllib import loads  # Most machines have no file, and then this costs nothing.
 
     try:
-        table: Any = loads(path.read_text("utf-8"))
+        table: Any = loads(body.decode("utf-8"))
         if path.name == "pyproject.toml":
             table = table.get("tool", {}).get("phalanx", {})
-    except (OSError, ValueError, RecursionError, AttributeError) as error:
+    except (ValueError, RecursionError, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     return dict(_flattened(table, "", path))
 
@@ -168,7 +216,9 @@ def _site(text: str) -> str:
     return (text if "://" in text else f"http://{text}").removesuffix("/")
 
 
-def _settled(given: dict[str, tuple[Given, ...]], env: Mapping[str, str]) -> Settings:
+def _settled(
+    given: dict[str, tuple[Given, ...]], env: Mapping[str, str], untrusted: Untrusted | None
+) -> Settings:
     said = {name: each[0].value for name, each in given.items()}
     state = said.setdefault("state_dir", _base(env, "XDG_STATE_HOME", ".local/state") / "phalanx")
     said.setdefault("coordinator.state_dir", state / "coordinator")
@@ -189,7 +239,8 @@ def _settled(given: dict[str, tuple[Given, ...]], env: Mapping[str, str]) -> Set
         section: kind(**{k.rpartition(".")[2]: v for k, v in said.items() if k.startswith(section)})
         for section, kind in SECTIONS.items()
     }
-    return Settings(given=given, **made, **{name: value for name, value in said.items() if "." not in name})
+    rest = {name: value for name, value in said.items() if "." not in name}
+    return Settings(given=given, untrusted=untrusted, **made, **rest)
 
 
 def task_environment() -> dict[str, str]:

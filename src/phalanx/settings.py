@@ -107,7 +107,7 @@ class Coordinator(Struct, frozen=True, kw_only=True):
             )
         if self.port == self.link_port:
             raise ConfigError(f"coordinator.port and coordinator.link_port are both {self.port}")
-        if not re.fullmatch(LOOPBACK, self.bind) and self.tls_cert_file is None:
+        if not is_loopback(self.bind) and self.tls_cert_file is None:
             raise ConfigError(
                 f"coordinator.bind = {self.bind!r}: expected a loopback address, for there is no TLS",
                 hint="give coordinator.tls_cert_file and tls_key_file (`phalanx ca` makes them), or use ssh -L",
@@ -167,6 +167,20 @@ class Given(NamedTuple):
     rank: int
 
 
+class Untrusted(NamedTuple):
+    """A project file that was not trusted, and the keys in it that therefore say nothing."""
+
+    file: str
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.keys[:5]) + (f" and {len(self.keys) - 5} more" if len(self.keys) > 5 else "")
+        return f"{self.file} is not trusted, so it may not set {shown}"
+
+
+TRUST_HINT = "read it, then trust it as it is now: `phalanx config trust`"
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """Everything, resolved. `given` holds what each source said of each key, the strongest first."""
 
@@ -176,6 +190,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     runner: Runner
     client: Client
     given: dict[str, tuple[Given, ...]] = {}
+    untrusted: Untrusted | None = None
 
 
 class Key(NamedTuple):
@@ -218,6 +233,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "KRISHIV_HEARTBEAT_TIMEOUT_SECS": ("coordinator.lost_after_s",),
     "KRISHIV_LEADER_LEASE_SECS": ("coordinator.lease_s",),
 }
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there in the clear stays on this machine."""
+    return re.fullmatch(LOOPBACK, host, re.IGNORECASE) is not None
 
 
 def _check_pair(what: str, cert: Path | None, key: Path | None) -> None:

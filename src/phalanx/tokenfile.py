@@ -1,4 +1,7 @@
-"""Files that hold tokens: only their owner may read them, and one that cannot be used is never passed over."""
+"""Files that hold tokens: only their owner may read them, and one that cannot be used is never passed over.
+
+A file whose mode lets others read it, as in a Secret of Kubernetes, is good where a folder above keeps them out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ TOKENS_MAX = 1000
 
 
 def read_token(path: Path) -> Secret:
-    """The one secret in a file that only its owner may read, as ssh demands of keys."""
+    """The one secret in a file that only its owner can read, as ssh demands of keys."""
     text = _read(path).strip()
     if not TOKEN.fullmatch(text):
         raise TokenError(f"token file {path} holds no token")
@@ -79,6 +82,25 @@ def write_token(path: Path, text: str, *, replace: bool = True) -> None:
     draft.unlink()
 
 
+def is_open_to_others(path: Path, found: os.stat_result) -> bool:
+    """Whether another account can read the file, or change it. A mode that lets others read is harmless inside a
+    folder that they cannot enter; where a link leads is what counts."""
+    if not found.st_mode & 0o077:
+        return False
+    return bool(found.st_mode & 0o022) or not _is_in_a_closed_folder(path)
+
+
+def _is_in_a_closed_folder(path: Path) -> bool:
+    try:
+        for folder in path.resolve(strict=True).parents:
+            found = folder.stat()
+            if not found.st_mode & 0o011 and found.st_uid in {os.geteuid(), 0}:
+                return True
+    except OSError:
+        pass  # it has just been replaced; whoever asks again will know
+    return False
+
+
 def _read(path: Path) -> str:
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -86,7 +108,7 @@ def _read(path: Path) -> str:
             body = file.read(FILE_BYTES_MAX + 1) or b""
     except OSError as error:
         raise TokenError(f"token file {path} cannot be read: {error.strerror}") from error
-    if found.st_mode & 0o077:
+    if is_open_to_others(path, found):
         raise TokenError(f"others may use {path} ({stat.filemode(found.st_mode)})", hint=f"chmod 600 {path}")
     if found.st_uid not in {os.geteuid(), 0}:
         hint = "copy it to a file of your own, or chown it to whoever runs this"

@@ -144,7 +144,7 @@ def test_a_hangup_reads_the_file_at_once_and_an_emptied_one_refuses_all(tmp_path
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)
         eventually(lambda: not is_accepted(cluster, "token-b"), 5.0, "nobody is accepted")
         put(tmp_path / "token", "token-c")
-        (tmp_path / "token").chmod(0o644)
+        (tmp_path / "token").chmod(0o646)
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)
         eventually(lambda: "others may use" in told(cluster, "coordinator"), 5.0, "a warning")
         assert not is_accepted(cluster, "token-c")
@@ -160,7 +160,7 @@ def test_a_token_file_that_cannot_be_used_ends_the_start(tmp_path: Path, fault: 
         elif fault == "empty":
             put(file, "\n")
         else:
-            file.chmod(0o640)
+            file.chmod(0o660)
         cluster.start_coordinator()
         assert cluster.processes["coordinator"].wait(20) != 0
         assert "token file" in told(cluster, "coordinator") or "others may use" in told(

@@ -18,7 +18,18 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, module_name, sourc
 When = Literal["at once", "later", "never"]
 
 CORE = {"core", "core.model", "core.cluster", "core.placement", "core.runner"}
-SHARED = {"config", "settings", "tokenfile", "endpoint", "tls", "errors", "clock", "diary", "__version__"}
+SHARED = {
+    "config",
+    "settings",
+    "tokenfile",
+    "trust",
+    "endpoint",
+    "tls",
+    "errors",
+    "clock",
+    "diary",
+    "__version__",
+}
 DOORS = CORE | SHARED | {"api", "store"}
 SHELLS = DOORS | {"dashboard", "coordinator", "runner"}
 
@@ -34,7 +45,8 @@ ARROWS: dict[str, set[str]] = {
     "errors": CORE,
     "settings": CORE | {"errors"},
     "tokenfile": {"errors", "settings"},
-    "config": CORE | {"errors", "settings", "tokenfile"},
+    "trust": {"errors", "tokenfile"},
+    "config": CORE | {"errors", "settings", "tokenfile", "trust"},
     "endpoint": {"config", "errors", "settings", "tokenfile"},
     "tls": {"errors"},
     "certificates": {"clock", "errors"},  # Costly to import, so only those who make or read certificates do.
@@ -53,7 +65,7 @@ ARROWS: dict[str, set[str]] = {
 }
 # Start-up time is felt here, so these may import inside a function. In `store` it is because a coordinator on SQLite
 # must not pay for gRPC or Redis.
-LAZY_ROOMS = {"cli", "embedded", "config", "tokenfile", "phalanx", "store"}
+LAZY_ROOMS = {"cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
 ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "embedded"}
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from phalanx.config import TASK_VARIABLE, load, task_environment
+from phalanx.config import TASK_VARIABLE, load, task_environment, trusted
 from phalanx.endpoint import Endpoint, connection
 from phalanx.errors import ConfigError, TokenError, Unauthorized, Unavailable
 from phalanx.settings import ALIASES, KEYS, VARIABLES, Secret, Settings
@@ -34,6 +35,13 @@ def read(tmp_path: Path) -> Read:
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+    return path
+
+
+def write_trusted(path: Path, text: str, home: Path) -> Path:
+    """A project file that the user of this home trusts."""
+    write(path, text)
+    trusted({"HOME": str(home)}).add(path, path.read_bytes())
     return path
 
 
@@ -69,7 +77,7 @@ def test_each_source_beats_the_next(read: Read, tmp_path: Path):
         (write(tmp_path / "etc/conf.d/10-a.toml", text.format(1002)), 1002),
         (write(tmp_path / "etc/conf.d/20-b.toml", text.format(1003)), 1003),
         (write(tmp_path / "home/.config/phalanx/config.toml", text.format(1004)), 1004),
-        (write(tmp_path / "phalanx.toml", text.format(1005)), 1005),
+        (write_trusted(tmp_path / "phalanx.toml", text.format(1005), tmp_path / "home"), 1005),
     ]
     env = {"PHALANX_COORDINATOR_PORT": "1006"}
     settings = read({"coordinator.port": 1007}, **env)
@@ -88,7 +96,7 @@ def test_each_source_beats_the_next(read: Read, tmp_path: Path):
 
 
 def test_sources_are_joined_key_by_key(read: Read, tmp_path: Path):
-    write(tmp_path / "phalanx.toml", "output = 'json'\n[runner]\nname = 'box'\n")
+    write_trusted(tmp_path / "phalanx.toml", "output = 'json'\n[runner]\nname = 'box'\n", tmp_path / "home")
     settings = read({"runner.pretend": "gpus=2"}, PHALANX_RUNNER_LOG_MAX_BYTES="1MiB")
     assert (settings.output, settings.runner.name) == ("json", "box")
     assert (settings.runner.pretend, settings.runner.log_max_bytes) == ("gpus=2", 1 << 20)
@@ -122,7 +130,7 @@ def test_xdg_folders_are_honoured_when_absolute(read: Read, tmp_path: Path):
 
 
 def test_relative_paths_begin_where_they_are_written(read: Read, tmp_path: Path):
-    write(tmp_path / "phalanx.toml", "state_dir = 'state'\n")
+    write_trusted(tmp_path / "phalanx.toml", "state_dir = 'state'\n", tmp_path / "home")
     assert read().state_dir == tmp_path / "state"
     assert read(PHALANX_STATE_DIR="state").state_dir == tmp_path / "work/state"
     assert read({"state_dir": Path("/var/lib/phalanx")}).state_dir == Path("/var/lib/phalanx")
@@ -140,6 +148,14 @@ def test_the_seeds_names_are_understood(read: Read, tmp_path: Path):
     assert settings.coordinator.token == "secret"
     assert (settings.coordinator.max_task_retries, settings.coordinator.lost_after_s) == (7, 45.0)
     assert read(KRISHIV_COORDINATOR="a:1", PHALANX_ADDRESS="b:2").client.address == ("http://b:2",)
+
+
+@pytest.mark.parametrize("scheme", ["grpc://", "grpc+tcp://", "http://", ""])
+def test_an_address_of_seed_001_may_say_grpc(read: Read, scheme: str):
+    settings = read(KRISHIV_COORDINATOR=f"{scheme}head:50051, {scheme}127.0.0.1:50052")
+    assert settings.client.address == ("http://head:50051", "http://127.0.0.1:50052")
+    with pytest.raises(ConfigError, match="from PHALANX_ADDRESS: expected http"):
+        read(PHALANX_ADDRESS="grpc://head:50051")
 
 
 def test_where_others_reach_a_node_is_a_host(read: Read):
@@ -217,7 +233,7 @@ def test_a_wrong_value_is_told_with_its_key_source_and_remedy(
     ],
 )
 def test_a_wrong_file_is_told(read: Read, tmp_path: Path, text: str, complaint: str):
-    write(tmp_path / "phalanx.toml", text)
+    write_trusted(tmp_path / "phalanx.toml", text, tmp_path / "home")
     with pytest.raises(ConfigError) as caught:
         read()
     assert complaint in caught.value.detail
@@ -297,12 +313,55 @@ def test_those_who_make_it_at_once_agree(tmp_path: Path):
     assert len(tokens) == 1
 
 
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that everybody may enter, from the root on. Those of pytest are closed."""
+    with TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
-def test_a_token_that_others_may_read_is_refused(tmp_path: Path, mode: int):
+def test_a_token_that_others_may_read_is_refused(outside: Path, mode: int):
     with pytest.raises(TokenError, match="others may use") as caught:
-        read_token(a_token_file(tmp_path / "t", mode=mode))
-    assert caught.value.hint == f"chmod 600 {tmp_path}/t"
+        read_token(a_token_file(outside / "t", mode=mode))
+    assert caught.value.hint == f"chmod 600 {outside}/t"
     assert caught.value.exit_code == 77
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o444])
+def test_a_mode_that_lets_others_read_does_no_harm_in_a_folder_they_cannot_enter(outside: Path, mode: int):
+    file = a_token_file(outside / "in/t", mode=mode)
+    for closed in (0o700, 0o744):
+        outside.chmod(closed)
+        assert read_token(file) == "phx_secret"
+    for entered in (0o710, 0o701, 0o711):
+        outside.chmod(entered)
+        with pytest.raises(TokenError, match="others may use"):
+            read_token(file)
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o606, 0o622])
+def test_a_token_that_others_may_write_is_refused_everywhere(outside: Path, mode: int):
+    outside.chmod(0o700)
+    with pytest.raises(TokenError, match="others may use"):
+        read_token(a_token_file(outside / "t", mode=mode))
+
+
+def test_a_secret_of_kubernetes_is_read_where_it_is_shut_in(outside: Path):
+    """Files 0644 in a folder ..TIME, ..data leads there, and each name leads through ..data."""
+    (outside / "shut").mkdir(mode=0o700)
+    for place in (outside / "shut/secret", outside / "secret"):
+        a_token_file(place / "..2026_11_15/token", mode=0o644)
+        (place / "..data").symlink_to("..2026_11_15")
+        (place / "token").symlink_to("..data/token")
+        place.chmod(0o1777)
+    assert read_token(outside / "shut/secret/token") == "phx_secret"
+    with pytest.raises(TokenError, match="others may use"):
+        read_token(outside / "secret/token")
+    (outside / "shut/out").symlink_to("../secret/token")
+    with pytest.raises(TokenError, match="others may use"):
+        read_token(outside / "shut/out")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "two words", "ümlaut", "x" * 5000])
@@ -398,7 +457,9 @@ def test_a_token_file_beats_a_token_of_the_same_strength(read: Read, tmp_path: P
 
 def test_a_token_beats_a_file_of_less_strength(read: Read, tmp_path: Path):
     a_token_file(tmp_path / "t", "from-file")
-    write(tmp_path / "phalanx.toml", "[client]\ntoken_file = 't'\naddress = 'http://h:1'\n")
+    write_trusted(
+        tmp_path / "phalanx.toml", "[client]\ntoken_file = 't'\naddress = 'http://h:1'\n", tmp_path / "home"
+    )
     assert connection(read(PHALANX_TOKEN="from-variable")).token == "from-variable"
     assert connection(read()).token == "from-file"
     other = a_token_file(tmp_path / "u", "from-flag")

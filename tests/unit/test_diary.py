@@ -36,7 +36,7 @@ def test_a_daemon_that_others_may_read_the_token_of_tells_how_to_close_the_file(
 ):
     path = tmp_path / "token"
     path.write_text("phx_open")
-    path.chmod(0o644)
+    path.chmod(0o646)
     ended = subprocess.run(
         [sys.executable, "-m", "phalanx", *words, "--state", str(tmp_path / "state")],
         check=False,
@@ -46,5 +46,5 @@ def test_a_daemon_that_others_may_read_the_token_of_tells_how_to_close_the_file(
         timeout=30,
     )
     assert ended.returncode == 1
-    assert f"others may use {path} (-rw-r--r--)" in ended.stderr
+    assert f"others may use {path} (-rw-r--rw-)" in ended.stderr
     assert f"chmod 600 {path}" in ended.stderr

@@ -15,7 +15,7 @@ import httpx
 
 from phalanx.api.calls import Call
 from phalanx.api.exchange import AsyncAnswer, dropped, read_whole, timed_out, unreachable
-from phalanx.api.following import PATIENCE_S, Compass, Search, addresses_of
+from phalanx.api.following import PATIENCE_S, Compass, Search, safe_addresses
 from phalanx.api.problems import read_problem
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unavailable
@@ -33,7 +33,7 @@ class HttpxExchange:
         patience_s: float = PATIENCE_S,
     ) -> None:
         """`tls` serves all https addresses; with `vouched` it believes none but our own authority."""
-        self._compass = Compass(addresses_of(addresses), vouched=vouched)
+        self._compass = Compass(safe_addresses(addresses), vouched=vouched)
         self._patience_s = patience_s
         self._clock = SystemClock()
         # Without TLS no certificates are loaded, which would take longer than many a call. No proxy of the

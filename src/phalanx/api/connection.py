@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from phalanx.api.calls import Call
 from phalanx.api.exchange import Answer, WholeAnswer, dropped, timed_out, unreachable
-from phalanx.api.following import PATIENCE_S, Compass, Search, addresses_of
+from phalanx.api.following import PATIENCE_S, Compass, Search, safe_addresses
 from phalanx.api.problems import read_problem
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest, PhalanxError, Unavailable
@@ -44,7 +44,7 @@ class HttpExchange:
 
         `on_stale` is told how many seconds old an answer is: a standby gave it, because nobody leads.
         """
-        self._compass = Compass(addresses_of(addresses), vouched=vouched)
+        self._compass = Compass(safe_addresses(addresses), vouched=vouched)
         self._tls = tls
         self._on_stale = on_stale
         self._patience_s = patience_s

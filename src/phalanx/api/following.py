@@ -2,16 +2,19 @@
 
 A standby names the leader, a dead one says nothing, a frozen one keeps silent: each of them sends a call on to the
 next address. A call is repeated only if that does no harm, or if it was surely not executed. A token is shown to no
-place that was not given to us, unless TLS proves that our own authority vouches for it.
+place that was not given to us, unless TLS proves that our own authority vouches for it, and never in the clear to
+another machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from phalanx.api.calls import TIMEOUT_S, Call
 from phalanx.errors import BadRequest, NotFound, PhalanxError, Unauthorized, Unavailable
+from phalanx.settings import is_loopback
 
 PATIENCE_S = 30.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
@@ -39,6 +42,21 @@ def addresses_of(given: str | Sequence[str]) -> tuple[str, ...]:
             raise BadRequest(f"address {address!r} is not one: write http://HOST:PORT")
     if not found:
         raise BadRequest("no address was given: write http://HOST:PORT")
+    return found
+
+
+def safe_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The same, where a token may be shown: over https, or over plain http on this machine."""
+    found = addresses_of(given)
+    for address in found:
+        if address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
+            raise BadRequest(
+                f"address {address!r} would show the token to everybody on the way: expected https, or a loopback"
+                " address",
+                reason="PlainHttp",
+                hint="use https://HOST:PORT and --ca-file, or a tunnel:"
+                " `ssh -L 7433:127.0.0.1:7433 HOST` and http://127.0.0.1:7433",
+            )
     return found
 
 

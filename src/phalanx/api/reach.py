@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from warnings import warn
 
 from phalanx.api.following import addresses_of
 from phalanx.config import load
@@ -31,7 +32,10 @@ def reach(address: str | Sequence[str] | None, token: str | None, papers: Papers
         if papers.are_there or not any(map(_is_https, given)):
             return _with_tls(Reach(given, token), papers)
     text = address if isinstance(address, str | None) else ",".join(address)
-    return reach_by(load({"client.address": text, "client.token": token}), papers)
+    settings = load({"client.address": text, "client.token": token})
+    if settings.untrusted:
+        warn(f"{settings.untrusted}; ignored until `phalanx config trust`", stacklevel=4)
+    return reach_by(settings, papers)
 
 
 def reach_by(settings: Settings, papers: Papers = NO_PAPERS) -> Reach:

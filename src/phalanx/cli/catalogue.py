@@ -90,7 +90,13 @@ COMMANDS: Entries = {
     "runner": "daemon:runner",
     "config": Group(
         "Settings: what they are, and where each comes from.",
-        {"show": "config:show", "explain": "config:explain", "path": "config:path"},
+        {
+            "show": "config:show",
+            "explain": "config:explain",
+            "path": "config:path",
+            "trust": "config_trust:trust",
+            "untrust": "config_trust:untrust",
+        },
     ),
     "store": Group(
         "Where the state is kept: check it, move it, keep a copy of it.",

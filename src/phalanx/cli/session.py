@@ -17,8 +17,8 @@ from phalanx.cli.output import note
 from phalanx.cli.owner import Owner
 from phalanx.config import load
 from phalanx.endpoint import endpoint
-from phalanx.errors import Unavailable
-from phalanx.settings import Output, Settings
+from phalanx.errors import ConfigError, Unavailable
+from phalanx.settings import TRUST_HINT, Output, Settings
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
@@ -32,12 +32,19 @@ class Session:
 
     @cached_property
     def settings(self) -> Settings:
-        return load(self._flags)
+        return _warned(load(self._flags))
 
     def settings_with(self, **flags: object) -> Settings:
         """The settings with this verb's flags on top; `coordinator_port` stands for coordinator.port."""
-        named = {_key(name): value for name, value in flags.items() if value is not None}
-        return load(self._flags | named)
+        return _warned(load(self._flags | _named(flags)))
+
+    def settings_to_serve(self, **flags: object) -> Settings:
+        """The same for what stays. Without settings that were meant for it, it would serve something else: an empty
+        store, say, or another port. So what a file that is not trusted says of it is refused, and not passed over."""
+        found = load(self._flags | _named(flags))
+        if found.untrusted and any(not key.startswith("client.") for key in found.untrusted.keys):
+            raise ConfigError(str(found.untrusted), hint=TRUST_HINT)
+        return _warned(found)
 
     def output(self, chosen: Output | None) -> Output:
         """The format asked for, or the one of the settings."""
@@ -83,6 +90,13 @@ def _refuse_dead(settings: Settings) -> None:
         )
 
 
+def _warned(found: Settings) -> Settings:
+    """Say what is ignored, in one line beside what is shown."""
+    if found.untrusted:
+        note(f"warning: {found.untrusted}; ignored until `phalanx config trust`")
+    return found
+
+
 def session(ctx: typer.Context) -> Session:
     """The session of a running command."""
     found = ctx.find_object(Session)
@@ -105,6 +119,10 @@ def papers_in(section: str, folder: Path | None) -> dict[str, object]:
     """The flags that a folder made by `phalanx ca issue` stands for."""
     names = {"ca_file": "ca.crt", "cert_file": "tls.crt", "key_file": "tls.key"}
     return {} if folder is None else {f"{section}_tls_{key}": folder / file for key, file in names.items()}
+
+
+def _named(flags: dict[str, object]) -> dict[str, object]:
+    return {_key(name): value for name, value in flags.items() if value is not None}
 
 
 def _key(name: str) -> str:

@@ -55,7 +55,7 @@ def up(
 
     One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it.
     """
-    settings = session(ctx).settings_with(
+    settings = session(ctx).settings_to_serve(
         state_dir=state, coordinator_port=port, runner_labels=";".join(label) if label else None
     )
     pretends = pretend or ([settings.runner.pretend] if settings.runner.pretend else [])

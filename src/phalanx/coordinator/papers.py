@@ -16,6 +16,7 @@ from phalanx.diary import diary
 from phalanx.errors import ConfigError
 from phalanx.settings import Coordinator as Section
 from phalanx.tls import Papers, ServerTls
+from phalanx.tokenfile import is_open_to_others
 
 log = diary("coordinator")
 WARN_DAYS = 14
@@ -80,5 +81,5 @@ class ServerPapers:
                 "the certificate is not good for where we are reached", host=reached, for_=shown.hosts
             )
         key = section.tls_key_file
-        if key is not None and key.stat().st_mode & 0o077:
+        if key is not None and is_open_to_others(key, key.stat()):
             log.warning("others may use the key of our certificate", hint=f"chmod 600 {key}")

@@ -21,7 +21,7 @@ from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
 from phalanx.diary import diary, open_diary, told
-from phalanx.errors import PhalanxError
+from phalanx.errors import ConfigError, PhalanxError
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
@@ -34,7 +34,7 @@ from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
 from phalanx.runner.shell import Shell
-from phalanx.settings import Settings
+from phalanx.settings import Settings, is_loopback
 from phalanx.tls import ClientTls, Papers
 
 log = diary("runner")
@@ -56,14 +56,27 @@ def capacity_of(name: str, pretend: str | None, labels: str | None = None) -> Ca
     return structs.replace(has, labels=has.labels | parse_labels(labels or ""))
 
 
+def check_doors(join: tuple[str, ...], papers: Papers) -> None:
+    """A node's token is shown in the clear on this machine only."""
+    for door in join:
+        if not papers.are_there and not is_loopback(door.rpartition(":")[0].strip("[]")):
+            raise ConfigError(
+                f"runner.join = {door!r} would show the node's token to everybody on the way: expected TLS, or a"
+                " loopback address",
+                hint="give --tls DIR (`phalanx ca issue` makes it) or runner.tls_ca_file, or use a tunnel:"
+                " `ssh -L 7434:127.0.0.1:7434 HOST` and 127.0.0.1:7434",
+            )
+
+
 async def _run(settings: Settings) -> int:
     section = settings.runner
+    papers = Papers(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
+    check_doors(section.join, papers)
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     credential, origin = NodeCredential(settings), _origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     capacity = capacity_of(section.name, section.pretend, section.labels)
-    papers = Papers(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
     tls = ClientTls(papers) if papers.are_there else None
     shell = Shell(
         Agent(

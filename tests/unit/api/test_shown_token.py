@@ -85,7 +85,7 @@ def test_two_threads_that_are_refused_with_the_same_token_both_go_on(tmp_path: P
 
 def test_a_file_that_cannot_be_used_replaces_nothing(tmp_path: Path):
     file = a_file(tmp_path, "phx_new")
-    file.chmod(0o644)
+    file.chmod(0o646)
     token = ShownToken("phx_old", file)
     assert not token.is_replaced("phx_old")
     assert token.value == "phx_old"

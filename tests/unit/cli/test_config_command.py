@@ -12,6 +12,7 @@ from tests.unit.cli.stage import Cli
 
 def test_explain_names_the_source_and_what_it_beats(cli: Cli, away: Path, monkeypatch: pytest.MonkeyPatch):
     (away / "phalanx.toml").write_text("[coordinator]\nport = 7500\n")
+    assert cli("config", "trust").code == 0
     monkeypatch.setenv("PHALANX_COORDINATOR_PORT", "7600")
     lines = cli("config", "explain", "coordinator.port").out.splitlines()
     assert lines[:3] == [

@@ -81,7 +81,7 @@ def test_what_would_keep_clients_out_is_told_at_the_start(
     ca = Authority(tmp_path / "ca")
     issued = ca.node("n1") if paper == "node" else ca.coordinator()
     assert issued.key_file is not None
-    issued.key_file.chmod(0o644 if paper == "open" else 0o600)
+    issued.key_file.chmod(0o666 if paper == "open" else 0o600)
     ServerPapers(a_section(tmp_path, bind=bind, tls_cert_file=issued.cert_file, tls_key_file=issued.key_file))
     assert told in caplog.text
     assert bool(caplog.text) == bool(told)

@@ -42,8 +42,8 @@ def test_a_file_that_was_named_and_cannot_be_used_is_fatal(tmp_path: Path, key: 
         opened(tmp_path, **{key: tmp_path / "t"})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
-def test_a_file_that_others_may_read_is_fatal_at_the_start(tmp_path: Path, mode: int):
+@pytest.mark.parametrize("mode", [0o660, 0o606, 0o666])
+def test_a_file_that_others_may_use_is_fatal_at_the_start(tmp_path: Path, mode: int):
     with pytest.raises(TokenError, match="others may use"):
         opened(tmp_path, coordinator__token_file=a_file(tmp_path / "t", "a", mode))
 
@@ -74,7 +74,7 @@ def test_c38_a_file_is_read_again(tmp_path: Path):
 def test_c38_a_file_that_cannot_be_read_leaves_the_set_as_it_was(tmp_path: Path, caplog):
     file = a_file(tmp_path / "t", "A")
     found = opened(tmp_path, coordinator__token_file=file)
-    a_file(file, "B", 0o644)
+    a_file(file, "B", 0o646)
     assert (found.reload(), names(found, "A", "B")) == (False, [True, False])
     file.unlink()
     assert (found.reload(), names(found, "A", "B")) == (False, [True, False])

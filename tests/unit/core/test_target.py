@@ -25,12 +25,16 @@ def test_what_is_understood(text: str, target: Target) -> None:
     assert str(target) == text
 
 
+def test_the_names_of_hosts_know_no_case() -> None:
+    assert parse_target("GPU-01.Lab:0::1") == parse_target("gpu-01.lab:0::1") == Target("gpu-01.lab", 0, (1,))
+
+
 @pytest.mark.parametrize(
     ("text", "position"),
     [
         ("", 0),
         (":0", 0),
-        ("N1", 0),
+        ("\N{KELVIN SIGN}1", 0),
         ("-n1", 0),
         ("n1:", 3),
         ("n1:x", 3),

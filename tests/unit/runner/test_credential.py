@@ -68,14 +68,14 @@ def test_the_credential_of_another_name_is_not_shown(tmp_path: Path):
 def test_a_file_that_cannot_be_used_ends_the_start(tmp_path: Path, fault: str):
     file = tmp_path / "t"
     if fault != "missing":
-        a_file(file, "" if fault == "empty" else "a", 0o644 if fault == "readable" else 0o600)
+        a_file(file, "" if fault == "empty" else "a", 0o646 if fault == "readable" else 0o600)
     with pytest.raises(TokenError):
         started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file)).shown()
 
 
 def test_a_credential_that_others_may_read_ends_the_start(tmp_path: Path):
     file = joined(tmp_path)
-    (tmp_path / "state" / "credential").chmod(0o644)
+    (tmp_path / "state" / "credential").chmod(0o646)
     with pytest.raises(TokenError, match="others may use"):
         started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file))
 

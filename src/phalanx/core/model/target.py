@@ -2,7 +2,8 @@
 
 One parser serves the command line, REST, the SDK and files. A target names a node, perhaps one NUMA
 node of it, perhaps exact devices: `n1`, `n1:0`, `n1::0,1`, `n1:0::0,1`. Anything else is refused with the
-position of the first character that does not belong. `str(target)` gives the canonical spelling back.
+position of the first character that does not belong. Names of hosts know no case, and nodes have theirs in lower
+case. `str(target)` gives the canonical spelling back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import Struct
 
 DEVICES_MAX = 1024
 INDEX_MAX = 65_535
-_HOST = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,5}")
 
 
@@ -47,7 +48,7 @@ def parse_target(text: str) -> Target:
     """Read a target, or raise TargetError with the position of what is wrong."""
     host = _HOST.match(text)
     if host is None:
-        raise TargetError(text, 0, "a host name of lower-case letters, digits, '.', '_' or '-'")
+        raise TargetError(text, 0, "a host name of letters, digits, '.', '_' or '-'")
     position = host.end()
     numa = None
     if text.startswith(":", position) and not text.startswith("::", position):
@@ -57,7 +58,7 @@ def parse_target(text: str) -> Target:
         devices, position = _devices(text, position + 2)
     if position != len(text):
         raise TargetError(text, position, "the end" if devices else "':' or '::' or the end")
-    return Target(host.group(), numa, devices)
+    return Target(host.group().lower(), numa, devices)
 
 
 def _devices(text: str, position: int) -> tuple[tuple[int, ...], int]:
