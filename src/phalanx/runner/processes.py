@@ -35,6 +35,9 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
     limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
     held: bool = False  # only get it ready, and start it with `go`
+    not_after: float | None = (
+        None  # the instant since boot from which on it is refused, however long it was on its way
+    )
 
 
 class Exit(Struct, frozen=True):

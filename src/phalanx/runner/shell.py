@@ -146,8 +146,11 @@ class Shell:
         self.agent.welcomed = False
 
     def _renew_lease(self, keeper: Processes) -> None:
-        left_s = max(0.0, self.agent.state.lease_until - self.clock.now())
+        left_s = self._lease_left_s()
         keeper.lease(left_s, self.clock.monotonic() + left_s)
+
+    def _lease_left_s(self) -> float:
+        return max(0.0, self.agent.state.lease_until - self.clock.now())
 
     # What time brings.
 
@@ -262,6 +265,7 @@ class Shell:
             lane=start.lane,
             limit_s=brief.time_limit_s,
             held=deed.held,
+            not_after=self.clock.monotonic() + self._lease_left_s(),
         )
         keeper.start(name, _brief_id(job, brief.group), launch)
 

@@ -106,6 +106,16 @@ class Node:
                     found.append(int(entry.name))
         return found
 
+    def watchdog_pids(self) -> list[int]:
+        """The watchdogs of this folder's keepers that are alive, by their title."""
+        title = f"phalanx-watchdog of {self.folder}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (entry / "cmdline").read_bytes().rstrip(b"\0") == title and alive(int(entry.name)):
+                    found.append(int(entry.name))
+        return found
+
     def keeper_pid(self) -> int:
         (pid,) = self.keeper_pids()
         return pid

@@ -12,8 +12,10 @@ typing, asyncio) stay out: they would double its memory.
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
     brief        id {argv env cwd}           what many attempts share, until forget_brief id
-    start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane? limit_s? held?}
+    start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane? limit_s? held?
+                     not_after?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
+                     not_after: refused as fenced when it is read at or after this instant since boot
                      held: → ready key | refused key code message; takes its lane, and starts with go
     go           key                         start one that is ready; no effect on any other
     retract      key                         take back what still waits for its lane: refused key retracted

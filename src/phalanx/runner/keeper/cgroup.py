@@ -18,6 +18,10 @@ import sys
 
 from . import files
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 HOME = "keeper"
 
 
@@ -62,11 +66,12 @@ def members(folders: list[str]) -> set[int]:
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
 
 
-def kill(folders: list[str]) -> bool:
+def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
     """Kill everyone inside at once where the kernel offers it (v2); False when a signal to each is needed."""
     killed = False
     for folder in folders:
-        if os.getpid() in _pids(folder):  # the way back failed; better signal each than die with them
+        # Where the keeper's way back failed, better signal each than have it die with them.
+        if not _pids(folder).isdisjoint((os.getpid(), *spared)):
             continue
         try:
             files.write(f"{folder}/cgroup.kill", b"1")

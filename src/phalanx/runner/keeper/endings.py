@@ -44,12 +44,20 @@ class Endings:
             if attempt is None:
                 os.waitpid(pid, 0)
                 self._roster.orphans.reaped(pid)
+                self._roster.watchdog.reaped(pid)
             else:
                 # Until it is reaped its number is its own: that is the moment to signal the group by it.
                 tree.send_group(pid, signal.SIGKILL)
                 _note(attempt, os.waitpid(pid, 0)[1])
+                if attempt.signal == signal.SIGKILL and self._was_fenced(attempt):
+                    attempt.reason = "fenced"
                 self._table.leader_ended(attempt)
                 self._roster.ending.append(attempt)
+
+    def _was_fenced(self, attempt: Attempt) -> bool:
+        """Whether the watchdog killed it, at the end of a lease that we slept through."""
+        unasked = attempt.reason is None and attempt.kill_at is None
+        return unasked and self._roster.watchdog.has_killed(attempt.born[1])
 
     def settle(self) -> None:
         """Report the attempts of which nothing is left, and kill what is left of the others."""

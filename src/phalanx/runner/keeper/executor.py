@@ -46,15 +46,24 @@ class Executor:
         self._trimmer = trimmer
         self._voice = voice
         self._trim_at = 0.0
+        self._lease_until: float | None = None
 
     def serve(self, requests: list[Any]) -> None:
         """Serve requests in the order they came."""
         self._table.log_cap = self._trimmer.supported
         for request in requests:
             try:
-                self._carry_out(self._table.serve(request, now()))
+                deeds = self._table.serve(request, now())
+                if self._table.lease_until != self._lease_until:
+                    self._tell_watchdog()
+                self._carry_out(deeds)
             except OSError as error:  # it must not take every attempt of the node along
                 self._carry_out([misunderstood(request, error)])
+
+    def _tell_watchdog(self) -> None:
+        self._lease_until = self._table.lease_until
+        if self._lease_until is not None:
+            self._roster.watchdog.renew(self._lease_until, self._table.fence_grace_s)
 
     def ended(self, attempt: Attempt) -> None:
         self._carry_out(self._table.ended(attempt, now()))
@@ -89,6 +98,8 @@ class Executor:
     def _spawn(self, deed: Spawn) -> list[Deed]:
         key = deed.key
         try:
+            if self._roster.watchdog.is_killing():
+                raise Refused("fenced", "the lease ran out, and what was left is being ended")
             if self._journal.trouble and not self._journal.try_flush():
                 raise Refused("no_log", f"cannot write the keeper's journal: {self._journal.trouble}")
             if deed.held:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .attempt import Attempt
 
+NAME = "keeper.journal"
 COMPACT_BYTES_MIN = 4 << 20
 
 

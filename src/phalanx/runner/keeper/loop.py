@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .journal import Journal
     from .table import Table
+    from .watchdog import Watchdog
 
 REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
 FAREWELL_S = 1.0
@@ -35,12 +36,20 @@ FAREWELL_S = 1.0
 class Loop:
     """One thread, one epoll, at most one runner connected."""
 
-    def __init__(self, listener: socket.socket, table: Table, journal: Journal, boot: str, mark: str) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        table: Table,
+        journal: Journal,
+        watchdog: Watchdog,
+        boot: str,
+        mark: str,
+    ) -> None:
         self._signals = _catch_signals()
         spawner = Spawner(mark)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._table = table
-        self._roster = roster = Roster()
+        self._roster = roster = Roster(watchdog)
         self._journal = journal
         self._boot = boot
         self._voice = Voice(journal)
@@ -78,6 +87,7 @@ class Loop:
             self._endings.settle()
         if self._table.is_on_watch:
             self._executor.keep_deadlines()
+        self._roster.watchdog.ensure()
         self._write_down()
         self._speak()
 

@@ -19,6 +19,7 @@ from .tree import attempt_key, signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
     from .journal import Past
@@ -30,8 +31,7 @@ def settle(past: Past, boot: str, mark: str) -> list[Attempt]:
     """Kill what an earlier keeper left running; every attempt of it, ended."""
     now = clock.wall()
     if past.boot == boot:
-        running = [told for told in past.attempts.values() if told[4] is None]
-        for key in _kill_all(_Survivors(running, mark)):
+        for key in _kill_all(Survivors(past, mark)):
             past.attempts.setdefault(key, [0, (0, 0), now, [], None])  # it died before it could write it down
     return [_attempt(key, told, now) for key, told in past.attempts.items()]
 
@@ -52,10 +52,12 @@ def _attempt(key: str, told: list[Any], now: float) -> Attempt:
     return attempt
 
 
-class _Survivors:
-    """The living processes of the attempts an earlier keeper ran."""
+class Survivors:
+    """The living processes of the attempts that ran when a journal was written."""
 
-    def __init__(self, running: list[list[Any]], mark: str) -> None:
+    def __init__(self, past: Past, mark: str, spared: Collection[int] = ()) -> None:
+        running = [told for told in past.attempts.values() if told[4] is None]
+        self._spared = {os.getpid(), *spared}
         self._mark = f"{KEEPER_VARIABLE}={mark}".encode()
         self._sessions = {told[0] for told in running if _same_leader(told[0], told[1])}
         self._cgroups = [folder for told in running for folder in told[3]]
@@ -66,7 +68,15 @@ class _Survivors:
             found |= {
                 int(entry.name) for entry in entries if entry.name.isdigit() and self._is_one(entry.name)
             }
-        return found - {os.getpid()}
+        return found - self._spared
+
+    def kill(self) -> None:
+        """Kill those that are there now; who was forked meanwhile is found the next time."""
+        cgroup.kill(self._cgroups, self._spared)
+        self.signal(signal.SIGKILL)
+
+    def signal(self, *signums: int) -> None:
+        signal_each(self.find, *signums)
 
     def _is_one(self, pid: str) -> bool:
         stat = _stat(pid)
@@ -89,14 +99,14 @@ def _stat(pid: int | str) -> list[str]:
     return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def _kill_all(survivors: _Survivors) -> set[str]:
+def _kill_all(survivors: Survivors) -> set[str]:
     """Kill them until none is left; the keys that could be read off them."""
     deadline = clock.since_boot() + WAIT_S_MAX
     keys: set[str] = set()
     while (pids := survivors.find()) and clock.since_boot() < deadline:
         keys |= {key for pid in pids if (key := attempt_key(pid))}
         handles = _handles(pids)
-        signal_each(survivors.find, signal.SIGKILL)
+        survivors.kill()
         _wait_for(handles, deadline)
     return keys
 

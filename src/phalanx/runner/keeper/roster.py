@@ -10,15 +10,17 @@ from . import tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .attempt import Attempt
+    from .watchdog import Watchdog
 
 
 class Roster:
     """The attempts by the pid of their leader while that is alive, and those whose tree is dying."""
 
-    def __init__(self) -> None:
+    def __init__(self, watchdog: Watchdog) -> None:
+        self.watchdog = watchdog
         self.leaders: dict[int, Attempt] = {}  # until the leader is reaped
         self.ending: list[Attempt] = []  # the leader is gone, some of its tree may not be
-        self.orphans = tree.Orphans()
+        self.orphans = tree.Orphans(watchdog)
 
     def signal(self, attempt: Attempt, *signums: int) -> None:
         """Send signals, in this order, to everything that belongs to a running attempt."""

@@ -15,10 +15,10 @@ import sys
 from . import journal, past, tree
 from .loop import Loop
 from .table import Table
+from .watchdog import Watchdog, take_over
 
 SOCKET = "keeper.sock"
 LOCK = "keeper.lock"
-JOURNAL = "keeper.journal"
 LOG = "keeper.log"
 
 
@@ -35,19 +35,24 @@ def main(arguments: list[str]) -> int:
     except BlockingIOError:
         return 0  # another keeper has this folder, which is all that was wanted
     boot = past.boot_id()
-    told = journal.read(f"{state_dir}/{JOURNAL}")
+    told = journal.read(f"{state_dir}/{journal.NAME}")
     attempts = past.settle(told, boot, state_dir)
+    settled = take_over(folder)
     listener = _listen(folder)
     if os.fork():
         os._exit(0)
     _detach(state_dir)
     try:
         tree.become_subreaper()
-        written = journal.Journal(f"{state_dir}/{JOURNAL}")
+        watchdog = Watchdog(state_dir)
+        watchdog.ensure()
+        written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, told.stopped)
-        Loop(listener, Table(attempts, told.stopped), written, boot, state_dir).run()
+        Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, state_dir).run()
+        watchdog.dismiss()
     finally:
         os.unlink(SOCKET, dir_fd=folder)
+        os.close(settled)
     return 0
 
 

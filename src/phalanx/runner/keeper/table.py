@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from .lanes import Waiting
 
 AGAIN_S = 1.0  # between two kills of what does not die
-FENCE_GRACE_S = 2.0
+FENCE_GRACE_S = 2.0  # or a quarter of the lease if less: the coordinator waits half a lease longer than we do
 STOPPED_MAX = 10_000
 _FENCED = "the runner's lease has run out"
+_LATE = "it came after the end of the lease under which it was sent"
 _STOPPED = "it was stopped before it could start"
 _BAD_REQUEST = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -50,7 +51,8 @@ class Table:
         self.next_at = 0.0  # when `due` must be asked next, if anybody `is_on_watch`
         self._starting: dict[str, Waiting] = {}  # whose Spawn has not been answered
         self._kill_at: dict[str, float] = {}
-        self._lease_until: float | None = None
+        self.lease_until: float | None = None
+        self.fence_grace_s = FENCE_GRACE_S
         self._deeds: list[Deed] = []
 
     # What the runner asks for.
@@ -71,6 +73,10 @@ class Table:
             self._deeds.append(Say(attempt.started_line()))
             if attempt.exit is not None:
                 self._deeds.append(Say(attempt.ended_line()))
+            return
+        not_after: float | None = options.get("not_after")
+        if not_after is not None and now >= not_after:
+            self._refuse(key, "fenced", _LATE)
             return
         lane = options.get("lane")
         if key in self.lanes.ready:
@@ -128,7 +134,8 @@ class Table:
     def _lease(self, now: float, seconds_left: float, until: float | None = None) -> None:
         """Both are told, because the telling may be late: a runner may hang, and must not lengthen it by that."""
         end = now + float(seconds_left)
-        self._lease_until = end if until is None else min(end, float(until))
+        self.lease_until = end if until is None else min(end, float(until))
+        self.fence_grace_s = min(FENCE_GRACE_S, max(0.0, float(seconds_left)) / 4)
         self.next_at = 0.0
 
     def _list(self, now: float) -> None:
@@ -197,7 +204,7 @@ class Table:
 
     def lease_is_over(self, now: float) -> bool:
         """Without any lease there is no fence: the runner has not been promised anything yet."""
-        return self._lease_until is not None and now >= self._lease_until
+        return self.lease_until is not None and now >= self.lease_until
 
     def due(self, now: float) -> list[Deed]:
         """Do what is due, and find out when something is due next."""
@@ -207,8 +214,8 @@ class Table:
         for key in [key for key, kill_at in self._kill_at.items() if now >= kill_at]:
             self._kill(key, now)
         upcoming = [*self._kill_at.values()]
-        if self._lease_until is not None and not over:
-            upcoming.append(self._lease_until)
+        if self.lease_until is not None and not over:
+            upcoming.append(self.lease_until)
         self.next_at = min(upcoming, default=float("inf"))
         return self._take()
 
@@ -218,7 +225,7 @@ class Table:
         for attempt in [*self.running.values()]:
             if attempt.reason is None:
                 attempt.reason = "fenced"
-                self._end(attempt, FENCE_GRACE_S, now)
+                self._end(attempt, self.fence_grace_s, now)
 
     def _kill(self, key: str, now: float) -> None:
         attempt = self.running.get(key)

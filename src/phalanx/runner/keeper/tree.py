@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from .attempt import Attempt
+    from .watchdog import Watchdog
 
 _PR_SET_CHILD_SUBREAPER = 36
 _KEY = f"{KEY_VARIABLE}=".encode()
@@ -37,13 +38,14 @@ def become_subreaper() -> None:
 class Orphans:
     """Children of the keeper that lead no attempt: they were started by some attempt's tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, watchdog: Watchdog) -> None:
+        self._watchdog = watchdog
         self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
         self._keys: dict[int, str] = {}
 
     def find(self, leaders: Container[int]) -> dict[int, str | None]:
         """Each orphan with its attempt's key; "" when it has none, None when that cannot be told yet."""
-        orphans = [pid for pid in self._pids() if pid not in leaders]
+        orphans = [pid for pid in self._pids() if pid not in leaders and pid != self._watchdog.pid]
         return {pid: self._key(pid) for pid in orphans} if orphans else {}
 
     def reaped(self, pid: int) -> None:

@@ -1,0 +1,252 @@
+"""The watchdog: it ends what a keeper runs when the lease is over and the keeper did not do it.
+
+A process beside the keeper, forked by it and in a session of its own, so that it outlives the keeper. They share a page
+of memory, in which the keeper says until when the lease runs (in seconds since boot), and a socket that ends with the
+keeper. Three things can happen:
+
+    the lease ends, and the keeper is frozen    what it ran is killed a moment after the keeper would have done so
+    the keeper died                             what it ran gets SIGTERM at the lease's end, SIGKILL after the grace
+    the keeper left in good order               nothing is left to do
+
+A keeper that comes after a dead one ends what that one ran by itself (`past.py`), and then holds the file
+`keeper.settled` locked as long as it lives: from then on the watchdog of the dead one has no more to do. Who belongs to
+the keeper is found by the journal, as `past.py` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+
+from . import clock, files, journal
+from .past import Survivors
+from .table import FENCE_GRACE_S
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+SETTLED = "keeper.settled"
+LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
+NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
+LOOK_S = 1.0  # how often it looks at the lease
+SUCCESSOR_S = 0.1  # how often, once the keeper is dead, for another one
+READY_S_MAX = 1.0
+AGAIN_S = 30.0  # how often it looks for more while the lease stays over
+PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 1.0  # between two rounds of killing
+_FOREVER = float("inf")
+_LEASE_UNTIL, _KILL_AT, _KILLED_AT, _KILLING, _LEFT = range(5)  # the numbers in the page
+_TITLE = b"phalanx-watchdog of "
+
+
+class Watchdog:
+    """The keeper's side of it: the page, and the process that looks at it."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.pid = 0
+        self._state_dir = state_dir
+        self._page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+        self._page[_LEASE_UNTIL] = self._page[_KILL_AT] = _FOREVER
+        self._alive: socket.socket | None = None
+
+    def ensure(self) -> None:
+        """Start it, unless it runs. Where there is no room for another process it is tried again."""
+        if self.pid:
+            return
+        try:
+            ours, theirs = socket.socketpair()
+            self.pid = os.fork()
+        except OSError as error:
+            sys.stderr.write(f"cannot start the watchdog: {error}\n")
+            return
+        if not self.pid:
+            _become_watchdog(self._page, theirs, self._state_dir)
+        theirs.close()
+        ours.settimeout(READY_S_MAX)
+        with contextlib.suppress(OSError):
+            ours.recv(1)  # it watches
+        self._alive = ours
+
+    def reaped(self, pid: int) -> None:
+        """A child of the keeper has ended. If it was the watchdog, there will be another."""
+        if pid == self.pid:
+            sys.stderr.write("the watchdog died and is started again\n")
+            self.pid = 0
+
+    def renew(self, until: float, grace_s: float) -> None:
+        """The lease runs until this instant, and by the end of the grace after it the keeper has killed everything."""
+        self._page[_LEASE_UNTIL] = until
+        self._page[_KILL_AT] = until + grace_s + min(LATE_S_MAX, grace_s / 2)
+
+    def is_killing(self) -> bool:
+        """Whether it is killing just now, and might take a process along that starts."""
+        return self._page[_KILLING] != 0.0
+
+    def has_killed(self, tick: int) -> bool:
+        """Whether it killed everything that had been started by then."""
+        return self._page[_KILLED_AT] >= tick
+
+    def dismiss(self) -> None:
+        """Nothing runs and nothing will: it ends with the keeper."""
+        self._page[_LEFT] = 1.0
+
+
+def take_over(folder: int) -> int:
+    """Say that what earlier keepers ran has ended, for as long as the result stays open.
+
+    Waits for a watchdog that is about to kill: it must not meet what is started next.
+    """
+    settled = os.open(SETTLED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    fcntl.flock(settled, fcntl.LOCK_EX)
+    return settled
+
+
+def _become_watchdog(page: memoryview[float], their_end: socket.socket, state_dir: str) -> NoReturn:
+    """In the new process: let go of all that is the keeper's, and watch until there is no more to do."""
+    code = 1
+    try:
+        keeper = os.getppid()
+        signal.set_wakeup_fd(-1)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(signum, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        os.chdir("/")
+        alive = os.dup2(their_end.fileno(), 3, inheritable=False)
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # locks and sockets of the keeper must end with it
+        _set_title(_TITLE + os.fsencode(state_dir))
+        os.write(alive, b"1")
+        _Watch(page, state_dir, keeper).run(alive)
+        code = 0
+    except BaseException as error:
+        sys.stderr.write(f"the watchdog failed: {error!r}\n")
+    finally:
+        os._exit(code)
+
+
+class _Watch:
+    """What the watchdog does."""
+
+    def __init__(self, page: memoryview[float], state_dir: str, keeper: int) -> None:
+        self._page = page
+        self._state_dir = state_dir
+        self._keeper = keeper
+        self._next_at = 0.0  # when to look again, while the lease stays over
+        self._pause_s = PAUSE_S_MIN
+
+    def run(self, alive: int) -> None:
+        poll = select.poll()
+        poll.register(alive, select.POLLIN)
+        while not poll.poll(1000 * min(LOOK_S, max(0.0, self._due_at() - clock.since_boot()))):
+            if clock.since_boot() >= self._due_at():
+                self._kill_for_the_frozen()
+        while (
+            os.getppid() == self._keeper
+        ):  # until all its descriptors are closed, it seems to be its own successor
+            _pause(PAUSE_S_MIN)
+        if not self._page[_LEFT]:
+            self._end_for_the_dead()
+
+    def _due_at(self) -> float:
+        return max(self._page[_KILL_AT], self._next_at)
+
+    def _kill_for_the_frozen(self) -> None:
+        """The keeper lives, and may wake at any time: it starts nothing while `is_killing`."""
+        self._page[_KILLING] = 1.0
+        try:
+            if clock.since_boot() < self._page[_KILL_AT]:
+                return  # the lease was renewed
+            survivors = self._survivors()
+            found = survivors.find()
+            if found:
+                self._page[_KILLED_AT] = clock.tick()
+                survivors.kill()
+                _say(f"the lease is over and the keeper did not act: killed {len(found)} processes")
+            self._next_at = clock.since_boot() + self._next_pause_s(bool(found))
+        finally:
+            self._page[_KILLING] = 0.0
+
+    def _end_for_the_dead(self) -> None:
+        lease_until = min(self._page[_LEASE_UNTIL], clock.since_boot() + NO_LEASE_S)
+        kill_at = max(lease_until, min(self._page[_KILL_AT], lease_until + FENCE_GRACE_S))
+        _say(f"the keeper died; what it ran is ended in {max(0.0, lease_until - clock.since_boot()):.1f} s")
+        self._wait_until(lease_until)
+        self._signal(signal.SIGTERM, signal.SIGCONT)
+        self._wait_until(kill_at)
+        while self._signal(signal.SIGKILL):
+            _pause(self._next_pause_s(True))
+
+    def _next_pause_s(self, found: bool) -> float:
+        """Longer and longer pauses, should somebody not die."""
+        pause_s = self._pause_s
+        self._pause_s = min(PAUSE_S_MAX, 2 * pause_s) if found else PAUSE_S_MIN
+        return pause_s if found else AGAIN_S
+
+    def _wait_until(self, instant: float) -> None:
+        """Wait; ends the watchdog if a new keeper takes over meanwhile."""
+        while (left_s := instant - clock.since_boot()) > 0 and not self._is_taken_over():
+            _pause(min(SUCCESSOR_S, left_s))
+
+    def _is_taken_over(self) -> bool:
+        lock = self._lock()
+        if lock is None:
+            return True
+        os.close(lock)
+        return False
+
+    def _signal(self, *signums: int) -> bool:
+        """Signal all that are left, unless a new keeper has ended them; False if nobody is left for us."""
+        lock = self._lock()
+        if lock is None:
+            return False
+        try:
+            survivors = self._survivors()
+            found = survivors.find()
+            if found and signal.SIGKILL in signums:
+                survivors.kill()
+            elif found:
+                survivors.signal(*signums)
+            return bool(found)
+        finally:
+            os.close(lock)
+
+    def _survivors(self) -> Survivors:
+        told = journal.read(f"{self._state_dir}/{journal.NAME}")
+        return Survivors(told, self._state_dir, spared={self._keeper, os.getpid()})
+
+    def _lock(self) -> int | None:
+        """Held while we signal, so that no new keeper starts anything meanwhile; None if one has taken over."""
+        try:
+            lock = os.open(f"{self._state_dir}/{SETTLED}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # the folder was removed: nobody can take over
+            return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return lock
+
+
+def _pause(seconds: float) -> None:
+    select.select([], [], [], seconds)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"watchdog: {text}\n")
+
+
+def _set_title(title: bytes) -> None:
+    """Show in `ps` what this process is, instead of the keeper's command line."""
+    words = files.read("/proc/self/stat").rpartition(b")")[2].split()
+    begin, end = int(words[45]), int(words[46])  # where the kernel finds the command line
+    if 0 < begin < end:
+        text = title[: end - begin - 1]
+        ctypes.memmove(begin, text + bytes(end - begin - len(text)), end - begin)

@@ -1,0 +1,145 @@
+"""The end of a lease with a keeper that cannot act: killed or frozen for good, with nobody to start another."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from phalanx.clock import SystemClock
+from phalanx.runner.processes import KeeperLost
+from tests.unit.runner.keeper_node import Node, alive, escape, tell
+
+FOREVER = "exec sleep 300"
+DEAF = "trap '' TERM; echo ready; sleep 300; sleep 300"
+
+
+async def two_attempts(node: Node) -> list[int]:
+    """One with a child in a session of its own, and one that does not heed SIGTERM; the pids of all."""
+    node.sh(
+        "j/0/1", escape("child", "sleep 300") + "trap 'echo bye; exit 0' TERM; echo ready; sleep 300 & wait"
+    )
+    node.sh("deaf/0/1", DEAF)
+    await node.said("j/0/1", "ready")
+    await node.said("deaf/0/1", "ready")
+    return [await node.started("j/0/1"), await node.started("deaf/0/1"), node.pid_in("child")]
+
+
+def test_with_keeper_and_runner_killed_for_good_the_tasks_end_with_the_lease(tmp_path: Path):
+    async def story(node: Node) -> None:
+        lease_s = 1.6
+        pids = await two_attempts(node)
+        node.processes.lease(lease_s)
+        await node.processes.listing()
+        began = SystemClock().monotonic()
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: not any(map(alive, pids)))
+        assert (
+            SystemClock().monotonic() - began < lease_s * 3 / 2
+        )  # when the coordinator counts the node as lost
+        assert "bye" in node.out("j/0/1").read_text()  # it was asked first
+        await node.until(lambda: not node.watchdog_pids())
+
+    tell(tmp_path, story)
+
+
+def test_a_watchdog_outlives_signals_to_stop(tmp_path: Path):
+    async def story(node: Node) -> None:
+        node.processes.lease(0.8)
+        node.sh("j/0/1", DEAF)
+        pid = await node.started("j/0/1")
+        (watchdog,) = node.watchdog_pids()
+        for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            os.kill(watchdog, signum)
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: not alive(pid))
+
+    tell(tmp_path, story)
+
+
+def test_what_a_frozen_keeper_runs_ends_with_the_lease_and_is_told_as_fenced(tmp_path: Path):
+    async def story(node: Node) -> None:
+        lease_s, keeper = 1.6, node.keeper_pid()
+        node.sh("own/0/1", "exit 3", lane=1)
+        await node.ended("own/0/1")
+        pids = await two_attempts(node)
+        node.sh("lane/0/1", FOREVER, lane=1)
+        node.sh("lane/1/1", FOREVER, lane=1)
+        pids.append(await node.started("lane/0/1"))
+        node.processes.lease(lease_s)
+        await node.processes.listing()
+        began = SystemClock().monotonic()
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            await node.until(lambda: not any(map(alive, pids)))
+            assert SystemClock().monotonic() - began < lease_s * 3 / 2
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        ends = [await node.ended(key) for key in ("j/0/1", "deaf/0/1", "lane/0/1")]
+        assert [(end.signal, end.reason) for end in ends] == [(signal.SIGKILL, "fenced")] * 3
+        assert (await node.refused("lane/1/1")).code == "fenced"
+        node.processes.lease(60.0)
+        node.sh("later/0/1", "kill -KILL $$")
+        assert (await node.ended("later/0/1")).reason is None
+
+    tell(tmp_path, story)
+
+
+def test_a_start_that_waited_in_a_frozen_keepers_socket_is_refused(tmp_path: Path):
+    async def story(node: Node) -> None:
+        clock, keeper = SystemClock(), node.keeper_pid()
+        node.processes.lease(60.0)
+        await node.processes.listing()
+        os.kill(keeper, signal.SIGSTOP)
+        not_after = clock.monotonic() + 0.2
+        node.start("late/0/1", "true", not_after=not_after)
+        node.start("early/0/1", "true", not_after=not_after + 60)
+        await node.until(lambda: clock.monotonic() > not_after)
+        os.kill(keeper, signal.SIGCONT)
+        assert (await node.refused("late/0/1")).code == "fenced"
+        assert (await node.ended("early/0/1")).code == 0
+
+    tell(tmp_path, story)
+
+
+def test_a_keeper_whose_watchdog_died_has_another(tmp_path: Path):
+    async def story(node: Node) -> None:
+        (first,) = node.watchdog_pids()
+        os.kill(first, signal.SIGKILL)
+        await node.until(lambda: node.watchdog_pids() not in ([], [first]))
+        pids = await two_attempts(node)
+        node.processes.lease(0.8)
+        await node.processes.listing()
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: not any(map(alive, pids)))
+
+    tell(tmp_path, story)
+
+
+def test_the_watchdog_of_a_dead_keeper_leaves_its_successor_alone(tmp_path: Path):
+    async def story(node: Node) -> None:
+        node.processes.lease(0.8)
+        node.sh("old/0/1", FOREVER)
+        old, (watchdog,) = await node.started("old/0/1"), node.watchdog_pids()
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
+        await node.connect()
+        assert not alive(old)
+        node.processes.lease(60.0)
+        node.sh("new/0/1", FOREVER)
+        new = await node.started("new/0/1")
+        await node.until(lambda: not alive(watchdog))
+        assert alive(new)
+        assert len(node.watchdog_pids()) == 1
+
+    tell(tmp_path, story)
+
+
+def test_nothing_is_left_of_a_keeper_that_was_shut_down(tmp_path: Path):
+    async def story(node: Node) -> None:
+        (watchdog,) = node.watchdog_pids()
+        await node.processes.shutdown(0.0)
+        await node.until(lambda: not alive(watchdog))
+        assert node.watchdog_pids() == []
+
+    tell(tmp_path, story)
