@@ -15,8 +15,10 @@ class Previews(Declarations):
     """Questions about what would be."""
 
     async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+        await self._pace.turn()
         heart, now = self._loop.heart, self._clock.now()
         return plan_online(heart.state, request, heart.policy, now, user=user, retries=self._default_retries)
 
     async def topology(self) -> TopologyView:
+        await self._pace.turn()
         return topology_view(self._loop.state)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from typing import TypeVar
 
 from phalanx import __version__
+from phalanx.api.pace import Pace
 from phalanx.api.quotas import QueueView
 from phalanx.api.schema import (
     ClusterView,
@@ -30,7 +33,7 @@ from phalanx.coordinator.views import (
     node_view,
     queue_view,
     task_view,
-    task_views,
+    task_viewer,
 )
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import Event, decode
@@ -44,8 +47,12 @@ from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Batch, History, Store
 
+T = TypeVar("T")
+V = TypeVar("V")
 BATCHES_PER_PAGE = 200
 RECORDS_PER_PAGE = 50
+LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
+PAGE_EXTENT = 2_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
 BEGINNINGS = ("JobSubmitted", "NodeJoined")
 NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
 
@@ -54,6 +61,7 @@ class Questions:
     """Reads of the state as this coordinator knows it, and of the store behind it."""
 
     def __init__(self, loop: Desk, store: Store, clock: Clock) -> None:
+        self._pace = Pace(clock)
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -71,16 +79,14 @@ class Questions:
         if cursor is not None and not is_job_id(cursor):
             raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
         found: list[JobView] = []
-        async for job in self._newest_first(cursor, wanted):
-            if (
-                (wanted is None or job_status(job) == wanted)
-                and queue in (None, job.job.queue)
-                and name in (None, job.job.name)
-            ):
+        extent = 0
+        async with aclosing(self._newest_first(cursor, wanted, queue, name)) as jobs:
+            async for job in jobs:
+                extent += _extent(job)
+                if len(found) == limit or (found and extent > PAGE_EXTENT):
+                    return Page(found, found[-1].id)
                 found.append(job_view(self._loop.state, job))
-                if len(found) > limit:
-                    break
-        return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
+        return Page(found, None)
 
     async def job(self, id: str) -> JobView:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
@@ -108,11 +114,12 @@ class Questions:
             if wanted is not None and at < len(found.status) and found.status[at] != wanted:
                 next_at = found.status.find(wanted, at)
                 at = len(found.status) if next_at < 0 else next_at
-        views = task_views(found, positions, self._loop.state.known_names)
-        return Page(views, str(at) if at < len(found.status) else None)
+        view = task_viewer(found, self._loop.state.known_names)
+        return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
 
     async def why(self, id: str) -> WhyReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
+        await self._pace.turn()
         return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.heart.policy)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
@@ -123,7 +130,11 @@ class Questions:
 
     async def nodes(self) -> list[NodeView]:
         state = self._loop.state
-        return [node_view(state, node) for _, node in sorted(state.nodes.items())]
+        views = await self._in_pieces(
+            sorted(state.nodes),
+            lambda name: node_view(state, state.nodes[name]) if name in state.nodes else None,
+        )
+        return [view for view in views if view is not None]  # one may have been removed meanwhile
 
     async def node(self, name: str) -> NodeView:
         state = self._loop.state
@@ -134,7 +145,7 @@ class Questions:
 
     async def queues(self) -> list[QueueView]:
         state = self._loop.state
-        return [queue_view(state, name) for name in known_queues(state)]
+        return await self._in_pieces(known_queues(state), lambda name: queue_view(state, name))
 
     async def queue(self, name: str) -> QueueView:
         state = self._loop.state
@@ -143,6 +154,7 @@ class Questions:
         return queue_view(state, name)
 
     async def cluster(self) -> ClusterView:
+        await self._pace.turn()
         state = self._loop.state
         ledgers = state.table.ledgers
         return ClusterView(
@@ -161,6 +173,16 @@ class Questions:
             brake=brake_text(state),
         )
 
+    async def _in_pieces(self, things: Iterable[T], view: Callable[[T], V]) -> list[V]:
+        """A view of each, made in pieces."""
+        views: list[V] = []
+        piece = await self._pace.turn()
+        for thing in things:
+            if piece.is_over:
+                piece = await self._pace.turn()
+            views.append(view(thing))
+        return views
+
     def _node_of(self, job: JobState, position: int, number: int) -> str:
         """The node that had this attempt of a task."""
         names, at = self._loop.state.known_names, job.node_number(position, number)
@@ -172,29 +194,48 @@ class Questions:
             )
         return names[at]
 
-    async def _newest_first(self, cursor: str | None, wanted: Status | None) -> AsyncIterator[JobState]:
-        """Jobs that may have this status, in memory and in the history, ids below `cursor`.
+    async def _newest_first(
+        self, cursor: str | None, wanted: Status | None, queue: str | None, name: str | None
+    ) -> AsyncGenerator[JobState, None]:
+        """Jobs of this status, queue and name, in memory and in the history, ids below `cursor`.
 
         A job may stand in both: its record can be kept a moment before the word that it left memory. Memory is right.
+        One that left memory between two pieces of the work is read from the history by its id.
         """
+        piece = await self._pace.turn()
         state = self._loop.state
         if wanted in (Status.ASSIGNED, Status.RUNNING):  # only what is on a node, however many wait
             ids = sorted({key[0] for node in state.nodes.values() for key in node.attempts})
         else:
             ids = state.job_ids
         ids = ids[: len(ids) if cursor is None else bisect_left(ids, cursor)]
-        past = self._past(cursor) if wanted is None or wanted.is_final else None
+        is_past = wanted is None or wanted.is_final
+        past = self._past(cursor) if is_past else None
         record = await anext(past, None) if past else None
-        for id in reversed(ids):
+        for number, id in enumerate(reversed(ids)):
+            if not number % LOOKS_PER_GLANCE and piece.is_over:
+                piece = await self._pace.turn()
             while past and record and record.job >= id:
-                if record.job not in state.jobs:
-                    yield decode_job(record.body)
+                if record.job not in state.jobs and _is_asked(
+                    old := decode_job(record.body), wanted, queue, name
+                ):
+                    yield old
                 record = await anext(past, None)
-            if id in state.jobs:
-                yield state.jobs[id]
+                if piece.is_over:
+                    piece = await self._pace.turn()
+            job = state.jobs.get(id)
+            if job is None and is_past and (body := await self._store.history(id)) is not None:
+                job = decode_job(body)
+            if job is not None and _is_asked(job, wanted, queue, name):
+                yield job
+                if piece.is_over:
+                    piece = await self._pace.turn()
         while past and record:
-            yield decode_job(record.body)
+            if _is_asked(old := decode_job(record.body), wanted, queue, name):
+                yield old
             record = await anext(past, None)
+            if piece.is_over:
+                piece = await self._pace.turn()
 
     async def _past(self, before: str | None) -> AsyncIterator[History]:
         while records := await self._store.past(before, RECORDS_PER_PAGE):
@@ -209,7 +250,10 @@ class Questions:
         lines: list[StoryLine] = []
         while len(lines) < limit:
             batches = await self._store.story(subject, after, BATCHES_PER_PAGE)
+            piece = await self._pace.turn()
             for batch in batches:
+                if piece.is_over:
+                    piece = await self._pace.turn()
                 lines += self._lines(batch, subject, job, position)
                 after = batch.revision
             if len(batches) < BATCHES_PER_PAGE:
@@ -229,6 +273,20 @@ class Questions:
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
             yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
+
+
+def _is_asked(job: JobState, status: Status | None, queue: str | None, name: str | None) -> bool:
+    return (
+        (name is None or name == job.job.name)
+        and (queue is None or queue == job.job.queue)
+        and (status is None or status == job_status(job))
+    )
+
+
+def _extent(job: JobState) -> int:
+    """How much there is to show of a job, in about characters."""
+    first = job.job.groups[0].command
+    return 500 * len(job.groups) + sum(map(len, first.argv)) + sum(map(len, first.env.values()))
 
 
 def _begun(lines: list[StoryLine], cursor: str | None) -> list[StoryLine]:

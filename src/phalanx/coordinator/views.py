@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Literal
 
 from phalanx.api.quotas import QueueView, QuotaView, UsageView
@@ -80,16 +80,16 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
     )
 
 
-def task_views(job: JobState, positions: Iterable[int], node_names: list[str]) -> list[TaskView]:
-    """Tasks and their newest attempts."""
+def task_viewer(job: JobState, node_names: list[str]) -> Callable[[int], TaskView]:
+    """What shows the tasks of a job, each with its newest attempt, one by one."""
     ranked = ranks(job)
     held = {group.number: no.text for group in job.groups for no in list(comes_first(job, group))[:1]}
-    return [_task_view(job, position, node_names, ranked.get(position), held) for position in positions]
+    return lambda position: _task_view(job, position, node_names, ranked.get(position), held)
 
 
 def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
     """One task and its newest attempt."""
-    return task_views(job, [position], node_names)[0]
+    return task_viewer(job, node_names)(position)
 
 
 def _task_view(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from time import thread_time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from phalanx.api.pace import Pace
 from phalanx.clock import SystemClock
 from phalanx.coordinator.questions import Questions
 from phalanx.core.cluster.apply import apply
@@ -74,3 +78,54 @@ async def test_many_pages_of_history_are_listed_whole():
 
 async def test_what_waits_or_runs_is_not_looked_for_in_the_history():
     assert await listed([2], [1, 3], status="Pending") == [2]
+
+
+async def test_many_lists_at_once_leave_the_loop_to_others_after_every_piece():
+    state = a_state(*range(9_000))
+    store = MemoryStore()
+    await store.append(await store.open_term(), Batch(1, b""), [])
+    loop: Any = SimpleNamespace(state=state)
+    questions = Questions(loop, store, SystemClock())
+    asked: Any = {"status": "Failed", "queue": None, "name": "zzz", "cursor": None, "limit": 100}
+    lists = [asyncio.create_task(questions.jobs(**asked)) for _ in range(20)]
+    longest, seen = 0.0, 0
+    while not all(each.done() for each in lists):
+        began = thread_time()
+        await asyncio.sleep(0)  # one round of the loop
+        longest, seen = max(longest, thread_time() - began), seen + 1
+    assert [each.result().items for each in lists] == [[]] * 20
+    assert longest < 0.02 and seen > 20  # 20 lists in one round took 0.1 s and more
+
+
+async def test_a_page_of_large_jobs_ends_before_it_is_too_long():
+    state = ClusterState(Rules())
+    for number in range(8):
+        job = a_job(id=an_id(number))
+        command = structs.replace(job.groups[0].command, env={"DATA": "x" * 900_000})
+        job = structs.replace(job, groups=(structs.replace(job.groups[0], command=command),))
+        apply(state, JobSubmitted(at=1.0, cause="test", job=job))
+    store = MemoryStore()
+    await store.append(await store.open_term(), Batch(1, b""), [])
+    loop: Any = SimpleNamespace(state=state)
+    page = await Questions(loop, store, SystemClock()).jobs(
+        status=None, queue=None, name=None, cursor=None, limit=100
+    )
+    assert (len(page.items), page.next_cursor) == (2, an_id(6))
+
+
+async def test_a_job_that_leaves_memory_while_a_list_is_made_is_listed():
+    state, store = a_state(*range(200)), MemoryStore()
+    epoch = await store.open_term()
+    await store.append(epoch, Batch(1, b""), [])
+    loop: Any = SimpleNamespace(state=state)
+    questions = Questions(loop, store, SystemClock())
+    questions._pace = Pace(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
+    listing = asyncio.create_task(questions.jobs(status=None, queue=None, name=None, cursor=None, limit=1000))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    body = encode_job(state.jobs[an_id(3)])
+    await store.append(epoch, Batch(2, b""), [History(an_id(3), body)])
+    del state.jobs[an_id(3)]
+    page = await listing
+    assert an_id(3) in [view.id for view in page.items]
+    assert len(page.items) == 200

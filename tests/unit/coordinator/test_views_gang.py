@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.api.schema import JobView, TaskView
 from phalanx.api.schema_gang import GangView
-from phalanx.coordinator.views import job_view, task_view, task_views
+from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.core.cluster.inputs import Evict
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Ready, Started
@@ -149,7 +149,8 @@ def test_ranks_follow_the_index_in_the_network():
     stage = a_stage()
     gang = a_gang(a_group(3, name="w", indexes=(20, 10, 30), replicas=1))
     stage.submit(gang)
-    views = task_views(stage.state.jobs[gang.id], range(3), stage.state.table.names)
+    view = task_viewer(stage.state.jobs[gang.id], stage.state.table.names)
+    views = [view(position) for position in range(3)]
     assert [(view.group, view.rank) for view in views] == [("w", 1), ("w", 0), ("w", 2)]
 
 

@@ -20,7 +20,7 @@ from tests.builders import Cluster, a_cluster
 
 def asking(cluster: Cluster) -> Previews:
     loop: Any = SimpleNamespace(heart=cluster.heart, state=cluster.state)
-    clock: Any = SimpleNamespace(now=lambda: cluster.now)
+    clock: Any = SimpleNamespace(now=lambda: cluster.now, monotonic=lambda: cluster.now)
     store: Any = None
     return Previews(loop, store, clock, 3)
 
