@@ -116,7 +116,11 @@ async def _carried_out(service: Service, route: Route, visit: Visit) -> Reply | 
     if route.is_about_a_job:
         await _check_owner(service, route, visit)
     if route.is_costly:
-        async with service.turnstile.passed():
+        gate = service.large if visit.is_large(service.limits.large_bytes) else service.turnstile
+        async with gate.passed(visit.user):
+            return await _handled(service, route, visit)
+    if route.method == "GET" and not route.lasting and route.permission != "open":
+        with service.reads.taken(visit):
             return await _handled(service, route, visit)
     return await _handled(service, route, visit)
 
@@ -176,6 +180,8 @@ def _note(
 
 async def _document(service: Service, route: Route, visit: Visit) -> Any:
     body = await visit.body(service.limits.body_bytes)
+    if len(body) > service.limits.large_bytes:
+        await service.pace.turn()  # reading it takes milliseconds
     if not body and route.body is Nothing:
         return Nothing()
     visit.require_json()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
@@ -12,13 +11,15 @@ from phalanx.api.audit import Audit
 from phalanx.api.auth import Accepts
 from phalanx.api.commands import Commands
 from phalanx.api.documents import BODY_BYTES_MAX, Nothing
+from phalanx.api.pace import Pace
 from phalanx.api.queries import NoQuery
 from phalanx.api.readiness import Readiness
 from phalanx.api.reply import Reply, Streamed
 from phalanx.api.roles import Permission
+from phalanx.api.slots import Slots
 from phalanx.api.turnstile import Turnstile
 from phalanx.api.visit import Visit
-from phalanx.errors import TooMany
+from phalanx.clock import SystemClock
 
 
 class Limits(Struct, frozen=True):
@@ -27,31 +28,16 @@ class Limits(Struct, frozen=True):
     body_bytes: int = BODY_BYTES_MAX
     streams: int = 256  # watches and log readers
     waits: int = 1024  # long polls
+    reads: int = 1024  # questions that are being answered
     submits: int = 64  # carried out at once; a turn takes them together
     submits_waiting: int = 4096  # for a place among them,
     submit_within_s: float = 1.0  # and not longer than that
+    large_bytes: int = 64 * 1024  # a body above this, or of unknown length, is a large one
+    large_submits: int = 4  # of these so many at once
+    stall_s: float = 60.0  # how long a stream waits for a reader who takes nothing
     beat_s: float = 15.0  # between two signs of life of a quiet stream; its token is checked again then
     settle_s: float = 0.05  # how long a watch may take to refuse before its answer begins
     ready_s: float = 5.0
-
-
-class Slots:
-    """A number of places; who comes when all are taken is told to come again."""
-
-    def __init__(self, most: int, noun: str) -> None:
-        self.most = most
-        self.noun = noun
-        self.used = 0
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        if self.used >= self.most:
-            raise TooMany(f"all {self.most} {self.noun} are taken, try again", retry_after_s=1)
-        self.used += 1
-        try:
-            yield
-        finally:
-            self.used -= 1
 
 
 class Service:
@@ -67,8 +53,11 @@ class Service:
         self.audit = audit
         self.streams = Slots(limits.streams, "places for watches and log readers")
         self.waits = Slots(limits.waits, "places for waiting")
+        self.reads = Slots(limits.reads, "places for questions")
+        self.pace = Pace(SystemClock())
         self.readiness = Readiness(commands.ready, limits.ready_s)
         self.turnstile = Turnstile(limits.submits, limits.submits_waiting, limits.submit_within_s)
+        self.large = Turnstile(limits.large_submits, limits.submits_waiting // 16, limits.submit_within_s)
 
 
 Handler = Callable[[Service, Visit], Awaitable[Reply | Streamed[Any]]]

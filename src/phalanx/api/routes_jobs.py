@@ -74,7 +74,7 @@ async def wait(service: Service, visit: Visit) -> Reply:
 
 async def waited(service: Service, visit: Visit) -> JobView | TaskView:
     query: WaitQuery = visit.query
-    with service.waits.taken():
+    with service.waits.taken(visit):
         return await service.commands.wait(visit.id, query.timeout_s)
 
 

@@ -36,7 +36,7 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> 
 async def held(service: Service, visit: Visit, source: AsyncIterator[T]) -> AsyncGenerator[T | None, None]:
     """The items of `source`, with None at every beat, in one of the slots and while the token is good."""
     limits = service.limits
-    with service.streams.taken():
+    with service.streams.taken(visit):
         async with aclosing(with_beats(source, limits.settle_s, limits.beat_s)) as items:
             async for item in items:
                 if item is None and not _is_still_good(service, visit):

@@ -1,5 +1,7 @@
 """The turnstile before what is costly: so many at once, the next ones wait a moment, and are then told to come again.
 
+Users take turns, so that one who submits a thousand at once waits for himself and not the others for him.
+
 A request that waits here costs nothing: its body has not been read. So however many submit at once, cancels, questions
 and what runners say find a coordinator that has time for them.
 """
@@ -7,50 +9,62 @@ and what runners say find a coordinator that has time for them.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from phalanx.errors import TooMany
 
+LINE_SHARE = 4
 GOLDEN = 0.6180339887  # its multiples are spread evenly, however many there are
 
 
 class Turnstile:
-    """Places inside, and a line in front, first come first served."""
+    """Places inside, and a line in front for each user; whoever leaves lets the next user's first one in.
+
+    One user may have three quarters of the places and a quarter of the line, so that the next one finds room.
+    """
 
     def __init__(self, inside: int, line: int, patience_s: float) -> None:
         self._free = inside
+        self._inside_max = max(1, inside * 3 // 4)
         self._line_max = line
         self._patience_s = patience_s
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._inside: Counter[str] = Counter()
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}  # the user whose turn is next stands first
+        self._waiting = 0
         self._came = 0
 
     @asynccontextmanager
-    async def passed(self) -> AsyncIterator[None]:
+    async def passed(self, user: str = "") -> AsyncIterator[None]:
         """Within this block a place is ours; TooMany if there was none in time."""
-        if self._free:
-            self._free -= 1
+        if self._free and self._inside[user] < self._inside_max and user not in self._lines:
+            self._enter(user)
         else:
-            await self._stand_in_line()
+            await self._stand_in_line(user)
         try:
             yield
         finally:
-            self._leave()
+            self._leave(user)
 
-    async def _stand_in_line(self) -> None:
-        if len(self._line) >= self._line_max:
+    async def _stand_in_line(self, user: str) -> None:
+        mine = self._lines.setdefault(user, deque())
+        if self._waiting >= self._line_max or len(mine) >= max(1, self._line_max // LINE_SHARE):
+            self._drop_if_empty(user)
             raise _full()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
+        mine.append(turn)
+        self._waiting += 1
         try:
             async with asyncio.timeout(self._patience()):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():  # the place came at the same moment: it is another's now
-                self._leave()
-            elif turn in self._line:
-                self._line.remove(turn)
+                self._leave(user)
+            elif turn in mine:
+                mine.remove(turn)
+                self._waiting -= 1
+                self._drop_if_empty(user)
             if isinstance(error, TimeoutError):
                 raise _full() from None
             raise
@@ -60,13 +74,38 @@ class Turnstile:
         self._came += 1
         return self._patience_s * (0.5 + self._came * GOLDEN % 1)
 
-    def _leave(self) -> None:
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
+    def _enter(self, user: str) -> None:
+        self._free -= 1
+        self._inside[user] += 1
+
+    def _leave(self, user: str) -> None:
         self._free += 1
+        self._inside[user] -= 1
+        if not self._inside[user]:
+            del self._inside[user]
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give free places to those in line, one user after another."""
+        for user in list(self._lines):
+            if not self._free:
+                return
+            if self._inside[user] >= self._inside_max:
+                continue
+            line = self._lines.pop(user)
+            while line:
+                turn = line.popleft()
+                self._waiting -= 1
+                if not turn.done():
+                    self._enter(user)
+                    turn.set_result(None)
+                    break
+            if line:
+                self._lines[user] = line  # behind the others now
+
+    def _drop_if_empty(self, user: str) -> None:
+        if not self._lines.get(user, True):
+            del self._lines[user]
 
 
 def _full() -> TooMany:

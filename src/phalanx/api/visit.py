@@ -58,6 +58,11 @@ class Visit:
         return self.identity.name
 
     @property
+    def address(self) -> str:
+        """Where it comes from, without the port; empty within one process."""
+        return self.where.rpartition(":")[0]
+
+    @property
     def wants_leader(self) -> bool:
         """Whether a standby, which may lag behind, is to say so instead of answering."""
         return self.headers.get(b"phalanx-read") == b"leader"
@@ -66,6 +71,12 @@ class Visit:
         """Refuse what the role does not allow everywhere."""
         if self.identity.scope(permission) != "all":
             raise forbidden(self.identity, permission)
+
+    def is_large(self, bytes_max: int) -> bool:
+        """Whether the body is longer than this, or does not say how long it is."""
+        declared = self.headers.get(b"content-length", b"")
+        is_open = b"transfer-encoding" in self.headers
+        return is_open or (declared.isdigit() and int(declared[:20]) > bytes_max)
 
     async def body(self, bytes_max: int) -> bytes:
         """The whole body, refused as soon as it grows over its limit, whatever Content-Length claims."""

@@ -98,3 +98,41 @@ async def test_one_who_gives_up_at_the_moment_of_its_turn_hands_the_place_on():
     assert 2 in inside
     async with turnstile.passed():
         pass
+
+
+async def test_one_user_cannot_take_every_place_nor_the_whole_line():
+    turnstile, gate = Turnstile(4, 8, 60.0), asyncio.Event()
+    inside: list[int] = []
+
+    async def stay(user: str, number: int) -> None:
+        async with turnstile.passed(user):
+            inside.append(number)
+            await gate.wait()
+
+    greedy = [asyncio.create_task(stay("mallory", number)) for number in range(5)]
+    await a_breath()
+    assert inside == [0, 1, 2]  # three quarters of four, and a quarter of the line
+    with pytest.raises(TooMany):
+        async with turnstile.passed("mallory"):
+            raise AssertionError("there was no place")
+    async with asyncio.timeout(1), turnstile.passed("ada"):  # at once
+        pass
+    gate.set()
+    await asyncio.gather(*greedy)
+
+
+async def test_users_in_line_take_turns():
+    turnstile, inside = Turnstile(1, 100, 60.0), list[str]()
+
+    async def pass_through(user: str) -> None:
+        async with turnstile.passed(user):
+            inside.append(user)
+
+    async with turnstile.passed("somebody"):
+        tasks = [asyncio.create_task(pass_through("mallory")) for _ in range(20)]
+        await a_breath()
+        tasks.append(asyncio.create_task(pass_through("ada")))
+        await a_breath()
+    await asyncio.gather(*tasks)
+    assert inside.index("ada") <= 1
+    assert inside.count("mallory") == 20
