@@ -4,6 +4,7 @@ add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 ta
 started train#1    end train#1 code=3             cancel train    pause train    resume train
 pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
 hush n1 n2         lose n1 it burnt               remove n1
+trouble n1 no keeper    leave n1 600
 why train          tasks train                    nodes           story train
 """
 
@@ -180,6 +181,21 @@ class Script:
         """Nothing is heard of a node, and its connection just hangs."""
         self.stage.players[node].wire.close()
         self.stage.pass_time(parse_seconds(seconds))
+
+    def do_trouble(self, node: str, *words: str) -> None:
+        """The runner finds that it cannot start tasks, or without words that it can again, and says so."""
+        self.stage.players[node].agent.trouble = " ".join(words)
+        self.stage.players[node].beat()
+
+    def do_leave(self, node: str, keep_s: str = "0") -> None:
+        """The runner stops in an orderly way; its keeper goes on."""
+        player = self.stage.players[node]
+        self.stage.receive(player.session, player.agent.leave(self.stage.now_s, float(keep_s)))
+        player.keeper.lease_until = player.agent.state.lease_until
+        player.wire.close()
+        letter = self.stage.links.closed(player.session)
+        assert letter is not None
+        self.stage.turn(letter[0])
 
     def do_hush(self, *nodes: str) -> None:
         """From now on nothing is heard of these nodes, and nobody notices."""

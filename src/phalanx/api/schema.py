@@ -211,7 +211,7 @@ class NodeView(Struct):
     """One node: what it has, what is free, who is on it."""
 
     name: str
-    status: Literal["Online", "Unreachable", "Offline", "Quarantined"]
+    status: Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
     drained: bool
     drain_reason: str
     cores: int

@@ -32,6 +32,7 @@ class HelloMessage(Struct, frozen=True, tag="hello"):
     epoch: int  # the highest the runner has served
     held: list[tuple[AttemptKey, Phase]]
     address: str = ""  # where other nodes reach this one; empty if the runner does not know
+    trouble: str = ""  # what keeps it from starting tasks, if anything
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
@@ -78,11 +79,32 @@ class Beat(Struct, frozen=True, tag="beat"):
     sent_at: float
     held: list[tuple[AttemptKey, Phase]]
     generation: int = 0
+    trouble: str = ""  # what keeps the runner from starting tasks, if anything
+    seen_at: float = 0.0  # `at` of the last acknowledgement on this connection
+    starts_expire: bool = False  # what has not started within a lease of its arrival never will
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
     epoch: int
     sent_at: float
+    at: float = 0.0  # by the coordinator's clock: whatever it sent before then comes before this
+
+
+class Leaving(Struct, frozen=True, tag="leaving"):
+    """The runner stops in an orderly way, and leaves its tasks to the keeper. It may ask for a longer lease."""
+
+    epoch: int
+    sent_at: float
+    generation: int
+    keep_s: float = 0.0
+
+
+class LeaveAck(Struct, frozen=True, tag="leave_ack"):
+    """Written down; the lease that began at `sent_at` is longer than usual by as much as was granted."""
+
+    epoch: int
+    sent_at: float
+    keep_s: float
 
 
 class LogHello(Struct, frozen=True, tag="log_hello"):
@@ -127,6 +149,8 @@ Message = (
     | Dispositions
     | Beat
     | BeatAck
+    | Leaving
+    | LeaveAck
     | LogHello
     | ReadLog
     | LogData

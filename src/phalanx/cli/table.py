@@ -28,6 +28,8 @@ STYLES = {
     "Unreachable": "red",
     "Offline": "red",
     "Quarantined": "red",
+    "Unhealthy": "red",
+    "Stopping": "yellow",
 }
 
 

@@ -15,7 +15,7 @@ from phalanx.api import wire
 from phalanx.coordinator.entry import Entry, Keys
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
 from phalanx.core.cluster.effects import Effect, Send
-from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Tell
+from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.starting import brief, roll
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_name
@@ -70,6 +70,8 @@ class Links:
                 return self._reports(session, message)
             case wire.Beat():
                 return self._beat(session, message)
+            case wire.Leaving():
+                return self._leaving(session, message)
             case wire.HelloMessage():
                 return self._hello(session, message)
         raise wire.WireError(f"a runner does not send {type(message).__name__}")
@@ -149,7 +151,13 @@ class Links:
             session.connection.close()
             return None
         hello = Hello(
-            message.node, message.incarnation, message.origin, message.capacity, message.held, message.address
+            message.node,
+            message.incarnation,
+            message.origin,
+            message.capacity,
+            message.held,
+            message.address,
+            message.trouble,
         )
 
         def welcome(answers: list[Answer | None]) -> None:
@@ -234,14 +242,34 @@ class Links:
                 epoch, dismissed = self._state().epoch, session.dismissed
                 session.dismissed = []
                 orders = [wire.Orders(epoch, dismissed)] if dismissed else []
-                session.connection.send([wire.BeatAck(epoch, message.sent_at), *orders])
+                node = self._state().nodes.get(session.node)
+                at = 0.0 if node is None else node.heard_at
+                session.connection.send([wire.BeatAck(epoch, message.sent_at, at), *orders])
             else:  # its lease is over, or our term is: only a new hello helps
                 if isinstance(answers[0], Refused) and answers[0].reason.code != "NotActive":
                     session.connection.send([self._in_force(session, [])])
                 session.connection.close()
 
-        beat = Heartbeat(session.node, session.incarnation, message.held, message.generation)
+        beat = Heartbeat(
+            session.node,
+            session.incarnation,
+            message.held,
+            message.generation,
+            message.trouble,
+            message.seen_at,
+            message.starts_expire,
+        )
         return [beat], acknowledge
+
+    def _leaving(self, session: Session, message: wire.Leaving) -> Letter:
+        def acknowledge(answers: list[Answer | None]) -> None:
+            node = self._state().nodes.get(session.node)
+            if answers and isinstance(answers[0], Accepted) and node is not None:
+                ack = wire.LeaveAck(self._state().epoch, message.sent_at, node.kept_s)
+                session.connection.send([ack])
+
+        leave = Leave(session.node, session.incarnation, message.generation, message.keep_s)
+        return [leave], acknowledge
 
     def _in_force(self, session: Session, items: list[tuple[AttemptKey, Disposition]]) -> wire.Dispositions:
         """What became of reports, with the epoch and the lease generation that a true one must carry."""

@@ -21,6 +21,7 @@ from phalanx.coordinator.views_gang import conditions, gang_view, ranks
 from phalanx.coordinator.why_whole import comes_first
 from phalanx.core.cluster.brake import holds_for
 from phalanx.core.cluster.groups import GroupState
+from phalanx.core.cluster.health import trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.queue import DEFAULT, Usage
@@ -30,7 +31,7 @@ from phalanx.core.model.waiting import WaitingClass
 
 TASKS_SHOWN = 1000
 DONE = "finished with code 0; Completed once its whole job is"
-StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined"]
+StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
 
 
 def job_status(job: JobState) -> Status:
@@ -180,6 +181,8 @@ def _note(state: ClusterState, node: NodeState) -> str:
     """What is unusual about a node."""
     if state.brake is not None and holds_for(state, node):
         return "silent; not believed to be lost, for most nodes are silent"
+    if not node.lost and (trouble := trouble_of(node)):
+        return trouble
     if node.rests_until is None or not node.could_work:
         return ""
     failed = f"{node.failures} tasks in a row failed here"
@@ -214,6 +217,10 @@ def node_status(node: NodeState) -> StatusOfNode:
         return "Offline"
     if not node.connected:
         return "Unreachable"
+    if node.trouble:
+        return "Unhealthy"
+    if node.leaving:
+        return "Stopping"
     return "Quarantined" if node.leftovers else "Online"
 
 

@@ -214,6 +214,11 @@ def _fix(
     if dominant.code == "NodeResting":
         host = dominant.numbers["host"]
         return Change(f"wait until it has rested, or see what failed on {host}", {}, f"phalanx story {host}")
+    if dominant.code == "NodeUnhealthy":
+        host = dominant.numbers["host"]
+        return Change(
+            f"see the runner's log on {host}; it takes work again by itself", {}, f"phalanx story {host}"
+        )
     if dominant.code in ("NodeOffline", "NodeUnreachable"):
         host = dominant.numbers["host"]
         smaller = explain.nearest_change(table, request, closed, ever=False)

@@ -51,7 +51,8 @@ def on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float
         return _at_the_barrier(job, job.forming, job.gang, now)
     if attempt.formation and (first := next(comes_first(job, group), None)) is not None:
         return first
-    return reason.starting(attempt.node)
+    trouble = state.nodes[attempt.node].trouble
+    return reason.unhealthy(attempt.node, trouble) if trouble else reason.starting(attempt.node)
 
 
 def _held(job: JobState, seconds: float) -> Reason:

@@ -14,6 +14,7 @@ from collections import deque
 from msgspec import Struct
 
 from phalanx.core.briefing import Briefing
+from phalanx.core.held import LATE_S, Held
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import (
     AttemptKey,
@@ -45,7 +46,7 @@ RETOLD = (Disposition.STALE_EPOCH, Disposition.STALE_LEASE)  # after these a rep
 
 
 class Spawn(Struct, frozen=True):
-    """Start a process for this attempt, as soon as those before it in its lane have ended.
+    """Start a process for this attempt, as soon as those before it in its lane have ended, and not too late.
 
     If it is held, only get it ready then, and say so.
     """
@@ -54,12 +55,14 @@ class Spawn(Struct, frozen=True):
     brief: Brief
     roll: Roll | None = None
     held: bool = False
+    not_after: float | None = None
 
 
 class Release(Struct, frozen=True):
-    """Start the process of one that is ready and held."""
+    """Start the process of one that is ready and held, unless it is too late."""
 
     key: AttemptKey
+    not_after: float | None = None
 
 
 class Halt(Struct, frozen=True):
@@ -96,34 +99,13 @@ class ForgetBrief(Struct, frozen=True):
 Deed = Spawn | Release | Halt | Retract | Freeze | Forget | ForgetBrief
 
 
-class Held:
-    """An attempt on this node, until its end is acknowledged."""
-
-    __slots__ = ("deadline", "grace_s", "lane", "may_go", "phase", "roll", "start", "started_at", "stopping")
-
-    def __init__(self, start: Start | None, lane: int, phase: Phase, roll: Roll | None = None) -> None:
-        self.start = start  # None if an earlier life of this runner was told
-        self.roll = roll
-        self.lane = lane
-        self.phase = phase
-        self.started_at: float | None = None
-        self.deadline: float | None = None
-        self.grace_s = 0.0
-        self.may_go = False  # the word to go has come
-        self.stopping: Why | None = None
-
-    @property
-    def is_member(self) -> bool:
-        """True if it is known to be a member of a gang."""
-        return self.phase == Phase.READY or (self.start is not None and self.start.formation > 0)
-
-
 class RunnerState:
     """What this runner holds. Methods take what happened and return the deeds to do; reports go to `fresh`."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self.lease_until = 0.0
+        self.start_within_s = 20.0  # an attempt starts within this time of the order, or never
         self.briefing = Briefing()
         self.held: dict[AttemptKey, Held] = {}
         self.lanes: dict[int, deque[AttemptKey]] = {}
@@ -139,14 +121,16 @@ class RunnerState:
         end: ProcessEnd | None,
         started_at: float | None,
         is_ready: bool = False,
+        since: float | None = None,
     ) -> None:
         """After our own restart: an attempt that the keeper has kept for us.
 
-        Without a start it still waits, for its lane or, if it is ready, at the barrier.
+        Without a start it still waits, for its lane or, if it is ready, at the barrier. `since` is when it started by
+        a clock that does not step.
         """
         unstarted = Phase.READY if is_ready else Phase.QUEUED
         held = self.held[key] = Held(None, lane, unstarted if started_at is None else Phase.RUNNING)
-        held.started_at = started_at
+        held.started_at, held.since = started_at, started_at if since is None else since
         self.lanes.setdefault(lane, deque()).append(key)
         if end is not None:
             self._close(key, held, Ended(key, exit_of(end, None, started_at)))
@@ -205,13 +189,15 @@ class RunnerState:
         if held.stopping is not None:
             return []
         self.fresh.append(Ready(key))
-        return [Release(key)] if held.may_go else []
+        return [Release(key, held.go_by)] if held.may_go else []
 
-    def process_started(self, key: AttemptKey, at: float) -> list[Deed]:
+    def process_started(self, key: AttemptKey, at: float, since: float | None = None) -> list[Deed]:
+        """It runs: since `at` by the wall clock, which is shown, and `since` by one that does not step."""
         held = self.held.get(key)
         if held is None or held.phase == Phase.ENDED:
             return []
         held.started_at, held.phase = at, Phase.RUNNING
+        held.since = at if since is None else since
         self._set_deadline(key, held)
         self.fresh.append(Started(key, at))
         return []
@@ -244,10 +230,32 @@ class RunnerState:
             elif start is None or brief is None:
                 lost = Exit(Why.LOST, ended_at=now, message="its keeper died before it could start")
                 self._close(key, held, Ended(key, lost))
+            elif not held.can_start(now + LATE_S):
+                self.give_back(key, now)
             else:
+                if held.phase == Phase.READY and not held.may_go:  # it has to be got ready once more
+                    held.start_by = self._by(now)
+                by = held.go_by if held.may_go else held.start_by
                 held.phase = Phase.QUEUED
-                deeds.append(Spawn(start, brief, held.roll, start.formation > 0 and not held.may_go))
+                deeds.append(Spawn(start, brief, held.roll, start.formation > 0 and not held.may_go, by))
         return deeds
+
+    def overdue(self, now: float) -> list[AttemptKey]:
+        """Attempts that the keeper has said nothing about, and that it can start no more."""
+        found = ((key, held) for key, held in self.held.items() if held.phase in UNSTARTED)
+        return [key for key, held in found if not held.can_start(now)]
+
+    def give_back(self, key: AttemptKey, now: float) -> None:
+        """It has not started and never will: another node may have it."""
+        held = self.held[key]
+        if held.stopping is not None:
+            message = "it was stopped before it could start"
+            self._close(key, held, Ended(key, exit_unstarted("stopped", message, held.stopping, now)))
+        elif held.is_member:
+            unconfirmed = Exit(Why.UNCONFIRMED, -1, ended_at=now, message="its keeper did not confirm start")
+            self._close(key, held, Ended(key, unconfirmed))
+        else:
+            self._close(key, held, Returned(key))
 
     def disposed(self, key: AttemptKey, disposition: Disposition) -> list[Deed]:
         """The coordinator answered a report. Under another epoch or lease the same end may yet count."""
@@ -265,7 +273,7 @@ class RunnerState:
             if head.deadline is not None and now >= head.deadline and head.stopping is None:
                 head.stopping = Why.TIMEOUT
                 deeds.append(Halt(lane[0], head.grace_s))
-            long_s = now - head.started_at if head.started_at is not None else 0.0
+            long_s = now - head.since if head.since is not None else 0.0
             if len(lane) > 1 and (long_s > RETURN_AFTER_S or now > self.lease_until):
                 deeds += [Retract(key) for key in lane if self._may_be_given_back(self.held[key])]
         return deeds
@@ -307,8 +315,8 @@ class RunnerState:
 
     def _set_deadline(self, key: AttemptKey, held: Held) -> None:
         brief = self.briefing.any_brief(key[0])
-        if brief is not None and brief.time_limit_s is not None and held.started_at is not None:
-            held.deadline = held.started_at + brief.time_limit_s
+        if brief is not None and brief.time_limit_s is not None and held.since is not None:
+            held.deadline = held.since + brief.time_limit_s
             held.grace_s = brief.grace_s
 
     def _start(self, order: Start, now: float) -> list[Deed]:
@@ -329,15 +337,21 @@ class RunnerState:
             exit = Exit(Why.FENCED, ended_at=now, message=f"not started: {why}")
             self._close(order.key, held, Ended(order.key, exit))
             return []
-        return [Spawn(order, brief, roll, member)]
+        held.start_by = self._by(now)
+        return [Spawn(order, brief, roll, member, held.start_by)]
 
     def _go(self, key: AttemptKey, now: float) -> list[Deed]:
         """The gang is whole. Told twice, or about what runs or is over, it changes nothing."""
         held = self.held.get(key)
         if held is None or held.phase not in UNSTARTED or held.stopping is not None or now > self.lease_until:
             return []
-        held.may_go = True
-        return [Release(key)] if held.phase == Phase.READY else []
+        if not held.may_go:  # told again, it may not go any later
+            held.may_go, held.go_by = True, self._by(now)
+        return [Release(key, held.go_by)] if held.phase == Phase.READY else []
+
+    def _by(self, now: float) -> float:
+        """Until when one that is told to start now may do so."""
+        return min(self.lease_until, now + self.start_within_s)
 
     def _stop(self, order: Stop, now: float) -> list[Deed]:
         self.tombstones[order.key] = None

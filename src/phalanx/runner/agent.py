@@ -41,7 +41,11 @@ class Agent:
         self.generation = 0  # of the lease we are in, as the welcome said
         self.welcomed = False
         self.rejected: wire.Rejected | None = None
+        self.trouble = ""  # what keeps us from starting tasks, if anything
+        self.starts_expire = False  # whether the keeper starts nothing after its instant
+        self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
+        self._seen_at = 0.0  # how far we have heard the coordinator out, by its clock
 
     @property
     def token(self) -> str:
@@ -51,6 +55,7 @@ class Agent:
     def hello(self, now: float) -> wire.HelloMessage:
         """The first words on a new connection."""
         self.welcomed, self.rejected, self._hello_at = False, None, now
+        self._seen_at = 0.0
         return wire.HelloMessage(
             wire.VERSION,
             self.token,
@@ -61,6 +66,7 @@ class Agent:
             self.state.epoch,
             self.state.listing(),
             self.address,
+            self.trouble,
         )
 
     def receive(self, message: wire.Message, now: float) -> list[Deed]:
@@ -75,8 +81,14 @@ class Agent:
             case wire.BeatAck():
                 if message.epoch >= self.state.epoch:
                     self.state.renew(message.sent_at + self.self_fence_s)
+                    self._seen_at = message.at
+            case wire.LeaveAck():
+                if message.epoch >= self.state.epoch:
+                    self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
+                    self.left = message
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
+                self.state.start_within_s = message.self_fence_s
                 self.generation = message.generation
                 if message.credential:
                     self._keep(message.credential)
@@ -99,7 +111,20 @@ class Agent:
     def beat(self, now: float) -> wire.Beat:
         """A heartbeat. Ends that were never answered go out again after it."""
         self.state.resend()
-        return wire.Beat(self.state.epoch, now, self.state.listing(), self.generation)
+        return wire.Beat(
+            self.state.epoch,
+            now,
+            self.state.listing(),
+            self.generation,
+            self.trouble,
+            self._seen_at,
+            self.starts_expire,
+        )
+
+    def leave(self, now: float, keep_s: float) -> wire.Leaving:
+        """We stop, and leave our tasks to the keeper, if we may for so much longer than a lease lasts."""
+        self.left = None
+        return wire.Leaving(self.state.epoch, now, self.generation, keep_s)
 
     def reports(self) -> wire.Reports | None:
         """What is to be told, if the session is up and there is anything."""

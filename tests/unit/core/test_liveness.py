@@ -158,19 +158,6 @@ def test_one_missing_line_in_a_heartbeat_is_forgiven_when_the_next_has_it() -> N
     assert cluster.state.jobs[job.id].live[0].key == key
 
 
-def test_a_task_that_never_leaves_its_runners_queue_fails_once_the_runner_says_so() -> None:
-    cluster = a_cluster(n1={})
-    job = a_job()
-    cluster.submit(job)
-    for _ in range(19):
-        cluster.now += 5.0
-        cluster.give(Heartbeat("n1", "a", [((job.id, 0, 1), Phase.QUEUED)], 1))
-    assert cluster.orders[-1] == ("n1", Stop((job.id, 0, 1), Why.STUCK, 0.0))
-    assert cluster.status(job) == Status.ASSIGNED, "it holds its grant while it might yet start"
-    cluster.ended("n1", (job.id, 0, 1), code=-1, why=Why.STUCK)
-    assert cluster.status(job) == Status.FAILED
-
-
 def test_a_drained_node_finishes_what_it_has() -> None:
     cluster = a_cluster(n1={"cores": 2})
     job, later = a_job(), a_job()

@@ -141,7 +141,7 @@ def test_an_end_is_told_until_it_is_answered() -> None:
 
 def test_those_queued_behind_a_slow_one_are_taken_back() -> None:
     runner = a_runner()
-    assert runner.order(1, a_start(NEXT), 10.0) == [Spawn(a_start(NEXT), a_brief())]
+    assert runner.order(1, a_start(NEXT), 10.0) == [Spawn(a_start(NEXT), a_brief(), not_after=30.0)]
     runner.process_started(KEY, 11.0)
     assert runner.tick(11.5) == []
     assert runner.tick(12.5) == [Retract(NEXT)]
@@ -177,7 +177,7 @@ def test_briefs_go_when_the_job_is_over_and_nothing_of_it_is_held() -> None:
 
 def test_what_waited_in_a_lane_is_sent_to_the_next_keeper() -> None:
     runner = a_runner()
-    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief())]
+    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), not_after=30.0)]
 
 
 def test_what_was_being_stopped_when_the_keeper_died_is_answered() -> None:

@@ -70,7 +70,9 @@ def exit_of(runner: RunnerState) -> Exit:
 
 
 def test_a_member_is_held_and_knows_its_roll() -> None:
-    assert tell(a_runner(), a_brief(), ROLL, a_start()) == [Spawn(a_start(), a_brief(), ROLL, held=True)]
+    assert tell(a_runner(), a_brief(), ROLL, a_start()) == [
+        Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)
+    ]
 
 
 def test_a_member_without_its_roll_does_not_start() -> None:
@@ -94,8 +96,8 @@ def test_readiness_is_told_at_once_and_with_every_listing() -> None:
 
 def test_the_word_to_go_releases_it_and_may_come_again() -> None:
     runner = a_ready_member()
-    assert tell(runner, Go(KEY)) == [Release(KEY)]
-    assert tell(runner, Go(KEY)) == [Release(KEY)], "the first may have been lost with the keeper"
+    assert tell(runner, Go(KEY)) == [Release(KEY, 30.0)]
+    assert tell(runner, Go(KEY)) == [Release(KEY, 30.0)], "the first may have been lost with the keeper"
     runner.process_started(KEY, 11.0)
     assert tell(runner, Go(KEY)) == []
     runner.process_ended(KEY, END)
@@ -105,14 +107,14 @@ def test_the_word_to_go_releases_it_and_may_come_again() -> None:
 def test_a_word_to_go_that_comes_early_is_remembered() -> None:
     runner = a_member()
     assert tell(runner, Go(KEY)) == []
-    assert runner.process_ready(KEY) == [Release(KEY)]
+    assert runner.process_ready(KEY) == [Release(KEY, 30.0)]
 
 
 def test_a_word_to_go_for_a_stranger_or_after_the_lease_is_ignored() -> None:
     assert tell(a_runner(), Go(KEY)) == []
     runner = a_ready_member()
     assert tell(runner, Go(KEY), at=30.5) == []
-    assert runner.keeper_lost(30.5) == [Spawn(a_start(), a_brief(), ROLL, held=True)]
+    assert runner.keeper_lost(30.5) == [Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)]
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -151,18 +153,18 @@ def test_a_restarted_runner_lists_it_as_ready_and_lets_it_go() -> None:
     runner.welcome(1, 30.0)
     assert runner.listing() == [(KEY, Phase.READY)]
     assert runner.take_fresh() == [Ready(KEY)]
-    assert tell(runner, Go(KEY)) == [Release(KEY)]
+    assert tell(runner, Go(KEY)) == [Release(KEY, 30.0)]
     runner.process_started(KEY, 11.0)
     assert runner.take_fresh() == [Started(KEY, 11.0)]
 
 
 def test_the_next_keeper_holds_it_again_unless_it_was_told_to_go() -> None:
     runner = a_ready_member()
-    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), ROLL, held=True)]
+    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)]
     assert runner.listing() == [(KEY, Phase.QUEUED)]
     assert runner.take_fresh() == [], "it is not ready any more"
     tell(runner, Go(KEY))
-    assert runner.keeper_lost(12.0) == [Spawn(a_start(), a_brief(), ROLL, held=False)]
+    assert runner.keeper_lost(12.0) == [Spawn(a_start(), a_brief(), ROLL, held=False, not_after=30.0)]
 
 
 def test_a_member_behind_another_attempt_is_not_given_back() -> None:
@@ -179,7 +181,7 @@ def test_rolls_are_few_and_go_with_the_job() -> None:
         tell(runner, Roll("g1", formation, ROLL.nodes, ROLL.members))
     assert runner.briefing.roll("g1", 1) is None
     assert runner.briefing.roll("g1", 2) is not None
-    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), ROLL, held=True)], (
+    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)], (
         "its own is kept with it"
     )
     tell(runner, Dismiss("g1"))

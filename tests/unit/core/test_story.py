@@ -115,7 +115,24 @@ TOLD: list[tuple[Event, str]] = [
     (e.NodeConnected(at=1.0, node="n1"), "n1 is connected again"),
     (e.NodeDisconnected(at=1.0, node="n1"), "n1 lost its connection; its tasks run on under its lease"),
     (e.NodeLost(at=1.0, node="n1"), "n1 is lost: its lease is over"),
-    (e.NodeCleared(at=1.0, node="n1", key=KEY), "n1 stopped an attempt of its former life"),
+    (e.NodeCleared(at=1.0, node="n1", key=KEY), "n1 confirmed the end of an older attempt"),
+    (
+        e.NodeQuarantined(at=1.0, node="n1", key=KEY),
+        "n1 did not start attempt 2 of j1: no work goes there until it confirms the end of it",
+    ),
+    (
+        e.NodeHealthChanged(at=1.0, node="n1", trouble="its keeper does not answer"),
+        "n1 cannot start tasks and gets no work: its keeper does not answer",
+    ),
+    (e.NodeHealthChanged(at=1.0, node="n1", trouble=""), "n1 works again"),
+    (
+        e.NodeLeaving(at=1.0, node="n1"),
+        "the runner of n1 was stopped; its tasks run on under its lease",
+    ),
+    (
+        e.NodeLeaving(at=1.0, node="n1", keep_s=600.0),
+        "the runner of n1 was stopped; its tasks run on under its lease, for 600 s longer than usual",
+    ),
     (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
     (e.NodeResumed(at=1.0, node="n1"), "n1 takes work again"),
     (e.NodeLost(at=1.0, node="n1", text="it burnt"), "n1 is lost: it burnt"),

@@ -153,8 +153,12 @@ def why_closed(node: NodeState) -> Reason | None:
         return reason.offline(node.name)
     if node.drain_reason is not None:
         return reason.drained(node.name, node.drain_reason)
+    if node.leaving:
+        return reason.stopped(node.name)
     if not node.connected:
         return reason.unreachable(node.name)
+    if node.trouble:
+        return reason.unhealthy(node.name, node.trouble)
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
     if node.is_kept_away:

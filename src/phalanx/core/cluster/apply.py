@@ -141,12 +141,12 @@ def _attempt_started(state: ClusterState, event: AttemptStarted) -> list[Effect]
     attempt.started_at, attempt.since = event.started_at, event.at
     attempt.suspicions = 0
     if not attempt.released:  # the record of the release is damaged, for without it nobody starts
-        wholes.release(state, job, attempt.formation)
+        wholes.release(state, job, attempt.formation, event.at)
     job.note_start(event.key[1], event.started_at)
     note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
     if job.status[event.key[1]] == Status.ASSIGNED:
         job.move(event.key[1], Status.RUNNING)
-    return _next_groups(state, job)
+    return _next_groups(state, job, event.at)
 
 
 def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
@@ -171,7 +171,7 @@ def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
         effects = []
     if job.gang is not None or len(job.groups) > 1 or job.groups[0] not in state.waiting:
         queue_up(state, job)
-    return effects + _next_groups(state, job)
+    return effects + _next_groups(state, job, event.at)
 
 
 def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnded) -> list[Effect]:
@@ -188,12 +188,17 @@ def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnd
     return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
 
 
-def _next_groups(state: ClusterState, job: JobState) -> list[Effect]:
+def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
     """Groups that had to wait for others may begin by now."""
     if not any(group.group.after for group in job.groups):
         return []
     queue_up(state, job)
-    return [] if job.gang is None else go_orders(job)
+    if job.gang is None:
+        return []
+    for attempt in job.live.values():
+        if attempt.started_at is None and attempt.released and job.groups[attempt.group].group.after:
+            attempt.since = at  # until now it could not start
+    return go_orders(job)
 
 
 def _tasks_cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:

@@ -26,7 +26,7 @@ class Attempt:
         self.placed_at = placed_at
         self.group = group  # the number of its group in the job
         self.started_at: float | None = None  # as its node's clock has it
-        self.since = placed_at  # by our own clock: when it was placed, then when we heard of its start
+        self.since = placed_at  # by our own clock: when it was placed or released, then when it started
         self.ending: Why | None = None  # being stopped, and why
         self.paused: bool | None = None  # None: it never was
         self.suspicions = 0

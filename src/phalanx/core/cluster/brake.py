@@ -1,7 +1,8 @@
 """The brake: if most nodes fall silent at once, it is likelier that we are cut off than that all of them died.
 
 Then nobody is declared lost and every attempt keeps its grant, until enough nodes are back or an operator says of a
-node that it is really gone. Counted are the nodes that were there and that nobody has drained.
+node that it is really gone. Counted are the nodes that were there, that nobody has
+drained and whose runners were not stopped in an orderly way.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def counted(state: ClusterState, now: float) -> Count:
     quiet_s = max(1.5 * rules.heartbeat_s, rules.lost_after_s - 1.5 * rules.heartbeat_s)
     silent = nodes = 0
     for node in state.nodes.values():
-        if node.drain_reason is not None:
+        if node.drain_reason is not None or node.leaving:
             continue
         if node.lost:
             recently = node.lost_at is not None and now - node.lost_at <= rules.lost_after_s

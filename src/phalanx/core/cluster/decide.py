@@ -6,7 +6,7 @@ answer for whoever asked. One file per noun holds the choices: `admission`, `mus
 
 from __future__ import annotations
 
-from phalanx.core.cluster import admission, credentials, liveness, musters, reports, settings
+from phalanx.core.cluster import admission, credentials, health, liveness, musters, reports, settings
 from phalanx.core.cluster.decision import Decision
 from phalanx.core.cluster.inputs import (
     Admit,
@@ -20,6 +20,7 @@ from phalanx.core.cluster.inputs import (
     Hello,
     Input,
     KnowSecret,
+    Leave,
     Propose,
     ProposeMuster,
     Redeem,
@@ -67,6 +68,8 @@ def decide(state: ClusterState, given: Input, now: float) -> Decision:
             return admission.set_paused(state, given, now)
         case Hello():
             return liveness.hello(state, given, now)
+        case Leave():
+            return health.leave(state, given, now)
         case Disconnect():
             return liveness.disconnect(state, given, now)
         case Drain():

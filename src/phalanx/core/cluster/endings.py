@@ -71,6 +71,8 @@ class Endings:
         elif job.restarts_whole and not _can_be_spared(job, attempt):
             self._again(attempt, exit, self._now, loss=loss)
             self._restart(job, attempt, exit, job.job.restart.counts_evictions, loss)
+        elif exit.why == Why.UNCONFIRMED and job.groups[attempt.group].group.request.target is not None:
+            self._for_good(job, attempt, exit, loss=True)  # it asked for this node and no other
         elif job.job.restart.counts_evictions:
             self._retry_or_fail(job, attempt, exit)
         elif loss and job.losses.get(position, 0) + 1 > self._state.rules.loss_limit:

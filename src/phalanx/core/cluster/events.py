@@ -214,6 +214,27 @@ class NodeCleared(_Event, frozen=True):
     key: AttemptKey
 
 
+class NodeQuarantined(_Event, frozen=True):
+    """An attempt was given up that its runner had not started: it gets no work until it confirms the end of it."""
+
+    node: NodeName
+    key: AttemptKey
+
+
+class NodeHealthChanged(_Event, frozen=True):
+    """What the runner says of itself: what keeps it from starting tasks, or nothing."""
+
+    node: NodeName
+    trouble: str
+
+
+class NodeLeaving(_Event, frozen=True):
+    """Its runner stops in an orderly way. What runs there goes on under the lease, which is so much longer."""
+
+    node: NodeName
+    keep_s: float = 0.0
+
+
 class NodeDrained(_Event, frozen=True):
     node: NodeName
     reason: str
@@ -328,6 +349,9 @@ Event = (
     | NodeDisconnected
     | NodeLost
     | NodeCleared
+    | NodeQuarantined
+    | NodeHealthChanged
+    | NodeLeaving
     | NodeDrained
     | NodeResumed
     | NodeRested

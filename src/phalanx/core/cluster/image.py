@@ -106,6 +106,9 @@ class NodeImage(Struct, array_like=True):
     lost_at: float | None = None
     failures: int = 0
     rests_until: float | None = None
+    trouble: str = ""
+    leaving: bool = False
+    kept_s: float = 0.0
 
 
 class ClusterImage(Struct, array_like=True):
@@ -208,6 +211,9 @@ def _node_image(node: NodeState) -> NodeImage:
         node.lost_at,
         node.failures,
         node.rests_until,
+        node.trouble,
+        node.leaving,
+        node.kept_s,
     )
 
 
@@ -286,6 +292,7 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
     node.lost, node.drain_reason, node.next_lane = image.lost, image.drain_reason, image.next_lane
     node.leftovers = set(image.leftovers)
     node.address = image.address
+    node.trouble, node.leaving, node.kept_s = image.trouble, image.leaving, image.kept_s
 
 
 def _restore_job(state: ClusterState, image: JobImage) -> None:

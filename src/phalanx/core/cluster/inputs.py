@@ -89,6 +89,7 @@ class Hello(Struct, frozen=True):
     capacity: Capacity
     held: list[tuple[AttemptKey, Phase]]
     address: str = ""  # where peers reach it
+    trouble: str = ""  # what keeps it from starting tasks, if anything
 
 
 class Heartbeat(Struct, frozen=True):
@@ -96,6 +97,20 @@ class Heartbeat(Struct, frozen=True):
     incarnation: str
     held: list[tuple[AttemptKey, Phase]]
     generation: int  # of the lease that it renews
+    trouble: str = ""  # what keeps its runner from starting tasks, if anything
+    seen_at: float = (
+        0.0  # by our clock: whatever we sent before, on this connection, had arrived; 0: not known
+    )
+    starts_expire: bool = False  # what has not started within a lease of its arrival never will
+
+
+class Leave(Struct, frozen=True):
+    """A runner stops in an orderly way: it takes no more work, and asks to keep its tasks for a while."""
+
+    node: NodeName
+    incarnation: str
+    generation: int
+    keep_s: float = 0.0  # how much longer than its lease lasts anyway
 
 
 class Tell(Struct, frozen=True):
@@ -193,6 +208,7 @@ Input = (
     | Hello
     | Heartbeat
     | Tell
+    | Leave
     | Disconnect
     | Drain
     | Undrain

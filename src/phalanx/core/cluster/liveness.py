@@ -1,13 +1,13 @@
 """Choices about nodes: who is there, whose lease is over, and whether both sides agree on what runs.
 
 Reconciliation goes both ways at every heartbeat. What the runner lists and we do not know is stopped; what we
-believe and the runner does not list is told again, then suspected, then given up. Timers belong to the shell,
-which tells us with Tick.
+believe and the runner does not list or does not start is `unconfirmed.py`'s. Timers belong to the shell, which tells
+us with Tick.
 """
 
 from __future__ import annotations
 
-from phalanx.core.cluster import brake
+from phalanx.core.cluster import brake, health
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.barrier import late, ready
 from phalanx.core.cluster.breaker import rested
@@ -16,7 +16,6 @@ from phalanx.core.cluster.effects import Effect, Send
 from phalanx.core.cluster.endings import Endings
 from phalanx.core.cluster.events import (
     AttemptStarted,
-    AttemptSuspected,
     Event,
     JobForgotten,
     NodeConnected,
@@ -28,12 +27,21 @@ from phalanx.core.cluster.events import (
     NodeRemoved,
     NodeResumed,
 )
-from phalanx.core.cluster.inputs import DeclareLost, Disconnect, Drain, Heartbeat, Hello, RemoveNode, Undrain
+from phalanx.core.cluster.inputs import (
+    DeclareLost,
+    Disconnect,
+    Drain,
+    Heartbeat,
+    Hello,
+    RemoveNode,
+    Undrain,
+)
 from phalanx.core.cluster.membership import holds_anything
 from phalanx.core.cluster.musters import overdue
 from phalanx.core.cluster.reports import holds_lease
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.unconfirmed import Unconfirmed
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.status import Why
@@ -45,12 +53,13 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
     """A runner introduces itself. A known life reconnects; a new life takes over what it still holds."""
     node, held = state.nodes.get(given.node), dict(given.held)
     if node is None:
-        return Decision(
-            [_joined(state, given, held, now)], _stop_strangers(state, given.node, held), Accepted()
-        )
+        joined: list[Event] = [_joined(state, given, held, now)]
+        told = _stop_strangers(state, given.node, held)
+        return Decision(joined + health.changed(given.node, "", given.trouble, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
         heard: list[Event] = [NodeConnected(at=now, cause="hello", node=node.name)]
-        again = _tell_again(state, node, held) + _tell_pauses(node, held)
+        heard += health.changed(node.name, node.trouble, given.trouble, now)
+        again = _tell_again(state, node, held, now) + _tell_pauses(node, held)
         return Decision(heard, again + _stop_strangers(state, node.name, held), Accepted())
     if not node.lost and node.origin != given.origin:
         return _refuse_name(node, state)
@@ -60,9 +69,12 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
             gone.add(attempt, _lost_exit(node, "its runner started anew without it"))
     # Attempts end before the join, while their grants still stand in the old ledger.
     again = (
-        _tell_pauses(node, held) + _tell_to_go(state, node, held) + _stop_strangers(state, node.name, held)
+        _tell_pauses(node, held)
+        + _tell_to_go(state, node, held, now)
+        + _stop_strangers(state, node.name, held)
     )
-    return Decision([*gone.events, _joined(state, given, held, now)], again, Accepted())
+    joins = [_joined(state, given, held, now), *health.changed(node.name, "", given.trouble, now)]
+    return Decision([*gone.events, *joins], again, Accepted())
 
 
 def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
@@ -71,9 +83,10 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
     if node is None or not holds_lease(node, given.incarnation, given.generation):
         return _stale(node, given)
     events: list[Event] = [NodeHeard(at=now, node=node.name)]
+    events += health.changed(node.name, node.trouble, given.trouble, now)
     effects: list[Effect] = []
     held = dict(given.held)
-    gone = Endings(state, now, "heartbeat")
+    doubts = Unconfirmed(state, node, given, now)
     waiting: list[Attempt] = []  # at the barrier
     for key, attempt in node.attempts.items():
         phase = held.get(key)
@@ -81,19 +94,20 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
             grace = state.jobs[key[0]].job.grace_s
             effects.append(Send(node.name, Stop(key, attempt.ending, grace)))
         elif phase is None:
-            _unlisted(state, node, attempt, now, gone, effects)
+            doubts.unlisted(attempt)
         elif phase == Phase.RUNNING and attempt.started_at is None:
             events.append(AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
-        elif phase == Phase.READY:
-            waiting.append(attempt)
-        elif phase == Phase.QUEUED and now - attempt.placed_at > state.rules.stuck_after_s:
-            # The runner's answer ends it as stuck. Until then it holds its grant, for it might yet start.
-            effects.append(Send(node.name, Stop(key, Why.STUCK, 0.0)))
-    if not gone.events:  # or a gang might be released in the very moment in which it loses a member
+        elif phase in (Phase.QUEUED, Phase.READY) and attempt.started_at is None:
+            if phase == Phase.READY:
+                waiting.append(attempt)
+            doubts.unstarted(attempt, phase)
+    gone = doubts.gone.events
+    if not gone:  # or a gang might be released in the very moment in which it loses a member
         events += ready(state, waiting, now, "heartbeat")
-    effects += _tell_to_go(state, node, held)
+    effects += doubts.effects + _tell_to_go(state, node, held, now)
     effects += _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
-    return Decision([*events, *gone.events], effects, Accepted())
+    effects += [Send(node.name, Stop(key, Why.LOST, 0.0)) for key in node.leftovers if key not in held]
+    return Decision([*events, *gone], effects, Accepted())
 
 
 def disconnect(state: ClusterState, given: Disconnect, now: float) -> Decision:
@@ -101,7 +115,8 @@ def disconnect(state: ClusterState, given: Disconnect, now: float) -> Decision:
     node = state.nodes.get(given.node)
     if node is None or node.incarnation != given.incarnation or not node.connected:
         return Decision()
-    return Decision([NodeDisconnected(at=now, cause="connection closed", node=node.name)])
+    cause = "its runner was stopped" if node.leaving else "connection closed"
+    return Decision([NodeDisconnected(at=now, cause=cause, node=node.name)])
 
 
 def tick(state: ClusterState, now: float) -> Decision:
@@ -200,33 +215,7 @@ def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJo
     )
 
 
-def _unlisted(
-    state: ClusterState,
-    node: NodeState,
-    attempt: Attempt,
-    now: float,
-    gone: Endings,
-    effects: list[Effect],
-) -> None:
-    """We believe it is there; the runner does not say so."""
-    rules, age = state.rules, now - attempt.placed_at
-    if attempt.started_at is None and age <= 3 * rules.heartbeat_s:
-        if age > rules.heartbeat_s:  # the order may have been lost on the way: tell it again
-            effects.extend(start_order(state, attempt))
-        return
-    if attempt.suspicions + 1 < rules.suspicions_max:
-        gone.events.append(AttemptSuspected(at=now, cause="heartbeat", key=attempt.key))
-    elif attempt.started_at is None:
-        message = f"Task assignment failed. Runner {node.name} did not confirm start after multiple checks."
-        gone.add(attempt, Exit(Why.UNCONFIRMED, -1, message=message))
-    else:
-        gone.add(attempt, _lost_exit(node, "its runner no longer knows it"))
-    # Told thrice over an ordered connection never to start it, the runner cannot start it later.
-    why = Why.UNCONFIRMED if attempt.started_at is None else Why.LOST
-    effects.append(Send(node.name, Stop(attempt.key, why, 0.0)))
-
-
-def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect]:
+def _tell_again(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
     """After a reconnection: orders that the broken connection may have swallowed."""
     again: list[Effect] = []
     for key, attempt in node.attempts.items():
@@ -234,17 +223,21 @@ def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect
             again.append(Send(node.name, Stop(key, attempt.ending, state.jobs[key[0]].job.grace_s)))
         elif key not in held and attempt.started_at is None:
             again.extend(start_order(state, attempt))
-    return again + _tell_to_go(state, node, held)
+    return again + _tell_to_go(state, node, held, now)
 
 
-def _tell_to_go(state: ClusterState, node: NodeState, held: Held) -> list[Effect]:
-    """Members that were released while nobody could tell their runner."""
+def _tell_to_go(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
+    """Members that were released while nobody could tell their runner.
+
+    It is not told for ever: one that is given up must not be able to go (see `unconfirmed.py`).
+    """
     return [
         Send(node.name, Go(key))
         for key, attempt in node.attempts.items()
         if attempt.released
         and attempt.ending is None
         and held.get(key) == Phase.READY
+        and now - attempt.since <= state.rules.lost_after_s
         and state.jobs[key[0]].groups[attempt.group].may_begin
     ]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from heapq import heapify
+
+from phalanx.core.cluster import health
 from phalanx.core.cluster.breaker import reopen, set_rest
 from phalanx.core.cluster.events import (
     BrakeReleased,
@@ -51,6 +54,7 @@ def apply(state: ClusterState, event: Event) -> None:
         case NodeConnected():
             node = state.nodes[event.node]
             node.connected, node.heard_at = True, event.at
+            node.leaving, node.kept_s = False, 0.0
             reopen(state, node)
         case NodeDisconnected():
             state.nodes[event.node].connected = False
@@ -58,6 +62,7 @@ def apply(state: ClusterState, event: Event) -> None:
         case NodeLost():
             node = state.nodes[event.node]
             node.lost, node.connected, node.lost_at = True, False, event.at
+            node.leaving, node.kept_s = False, 0.0
             node.generation = event.generation or node.generation + 1
             node.leftovers.clear()
             reopen(state, node)
@@ -71,7 +76,8 @@ def apply(state: ClusterState, event: Event) -> None:
             state.nodes[event.node].drain_reason = None
             reopen(state, state.nodes[event.node])
         case _:
-            raise KeyError(type(event).__name__)
+            if not health.apply(state, event):
+                raise KeyError(type(event).__name__)
 
 
 def begin_term(state: ClusterState, at: float) -> None:
@@ -82,7 +88,42 @@ def begin_term(state: ClusterState, at: float) -> None:
         node.connected = False
         if node.lost and node.lost_at is None:  # it was written down before that was kept
             node.lost_at = at or None
+        if at:
+            _count_anew(state, node, at)
         reopen(state, node)
+    if at:
+        _shorten_waits(state, at)
+
+
+def _count_anew(state: ClusterState, node: NodeState, at: float) -> None:
+    """Durations that the clock of another coordinator measured: what has not started has its whole time again."""
+    for attempt in node.attempts.values():
+        if attempt.started_at is None:
+            attempt.since = at
+    if node.rests_until is not None:
+        node.rests_until = min(node.rests_until, at + state.rules.breaker_pause_s)
+    if node.lost_at is not None:
+        node.lost_at = min(node.lost_at, at)
+
+
+def _shorten_waits(state: ClusterState, at: float) -> None:
+    """No wait is longer than it could have been made just now: the clock it was made with may have been ahead."""
+    longest = at + state.rules.backoff_max_s
+    for id in {id for ready_at, id, _ in state.retries if ready_at > longest}:
+        job = state.jobs.get(id)
+        if job is not None:
+            job.hold_until = min(job.hold_until, longest)
+            job.delayed = {position: min(until, longest) for position, until in job.delayed.items()}
+    state.retries = [(min(ready_at, longest), id, position) for ready_at, id, position in state.retries]
+    heapify(state.retries)
+    for id in state.forming:
+        forming = state.jobs[id].forming
+        if forming is not None:
+            forming.formed_at = at
+    for id in state.promised:
+        promise = state.jobs[id].promise
+        if promise is not None:
+            promise.until = min(promise.until, at + promise.until - promise.made_at)
 
 
 def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
@@ -108,6 +149,7 @@ def _joined(state: ClusterState, event: NodeJoined) -> None:
     known.generation = event.generation or known.generation + 1
     known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at
     known.leftovers = set(event.leftovers)
+    known.trouble, known.leaving, known.kept_s = "", False, 0.0
     known.failures = 0
     set_rest(state, known, None)
 

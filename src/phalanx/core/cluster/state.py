@@ -34,7 +34,8 @@ class Rules(Struct, frozen=True):
     )
     suspicions_max: int = 3
     loss_limit: int = 5
-    stuck_after_s: float = 90.0
+    stuck_after_s: float = 90.0  # an attempt that its runner has not started by then is given up
+    keep_max_s: float = 3600.0  # how much longer a lease may be that a stopping runner asks for
     backoff_s: float = 1.0
     backoff_max_s: float = 30.0
     pending_max: int = 2_000_000
@@ -64,8 +65,8 @@ class NodeState:
 
     __slots__ = (
         "address", "attempts", "capacity", "connected", "counted", "drain_reason", "failures", "generation", "heard_at",
-        "incarnation", "is_kept_away", "lanes", "leftovers", "lost", "lost_at", "name", "next_lane", "number",
-        "origin", "rests_until", "row",
+        "incarnation", "is_kept_away", "kept_s", "lanes", "leaving", "leftovers", "lost", "lost_at", "name",
+        "next_lane", "number", "origin", "rests_until", "row", "trouble",
     )  # fmt: skip
 
     def __init__(self, name: NodeName, row: int, number: int = 0) -> None:
@@ -85,6 +86,9 @@ class NodeState:
         self.is_kept_away = False  # it rests, and others take work instead (see breaker.py)
         self.counted = False, False  # among those that could take work, and among those of them that rest
         self.drain_reason: str | None = None
+        self.trouble = ""  # what keeps its runner from starting tasks, in its own words
+        self.leaving = False  # its runner stops, or has stopped, in an orderly way
+        self.kept_s = 0.0  # how much longer its lease is while nothing is heard of it
         self.heard_at = 0.0
         self.attempts: dict[AttemptKey, Attempt] = {}
         self.lanes: dict[int, Lane] = {}
@@ -94,7 +98,8 @@ class NodeState:
     @property
     def could_work(self) -> bool:
         """Whether it would take work if it need not rest."""
-        return self.connected and not self.lost and self.drain_reason is None and not self.leftovers
+        is_there = self.connected and not self.lost and not self.leaving
+        return is_there and self.drain_reason is None and not self.leftovers and not self.trouble
 
     @property
     def takes_work(self) -> bool:
@@ -102,7 +107,7 @@ class NodeState:
 
     def is_silent(self, now: float, seconds: float) -> bool:
         """Whether nothing was heard of it for so long, though it was not declared lost."""
-        return not self.lost and now - self.heard_at > seconds
+        return not self.lost and now - self.heard_at > seconds + self.kept_s
 
 
 class ClusterState:

@@ -89,12 +89,27 @@ def _node_sentence(event: e.Event) -> str:
         case e.NodeLost():
             return f"{event.node} is lost: {event.text or 'its lease is over'}"
         case e.NodeCleared():
-            return f"{event.node} stopped an attempt of its former life"
+            return f"{event.node} confirmed the end of an older attempt"
         case e.NodeDrained():
             return f"{event.node} is drained: {event.reason}"
         case e.NodeResumed():
             return f"{event.node} takes work again"
-    return _brake_sentence(event) or _credential_sentence(event)
+    return _health_sentence(event) or _brake_sentence(event) or _credential_sentence(event)
+
+
+def _health_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeQuarantined():
+            task = f"attempt {event.key[2]} of {event.key[0]}"
+            return f"{event.node} did not start {task}: no work goes there until it confirms the end of it"
+        case e.NodeHealthChanged():
+            if not event.trouble:
+                return f"{event.node} works again"
+            return f"{event.node} cannot start tasks and gets no work: {event.trouble}"
+        case e.NodeLeaving():
+            longer = f", for {event.keep_s:.0f} s longer than usual" if event.keep_s else ""
+            return f"the runner of {event.node} was stopped; its tasks run on under its lease{longer}"
+    return ""
 
 
 def _brake_sentence(event: e.Event) -> str:

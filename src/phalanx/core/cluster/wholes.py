@@ -42,7 +42,7 @@ def apply(state: ClusterState, event: Event) -> list[Effect] | None:
         case AttemptReady():
             _ready(state, event)
         case GangReleased():
-            release(state, state.jobs[event.job], event.formation)
+            release(state, state.jobs[event.job], event.formation, event.at)
             return go_orders(state.jobs[event.job])
         case GangRecalled():
             return _recalled(state, event)
@@ -96,11 +96,13 @@ def _ready(state: ClusterState, event: AttemptReady) -> None:
         job.forming.ready.add(event.key[1])
 
 
-def release(state: ClusterState, job: JobState, formation: int) -> None:
+def release(state: ClusterState, job: JobState, formation: int, at: float) -> None:
     """Members of a formation may run, and its job counts as having started whole."""
     for attempt in job.live.values():
         if attempt.formation == formation:
             attempt.released = True
+            if attempt.started_at is None:
+                attempt.since = at  # from now on nothing keeps it from starting
     job.satisfied = True
     job.recalls = 0
     end_forming(state, job)

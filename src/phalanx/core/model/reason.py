@@ -58,8 +58,17 @@ def unreachable(host: str) -> Reason:
     return Reason("NodeUnreachable", Tier.HELD, f"The runner of {host} lost its connection", {"host": host})
 
 
+def stopped(host: str) -> Reason:
+    text = f"The runner of {host} was stopped; its tasks run on until its lease is over"
+    return Reason("NodeUnreachable", Tier.HELD, text, {"host": host})
+
+
+def unhealthy(host: str, trouble: str) -> Reason:
+    return Reason("NodeUnhealthy", Tier.HELD, f"{host} cannot start tasks: {trouble}", {"host": host})
+
+
 def quarantined(host: str, left: int) -> Reason:
-    text = f"{host} came back and is still stopping {left} older attempts"
+    text = f"{host} has not yet confirmed the end of {left} older attempts"
     return Reason("NodeQuarantined", Tier.HELD, text, {"host": host, "left": left})
 
 
