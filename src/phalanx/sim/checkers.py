@@ -122,10 +122,12 @@ class Checkers:
         if start.formation:
             self.barrier.started(node, start)
 
-    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None:
-        how = end.reason or f"code {end.code}, signal {end.signal}"
-        self._world.tell(f"{node}: {_spell(key)} ends: {how}")
-        self.floor.ended(node, key, end, by_itself)
+    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+        self._world.tell(f"{node}: {_spell(key)} ends: code {end.code}, signal {end.signal}")
+        self.floor.ended(node, key, end)
+
+    def end_remembered(self, node: str, key: AttemptKey) -> None:
+        self.floor.remembered(key)
 
     def journal_lost(self, node: str) -> None:
         self.floor.journal_lost(node)

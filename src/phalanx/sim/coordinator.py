@@ -176,6 +176,7 @@ class Door:
         self._coordinator = coordinator
         self._socket = socket
         self._session = Session(self)
+        self._unpacker = wire.Unpacker()
 
     def send(self, messages: list[wire.Message]) -> None:
         self._socket.send(messages)
@@ -185,7 +186,12 @@ class Door:
             self._socket.close()
             self._coordinator.later(0.0, self.closed)  # as asyncio does, in the next turn of its loop
 
-    def received(self, message: wire.Message) -> None:
+    def arrived(self, data: bytes) -> None:
+        for message in self._unpacker.feed(data):
+            if self._socket.is_open:
+                self._received(message)
+
+    def _received(self, message: wire.Message) -> None:
         links = self._coordinator.links
         if links.not_active is not None:
             self.send([links.not_active])
@@ -196,9 +202,6 @@ class Door:
             letter
         ):
             self.close()  # nobody will read it
-
-    def settled(self) -> None:
-        """Answers go out when they are durable, not before."""
 
     def closed(self) -> None:
         if (letter := self._coordinator.links.closed(self._session)) is not None:

@@ -137,10 +137,7 @@ def runner_crash(harm: Harm, for_s: float) -> None:
 
 def runner_pause(harm: Harm, for_s: float) -> None:
     """The runner hangs, perhaps past its lease; the keeper does not."""
-    runner = harm.a_node().runner
-    if runner.is_alive and not runner.is_paused:
-        runner.pause()
-        harm.world.after(for_s * harm.dice.choice((0.5, 1.0, 2.0)), runner.resume)
+    harm.a_node().pause_runner(for_s * harm.dice.choice((0.5, 1.0, 2.0)))
 
 
 def keeper_crash(harm: Harm, for_s: float) -> None:

@@ -37,12 +37,14 @@ class Floor:
         self._check_devices(node, start)
         self._check_capacity(node)
 
-    def ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None:
+    def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
         self.ends[key] = end
-        if by_itself:
-            self._remembered.add(key)
         if self.alive.pop(key)[0] != node:
             raise Violation("one-run", f"{key} ended on {node}, where it never was")
+
+    def remembered(self, key: AttemptKey) -> None:
+        """A keeper has seen this attempt end by itself, and has it in its journal."""
+        self._remembered.add(key)
 
     def journal_lost(self, node: str) -> None:
         """Nobody on this node remembers any more what ran there."""

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from phalanx.api import wire
 from phalanx.core.model.orders import Order
-from phalanx.runner.link import DIAL_ONE_OF_MANY_WITHIN_S, DIAL_WITHIN_S
 from phalanx.sim.life import Life
 from phalanx.sim.world import World
 
@@ -27,11 +26,7 @@ _REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Beat, wire.Orders)
 class Speaker(Protocol):
     """Whoever holds one end of a connection."""
 
-    def received(self, message: wire.Message) -> None: ...
-
-    def settled(self) -> None:
-        """All that had arrived has been received."""
-        ...
+    def arrived(self, data: bytes) -> None: ...
 
     def closed(self) -> None: ...
 
@@ -52,13 +47,18 @@ class Socket:
     def __init__(self, life: Life, out: Pipe) -> None:
         self._life = life
         self._out = out
-        self._unpacker = wire.Unpacker()
+        self._written = wire.Unpacker()
         self.speaker: Speaker | None = None
         self.is_open = True
 
     def send(self, messages: list[wire.Message]) -> None:
         if self.is_open and self._life.is_alive:
-            self._out.send(messages)
+            self._out.send(messages, b"".join(map(wire.pack, messages)))
+
+    def write(self, data: bytes) -> None:
+        """Send whole frames."""
+        if self.is_open and self._life.is_alive:
+            self._out.send(self._written.feed(data), data)
 
     def close(self) -> None:
         if self.is_open:
@@ -83,11 +83,8 @@ class Socket:
             self.speaker.closed()
             return
         for piece in pieces:
-            for message in self._unpacker.feed(piece):
-                if self.is_open:
-                    self.speaker.received(message)
-        if self.is_open:
-            self.speaker.settled()
+            if self.is_open:
+                self.speaker.arrived(piece)
 
 
 class Pipe:
@@ -103,9 +100,8 @@ class Pipe:
         self._is_cut = False
         self.far_end: Socket | None = None
 
-    def send(self, messages: list[wire.Message]) -> None:
+    def send(self, messages: list[wire.Message], data: bytes) -> None:
         network = self._network
-        data = b"".join(map(wire.pack, messages))
         if self._direction == "down":
             network.note_words(self._node, self._seat, messages)
         at = network.dice.randrange(len(data))
@@ -193,17 +189,19 @@ class Network:
         self._connections: list[Connection] = []
         self._orders: dict[str, deque[tuple[int, bytes]]] = {}
 
-    def dial(self, node: str, client: Life, door: str, is_only: bool, done: Callable[..., None]) -> None:
-        """Connect a runner to whoever listens at a door; `done` is given its end, or None."""
-        seat = door.partition(":")[0]
-        if self._is_away(node) or seat in self._isolated:
-            client.later(DIAL_WITHIN_S if is_only else DIAL_ONE_OF_MANY_WITHIN_S, done, None)
-        else:
+    def dial(self, node: str, client: Life, seat: str, done: Callable[[Socket | None], None]) -> None:
+        """Connect a runner to whoever listens at a seat; `done` is given its end, or None where nobody does.
+
+        Where nothing comes through there is no answer at all.
+        """
+        if not self._is_away(node) and seat not in self._isolated:
             client.later(self.delay_s(), self._reached, node, client, seat, done)
 
-    def _reached(self, node: str, client: Life, seat: str, done: Callable[..., None]) -> None:
+    def _reached(self, node: str, client: Life, seat: str, done: Callable[[Socket | None], None]) -> None:
+        if self._is_away(node) or seat in self._isolated:
+            return
         found = self.listener(seat)
-        if found is None or self._is_away(node) or seat in self._isolated:
+        if found is None:
             done(None)
             return
         assert isinstance(found, Life)

@@ -1,18 +1,36 @@
-"""A node: a keeper with its processes, and a runner that comes and goes. Its clock is its own."""
+"""A node: a machine with processes, a keeper, and a runner that comes and goes. Its clock is its own.
+
+It is the `Machine` that the runner's shell is given: a keeper is connected to, or started when there is none.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast
 
 from msgspec import structs
 
+from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
+from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.journal import Past
+from phalanx.runner.keeper.past import over
+from phalanx.runner.keeper.table import Table
+from phalanx.runner.processes import Processes
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
-from phalanx.sim.keeper import Keeper
+from phalanx.sim.eventloop import outside
+from phalanx.sim.keeper import Disk, Keeper
+from phalanx.sim.keeper_socket import KeeperSocket
 from phalanx.sim.network import Network
 from phalanx.sim.runner import Runner
 from phalanx.sim.world import LocalClock, World
+
+KEEPER_STARTS_S = 0.05
+RUNNER_RESTARTS_S = 1.0
 
 
 class Watcher(keeping.Watcher, running.Watcher, Protocol):
@@ -34,23 +52,61 @@ class Node:
     ) -> None:
         self.name = name
         self.capacity = capacity
+        self.clock = clock
         self._world = world
-        self._clock = clock
         self._network = network
         self._doors = doors
         self._watcher = watcher
-        self._lives = 0
+        self._disk = Disk()
+        self._lives: list[Runner] = []
         self._boots = 0
+        self._keeper_starts_s = KEEPER_STARTS_S
         self.is_powered = True
-        self.keeper = Keeper(world, name, clock, watcher)
+        self.keeper = Keeper(world, name, clock, watcher, self._disk)
         self.runner = self._new_runner()
+
+    def __str__(self) -> str:
+        return self.name
+
+    # What the runner's shell is given.
+
+    async def connect(self, make: Callable[[], Processes]) -> Processes:
+        await asyncio.sleep(0)
+        keeper, runner = self.keeper, self.runner
+        if not keeper.is_alive:
+            raise ConnectionRefusedError(f"{keeper.name} is dead")
+        processes = make()
+        runner.keeper_socket = socket = KeeperSocket(runner, keeper, processes)
+        processes.connection_made(cast(asyncio.BaseTransport, socket))
+        keeper.call(keeper.accept, socket)
+        return processes
+
+    async def start_keeper(self, within_s: float) -> None:
+        started, tell = outside(self.runner)
+        self._world.after(self._keeper_starts_s, self._revive_keeper, self._boots, tell)
+        await started
+
+    def make_folder(self, path: Path) -> None:
+        """There are none."""
+
+    def given(self, start: Start) -> None:
+        self._disk.starts[start.key] = start
+
+    # What goes wrong.
 
     def crash_runner(self, for_s: float) -> None:
         """The runner dies; whoever looks after it starts a new one."""
-        if self.runner.is_alive:
+        if self.runner.is_alive and self.keeper.is_alive:
             self._world.tell(f"{self.runner.name} crashes")
             self.runner.end()
             self._world.after(for_s, self._start_runner, self._boots)
+
+    def pause_runner(self, for_s: float) -> None:
+        """The runner hangs, perhaps past its lease; the keeper does not."""
+        runner = self.runner
+        if runner.is_alive and not runner.is_paused and self.keeper.is_alive:
+            runner.pause()
+            self._world.after(for_s, runner.resume)
 
     def crash_keeper(self, for_s: float) -> None:
         """The keeper dies, and its runner starts another, which ends what the first one ran.
@@ -59,8 +115,8 @@ class Node:
         """
         if self.keeper.is_alive and self.runner.is_alive and not self.runner.is_paused:
             self._world.tell(f"{self.keeper.name} crashes")
+            self._keeper_starts_s = for_s
             self.keeper.end()
-            self._world.after(for_s, self._revive_keeper, self._boots)
 
     def reboot(self, for_s: float, keeps_journal: bool) -> None:
         """Keeper and processes die as well. The journal tells the next keeper what there was, if it is kept."""
@@ -70,42 +126,66 @@ class Node:
         self.is_powered = False
         self._boots += 1
         self.runner.vanish()
-        self.keeper.lose_power()
+        self.keeper.end()
+        self._end_processes()
         self._world.after(for_s, self._boot, keeps_journal)
 
     def move(self, labels: dict[str, str]) -> None:
         """It stands elsewhere from its next start on."""
         self.capacity = structs.replace(self.capacity, labels=labels)
 
+    def bury(self) -> None:
+        """The run is over."""
+        for runner in self._lives:
+            runner.events.bury()
+
+    # How it goes on.
+
     def _boot(self, keeps_journal: bool) -> None:
         self.is_powered = True
-        self._replace_keeper(keeps_journal)
+        if not keeps_journal:
+            self._disk.journal.clear()
+            self._watcher.journal_lost(self.name)
         self._start_runner(self._boots)
 
-    def _revive_keeper(self, boot: int) -> None:
-        if boot == self._boots:
-            self.keeper.end_processes()
-            self._replace_keeper(keeps_journal=True)
-            self.runner.call(self.runner.reattach, self.keeper)
+    def _revive_keeper(self, boot: int, tell: Callable[[object], None]) -> None:
+        """A new keeper settles the past: what an earlier one ran is ended, and told as the journal has it."""
+        if boot != self._boots:
+            return
+        if not self.keeper.is_alive:
+            self._keeper_starts_s = KEEPER_STARTS_S
+            past = Past()
+            for line in self._disk.journal:
+                past.apply(json.loads(line))
+            attempts = over(past, self._end_processes(), self.clock.now())
+            self._disk.journal[:] = _compact(attempts, past.stopped)
+            table = Table(attempts, past.stopped)
+            self.keeper = Keeper(self._world, self.name, self.clock, self._watcher, self._disk, table)
+        tell(None)
 
-    def _replace_keeper(self, keeps_journal: bool) -> None:
-        former = self.keeper
-        self.keeper = Keeper(self._world, self.name, self._clock, self._watcher)
-        if keeps_journal:
-            self.keeper.table = former.table
-        else:
-            self._watcher.journal_lost(self.name)
+    def _end_processes(self) -> set[str]:
+        """Everything that runs is ended, and nobody sees how; their names."""
+        orphans = [*self.keeper.processes.values()]
+        for process in orphans:
+            process.take(9)
+        return {process.attempt.key for process in orphans}
 
     def _start_runner(self, boot: int) -> None:
         if boot == self._boots and not self.runner.is_alive:
             self.runner = self._new_runner()
 
     def _new_runner(self) -> Runner:
-        self._lives += 1
-        incarnation = f"{self.name}-{self._lives}"
-        runner = Runner(
-            self._world, incarnation, self.capacity, self.keeper, self._network, self._doors, self._watcher
-        )
-        self._world.tell(f"{incarnation} starts with {len(self.keeper.table)} attempts adopted")
-        runner.begin()
+        incarnation = f"{self.name}-{len(self._lives) + 1}"
+        runner = Runner(self._world, incarnation, self, self._network, self._doors, self._watcher)
+        self._lives.append(runner)
+        boot = self._boots
+        runner.begin(lambda: self._world.after(RUNNER_RESTARTS_S, self._start_runner, boot))
         return runner
+
+
+def _compact(attempts: list[Attempt], stopped: dict[str, None]) -> list[str]:
+    """A journal that says only what still matters, as `Journal.compact` writes it."""
+    lines: list[str] = []
+    for attempt in attempts:
+        lines += [attempt.started_line(), attempt.ended_line()]
+    return lines + [json.dumps(["stopped", key]) for key in stopped]

@@ -9,9 +9,9 @@ missing              cannot be started at all
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Sequence
 
-from phalanx.core.model.orders import Brief, Start
+from msgspec import Struct
 
 ENDLESS_S = 1e9
 
@@ -26,14 +26,14 @@ class Script(Struct, frozen=True):
     exists: bool = True
 
 
-def script(brief: Brief, start: Start) -> Script:
-    """Read the command line."""
-    verb, *words = brief.command.argv
+def script(argv: Sequence[str], restarts: int) -> Script:
+    """Read the command line of an attempt that has so many failed ones before it."""
+    verb, *words = argv
     match verb:
         case "run":
             return Script(float(words[0]), int(words[1]))
         case "flaky":
-            return Script(float(words[0]), 0 if start.restarts >= int(words[1]) else 1)
+            return Script(float(words[0]), 0 if restarts >= int(words[1]) else 1)
         case "signal":
             return Script(float(words[0]), None, int(words[1]))
         case "stubborn":

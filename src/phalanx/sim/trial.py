@@ -177,6 +177,8 @@ class Trial:
     def close(self) -> None:
         for coordinator in self.office.processes:
             coordinator.events.bury()
+        for node in self.nodes:
+            node.bury()
         self.vault.close()
 
     def counts(self) -> Counter[str]:
@@ -222,6 +224,7 @@ class Trial:
             coordinator.resume()
         for node in self.nodes:
             node.runner.resume()
+            node.keeper.resume()
 
     def _a_coordinator(self, name: str, seat: str) -> Coordinator:
         def open_store(owner: Life) -> Watched:

@@ -67,20 +67,39 @@ class World:
 
 
 class LocalClock:
-    """A machine's own clock: it is off by some seconds, and a little fast or slow."""
+    """A machine's own clock: it is off by some seconds, a little fast or slow, and somebody may set it."""
 
     def __init__(self, world: World, offset_s: float, rate: float) -> None:
         self._world = world
         self._offset_s = offset_s
         self._rate = rate
+        self._set_by_s = 0.0
 
     def now(self) -> float:
-        return BEGINNING_S + self._offset_s + (self._world.now - BEGINNING_S) * self._rate
+        return self.monotonic() + self._set_by_s
 
     def monotonic(self) -> float:
-        """The same: nobody sets a simulated clock."""
-        return self.now()
+        """What nobody can set."""
+        return BEGINNING_S + self._offset_s + (self._world.now - BEGINNING_S) * self._rate
 
     def delay_s(self, until: float) -> float:
-        """How long it really takes until this clock shows `until`."""
-        return (until - self.now()) / self._rate
+        """How long it really takes until the monotonic clock shows `until`."""
+        return (until - self.monotonic()) / self._rate
+
+    def step(self, by_s: float) -> None:
+        """Somebody sets the machine's time."""
+        self._set_by_s += by_s
+
+
+class SteadyClock:
+    """As `phalanx.clock.SteadyClock`: the wall clock is read once, and carried on by the monotonic one."""
+
+    def __init__(self, clock: LocalClock) -> None:
+        self._clock = clock
+        self._offset_s = clock.now() - clock.monotonic()
+
+    def now(self) -> float:
+        return self._offset_s + self._clock.monotonic()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()

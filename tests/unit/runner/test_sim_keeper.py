@@ -1,16 +1,18 @@
-"""The simulator's keeper owes its runner what the real one does: a member of a gang is held until it is told to go."""
+"""The simulator's keeper is the real table among modelled processes: what is modelled behaves as the machine would."""
 
 from __future__ import annotations
 
-from phalanx.core.model.job import Command
-from phalanx.core.model.orders import AttemptKey, Brief, Start
+import json
+from typing import Any
+
+from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner import Spawn
 from phalanx.core.verdict import ProcessEnd
-from phalanx.sim.keeper import Keeper
+from phalanx.sim.keeper import Disk, Keeper
 from phalanx.sim.world import LocalClock, World
 
 KEY, NEXT = ("g1", 0, 1), ("g1", 1, 1)
+NAMES = {KEY: "g1/0/1/1", NEXT: "g1/1/1/1"}
 
 
 class Runner:
@@ -19,18 +21,17 @@ class Runner:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.ran: list[AttemptKey] = []
+        self.ended: list[AttemptKey] = []
+        self.remembered: list[AttemptKey] = []
+        self.is_connected = True
 
-    def ready(self, key: AttemptKey) -> None:
-        self.heard.append(f"{key[1]} ready")
+    def say(self, lines: list[str]) -> None:
+        for word, key, *rest in map(json.loads, lines):
+            how = {"refused": lambda rest: rest[0], "ended": lambda rest: f"ended {rest[0]['code']}"}
+            self.heard.append(f"{key.split('/')[1]} {how.get(word, lambda rest, word=word: word)(rest)}")
 
-    def started(self, key: AttemptKey, at: float) -> None:
-        self.heard.append(f"{key[1]} started")
-
-    def refused(self, key: AttemptKey, code: str, message: str) -> None:
-        self.heard.append(f"{key[1]} {code}")
-
-    def ended(self, key: AttemptKey, end: ProcessEnd) -> None:
-        self.heard.append(f"{key[1]} ended {end.reason or end.code}")
+    def hang_up(self) -> None:
+        self.is_connected = False
 
     def process_ready(self, node: str, key: AttemptKey) -> None:
         """Heard as well."""
@@ -38,8 +39,11 @@ class Runner:
     def process_started(self, node: str, start: Start) -> None:
         self.ran.append(start.key)
 
-    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd, by_itself: bool) -> None:
-        """Seen from outside as well."""
+    def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+        self.ended.append(key)
+
+    def end_remembered(self, node: str, key: AttemptKey) -> None:
+        self.remembered.append(key)
 
     def journal_lost(self, node: str) -> None:
         """Not in these stories."""
@@ -49,9 +53,14 @@ class Node:
     def __init__(self) -> None:
         self.world = World(1)
         self.runner = Runner()
-        self.keeper = Keeper(self.world, "n1", LocalClock(self.world, 0.0, 1.0), self.runner)
-        self.keeper.runner = self.runner
-        self.keeper.lease(60.0)
+        self.disk = Disk()
+        clock = LocalClock(self.world, 0.0, 1.0)
+        self.keeper = Keeper(self.world, "n1", clock, self.runner, self.disk)
+        self.keeper.accept(self.runner)
+        self.ask("lease", 60.0)
+
+    def ask(self, *request: Any) -> None:
+        self.keeper.call(self.keeper.received, [list(request)])
 
     def wait(self, seconds: float) -> list[str]:
         """What was heard in that time."""
@@ -59,70 +68,65 @@ class Node:
         self.world.run(self.world.now + seconds)
         return list(self.runner.heard)
 
-    def start(self, key: AttemptKey = KEY, *, held: bool = True, script: str = "run 5 0") -> None:
-        brief = Brief("g1", 0, Command(tuple(script.split())), "", "default", "g1", 2, None, 5.0, None)
-        self.keeper.start(Spawn(Start(key, 1, Grant(1, 0), None, 0, formation=1), brief, held=held))
+    def start(self, key: AttemptKey = KEY, *, held: bool = False, script: str = "run 5 0") -> None:
+        self.disk.starts[key] = Start(key, 1, Grant(1, 0), None, 0)
+        self.ask("brief", script, {"argv": script.split(), "env": {}})
+        self.ask("start", NAMES[key], script, {"out": "", "err": "", "lane": 1, "held": held})
 
 
-def test_a_member_runs_when_it_is_told_to_go_and_not_before() -> None:
+def test_a_member_runs_when_it_is_told_to_go_and_not_before():
     node = Node()
-    node.start()
+    node.start(held=True)
     assert node.wait(30.0) == ["0 ready"]
     assert node.runner.ran == []
-    node.keeper.go(KEY)
-    node.keeper.go(KEY)
+    node.ask("go", NAMES[KEY])
     assert node.wait(6.0) == ["0 started", "0 ended 0"]
-    assert node.runner.ran == [KEY]
+    assert node.runner.ran == node.runner.ended == node.runner.remembered == [KEY]
 
 
-def test_a_second_start_tells_again_or_lets_it_go() -> None:
-    node = Node()
-    node.start()
-    assert node.wait(1.0) == ["0 ready"]
-    node.start()
-    assert node.wait(1.0) == ["0 ready"]
-    node.start(held=False)
-    assert node.wait(1.0) == ["0 started"]
-
-
-def test_what_could_not_start_is_refused_before_anybody_goes() -> None:
+def test_what_does_not_exist_is_refused_and_its_lane_goes_on():
     node = Node()
     node.start(script="missing")
-    assert node.wait(1.0) == ["0 not_found"]
-
-
-def test_a_member_that_is_stopped_never_runs_and_its_lane_goes_on() -> None:
-    node = Node()
-    node.start()
-    node.start(NEXT, held=False)
-    node.keeper.retract(KEY)
-    assert node.wait(1.0) == ["0 ready"]
-    node.keeper.stop(KEY, 5.0)
-    node.keeper.go(KEY)
-    assert node.wait(1.0) == ["0 stopped", "1 started"]
-    assert node.runner.ran == [NEXT]
-
-
-def test_a_member_waits_for_its_lane_and_is_not_retracted() -> None:
-    node = Node()
-    node.start(NEXT, held=False)
-    node.start()
-    node.keeper.retract(KEY)
-    assert node.wait(6.0) == ["1 started", "1 ended 0", "0 ready"]
-
-
-def test_the_lease_runs_out_at_the_barrier() -> None:
-    node = Node()
-    node.start()
     node.start(NEXT)
-    assert node.wait(61.0) == ["0 ready", "0 fenced", "1 fenced"]
-    node.keeper.lease(60.0)
-    node.keeper.go(KEY)
-    assert node.wait(1.0) == []
+    assert node.wait(1.0) == ["0 not_found", "1 started"]
 
 
-def test_a_machine_that_loses_its_power_forgets_who_was_held() -> None:
+def test_a_process_heeds_a_polite_signal_or_waits_for_the_other():
+    for script, code, within_s in (("run 50 0", "ended None", 0.6), ("stubborn 50 0", "ended None", 5.1)):
+        node = Node()
+        node.start(script=script)
+        node.wait(1.0)
+        node.ask("stop", NAMES[KEY], 5.0)
+        assert node.wait(within_s) == [f"0 {code}"]
+        assert node.runner.remembered == []
+
+
+def test_a_stopped_keeper_hears_and_sees_it_all_when_it_is_let_go_on():
+    """Its processes go on without it: an end is an end, though nobody has told it yet."""
     node = Node()
     node.start()
-    node.keeper.lose_power()
-    assert (node.keeper.held, node.wait(1.0)) == ({}, [])
+    node.wait(1.0)
+    node.keeper.pause()
+    node.start(NEXT)
+    assert (node.wait(10.0), node.runner.ended, node.runner.remembered) == ([], [KEY], [])
+    node.keeper.resume()
+    assert node.wait(1.0) == ["0 ended 0", "1 started"]
+    assert node.runner.remembered == [KEY]
+
+
+def test_a_killed_keeper_leaves_its_processes_and_sees_no_end():
+    node = Node()
+    node.start()
+    node.wait(1.0)
+    node.keeper.end()
+    assert not node.runner.is_connected
+    assert (node.wait(10.0), node.runner.ended, node.runner.remembered) == ([], [KEY], [])
+    assert [json.loads(line)[0] for line in node.disk.journal] == ["started"]
+
+
+def test_the_lease_ends_by_itself():
+    node = Node()
+    node.start(script="run 100 0")
+    node.start(NEXT)
+    node.wait(59.0)
+    assert node.wait(3.0) == ["0 ended None", "1 fenced"]

@@ -29,10 +29,14 @@ WAIT_S_MAX = 5.0
 
 def settle(past: Past, boot: str, mark: str) -> list[Attempt]:
     """Kill what an earlier keeper left running; every attempt of it, ended."""
-    now = clock.wall()
-    if past.boot == boot:
-        for key in _kill_all(Survivors(past, mark)):
-            past.attempts.setdefault(key, [0, (0, 0), now, [], None])  # it died before it could write it down
+    killed = _kill_all(Survivors(past, mark)) if past.boot == boot else set()
+    return over(past, killed, clock.wall())
+
+
+def over(past: Past, killed: set[str], now: float) -> list[Attempt]:
+    """Every attempt of the past, as it ended; those that were killed may be missing in the journal."""
+    for key in sorted(killed):  # its keeper may have died before it could write it down
+        past.attempts.setdefault(key, [0, (0, 0), now, [], None])
     return [_attempt(key, told, now) for key, told in past.attempts.items()]
 
 

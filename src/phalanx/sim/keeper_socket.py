@@ -1,0 +1,68 @@
+"""The unix socket between a runner and its keeper: in order, without loss, until one of the two dies.
+
+A keeper that is stopped is connected to all the same, as the kernel does it, and answers when it is let go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from phalanx.runner.processes import Processes
+from phalanx.sim.keeper import Keeper, lines_of
+
+if TYPE_CHECKING:
+    from phalanx.sim.runner import Runner
+
+NEWS_S = 0.0005  # how long a word takes
+
+
+class KeeperSocket:
+    """One connection: a transport to the runner, a link to the keeper."""
+
+    def __init__(self, runner: Runner, keeper: Keeper, processes: Processes) -> None:
+        self._runner = runner
+        self._keeper = keeper
+        self._processes = processes
+        self._is_open = True
+        self._after = keeper.world.after
+
+    # What the runner does with it.
+
+    def write(self, data: bytes) -> None:
+        self._after(NEWS_S, self._keeper.call, self._keeper.received, lines_of(data))
+
+    def is_closing(self) -> bool:
+        return not self._is_open
+
+    def close(self) -> None:
+        """The runner leaves; its own end hears of it in the next turn."""
+        if self._is_open:
+            self.runner_died()
+            self._runner.events.call_soon(self._processes.connection_lost, None)
+
+    abort = close
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def runner_died(self) -> None:
+        self._is_open = False
+        self._after(NEWS_S, self._keeper.call, self._keeper.lost, self)
+
+    # What the keeper does with it.
+
+    def say(self, lines: list[str]) -> None:
+        body = f"[{','.join(lines)}]".encode()
+        self._after(NEWS_S, self._runner.call, self._arrived, len(body).to_bytes(4, "big") + body)
+
+    def hang_up(self) -> None:
+        self._after(NEWS_S, self._runner.call, self._ended)
+
+    def _arrived(self, frame: bytes) -> None:
+        if self._is_open:
+            self._runner.events.call_soon(self._processes.data_received, frame)
+
+    def _ended(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._runner.events.call_soon(self._processes.connection_lost, None)
