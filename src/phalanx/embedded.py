@@ -24,8 +24,8 @@ from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.member import Charter
 from phalanx.coordinator.server import Door
-from phalanx.core.cluster.state import Rules
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.link import Speaker, Wire
@@ -92,7 +92,7 @@ class _Cluster:
         self._folder = tempfile.TemporaryDirectory(prefix="phalanx-local-", ignore_cleanup_errors=True)
         self._node_token = secrets.token_urlsafe(32)
         keys = Credentials.local(self.token, self._node_token)
-        self._coordinator = Coordinator(MemoryStore(), Rules(), keys, RETRIES)
+        self._coordinator = Coordinator(MemoryStore(), Charter(), keys, RETRIES)
         self.app = build_app(self._coordinator.commands, keys)
         self._shells: list[Shell] = []
         self._tasks: list[asyncio.Task[None]] = []

@@ -50,6 +50,9 @@ StoreUrl = Annotated[
     "sqlite:PATH, etcd://h1:2379,h2:2379/prefix, redis://host:6379/prefix (etcds, rediss: with TLS) or memory:",
 ]
 Folder = Annotated[Path, "a path"]
+Score = Literal[
+    "pack", "most-free-cores"
+]  # those of core/model/score.py, which the CLI has no time to import
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
 
@@ -141,6 +144,16 @@ class Runner(Struct, frozen=True, kw_only=True):
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
 
 
+class Scheduler(Struct, frozen=True, kw_only=True):
+    """How `phalanx coordinator` chooses nodes."""
+
+    score: Annotated[
+        Score,
+        "pack or most-free-cores",
+        "which node is offered a task first: the smallest that suffices, or the one with the most free cores",
+    ] = "pack"
+
+
 class Client(Struct, frozen=True, kw_only=True):
     """What every other command needs to reach a cluster."""
 
@@ -187,6 +200,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     state_dir: Annotated[Folder, "where the cluster started by `phalanx up` keeps everything"]
     output: Annotated[Output, "table, json, yaml, wide or name", "how results are shown"] = "table"
     coordinator: Coordinator
+    scheduler: Scheduler
     runner: Runner
     client: Client
     given: dict[str, tuple[Given, ...]] = {}
@@ -210,7 +224,7 @@ def _keys(prefix: str, section: type) -> Iterator[tuple[str, Key]]:
             yield prefix + name, Key(hint, expected, purpose, variable)
 
 
-SECTIONS = {"coordinator": Coordinator, "runner": Runner, "client": Client}
+SECTIONS = {"coordinator": Coordinator, "scheduler": Scheduler, "runner": Runner, "client": Client}
 KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{s}.", SECTIONS[s])}
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
 SECRETS = {

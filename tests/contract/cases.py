@@ -17,14 +17,14 @@ from phalanx.api.schema import SubmitRequest
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.member import Role
+from phalanx.coordinator.member import Charter, Role
 from phalanx.coordinator.secret import ClusterSecret
 from phalanx.coordinator.server import Door
 from phalanx.coordinator.tokenset import TokenSet
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import (
     AttemptKey,
     Disposition,
@@ -156,7 +156,7 @@ class Seat:
         users, nodes = TokenSet("users", ["a-token-of-users"]), TokenSet("runners", [NODE_TOKEN])
         keys = Credentials(users, nodes, ClusterSecret("of this cluster"), clock)
         candidate = Candidate(name, f"http://{name}:7433", f"{name}:7434")
-        self.parts = Coordinator(store, Rules(), keys, RETRIES, clock, candidate, lease_s)
+        self.parts = Coordinator(store, Charter(lease_s=lease_s), keys, RETRIES, clock, candidate)
         self.commands = self.parts.commands
         self._store = store
         self._pipes: list[_Pipe] = []

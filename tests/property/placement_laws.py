@@ -265,6 +265,15 @@ def level_laws(search: Search, placed: dict[int, Counts], seen: Counter[str]) ->
     if not admitted(picture, errand, errand.most):
         return  # how many may come is up to the quota, and which of them is not ours to say
     home = common(picture, placed)
+    apart = apart_from_devices(search)
+    if apart is not None and len(goal) > 1 and any(picture.free(row).devices for row in placed):
+        apart = None  # groups beside each other may be found room elsewhere first
+    if apart is not None:
+        seen["kept off nodes with free devices"] += 1
+        if on := [picture.spots[row].name for row in placed if picture.free(row).devices]:
+            yield f"it wants no devices and stands on {on}, where some are free, though other nodes would do"
+            return
+        search = apart
     lowest = search.lowest(goal)
     if picture.layers[len(home)] != lowest:
         yield f"not the lowest layer: all stand in {picture.layers[len(home)]} {home}, one {lowest} would hold them"
@@ -274,6 +283,7 @@ def level_laws(search: Search, placed: dict[int, Counts], seen: Counter[str]) ->
         seen["only the needed fit"] += 1
     if goal == errand.most and len(goal) == 1:
         yield from tightness_laws(search, home, goal)
+        yield from grade_laws(search, home, goal, placed)
         words = [rule.layer for rule in errand.gather if not rule.must and rule.layer in picture.layers]
         for word in [*words, picture.layers[-1]]:
             depth = picture.layers.index(word)
@@ -291,9 +301,37 @@ def tightness_laws(search: Search, home: tuple[str, ...], goal: Counts) -> Itera
     if errand.bound or any(rule.multiple > 1 or not rule.must for rule in errand.gather):
         return
     homes = search.homes(search.picture.layers[len(home)], goal)
+    grades = {each: search.grade_needed(each, goal[0]) for each in homes}
+    if grades[home] > min(grades.values()):
+        yield f"not the cheapest: {home} needs nodes of grade {grades[home]}, all that would do: {grades}"
+        return
+    homes = [each for each in homes if grades[each] == grades[home]]
     some, every = ({each: search.slots(each, limit) for each in homes} for limit in (errand.most[0], 99))
     if some[home] > min(some.values()) and every[home] > min(every.values()):
         yield f"not the tightest: {home} has {every[home]} slots, all that would do: {every}"
+
+
+def grade_laws(
+    search: Search, home: tuple[str, ...], goal: Counts, placed: dict[int, Counts]
+) -> Iterator[str]:
+    """Inside its domain a gang leaves alone the nodes that are more precious than those that would do."""
+    errand = search.errand
+    if errand.bound or any(rule.multiple > 1 or not rule.must for rule in errand.gather):
+        return
+    enough = search.grade_needed(home, goal[0])
+    if beyond := [search.picture.spots[row].name for row in placed if search.grade(row) > enough]:
+        yield f"{beyond} are used, though nodes up to grade {enough} of {home} would do"
+
+
+def apart_from_devices(search: Search) -> Search | None:
+    """The search on nodes without free devices, if the errand has to stay there; None if it need not, or cannot."""
+    errand = search.errand
+    if errand.bound or any(each.request.gpus and each.most for each in errand.wanted):
+        return None
+    if any(not rule.must and rule.layer in search.picture.layers for rule in errand.gather):
+        return None
+    apart = Search(search.picture.without_free_devices(), errand)
+    return apart if apart.can_place_all() else None
 
 
 def rank_laws(picture: Picture, unit: SmallGang, muster: Muster) -> Iterator[str]:

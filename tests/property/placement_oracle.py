@@ -75,6 +75,16 @@ class Picture:
         left = tuple(device for device in spot.devices if device.index not in taken)
         return Free(spot.name, spot.labels, cores, memory, left)
 
+    def without_free_devices(self) -> Picture:
+        """The same cluster with every node closed that has a free device."""
+        return replace(
+            self,
+            spots=tuple(
+                replace(spot, is_open=spot.is_open and not self.free(row).devices)
+                for row, spot in enumerate(self.spots)
+            ),
+        )
+
     def after(self, gone: Iterable[TenantKey], come: Iterable[Tenant]) -> Picture:
         """The same cluster when some have left and others have come."""
         left = set(gone)
@@ -204,6 +214,17 @@ def suitable(request: Request, devices: Iterable[Device]) -> frozenset[int]:
     )
 
 
+def grade(spot: Spot, free: Free, request: Request) -> int:
+    """What of a node would be used: the size of the devices given out first, none at all being the least."""
+    if not request.gpus:
+        left = [device.memory_bytes for device in free.devices]
+        return 0 if not spot.devices else 1 if not left else 2 + min(left)
+    fitting = suitable(request, free.devices)
+    sizes = sorted(device.memory_bytes for device in free.devices if device.index in fitting)
+    alone = [size for size in sizes if sizes.count(size) >= request.gpus]
+    return alone[0] if alone else sizes[request.gpus - 1] if len(sizes) >= request.gpus else 0
+
+
 @cache
 def holdable(free: Free, wanted: tuple[Wanted, ...]) -> int:
     """All vectors of members that one node can hold, as a set of the errand's box."""
@@ -249,10 +270,23 @@ class Search:
         depth = self.picture.layers.index(layer)
         return [domain for domain in self._allowed(depth) if self._whole(domain) & wish]
 
-    def slots(self, domain: tuple[str, ...], limit: int) -> int:
+    def grade(self, row: int) -> int:
+        """How precious a node is for the first group."""
+        return grade(
+            self.picture.spots[row], self.picture.free(row, self.without), self.errand.wanted[0].request
+        )
+
+    def grade_needed(self, domain: tuple[str, ...], count: int) -> int:
+        """The lowest grade such that the nodes of a domain up to that grade have slots for so many."""
+        grades = sorted({self.grade(row) for row in range(len(self.picture.spots))})
+        return next(each for each in grades if self.slots(domain, count, each) >= count)
+
+    def slots(self, domain: tuple[str, ...], limit: int, highest: int | None = None) -> int:
         """How many members of the first group the nodes of a domain could take, each counted up to a limit."""
         total = 0
         for row, spot in enumerate(self.picture.spots):
+            if highest is not None and self.grade(row) > highest:
+                continue
             if spot.is_open and spot.path[: len(domain)] == domain:
                 free = self.picture.free(row, self.without)
                 some = range(limit, 0, -1)

@@ -121,7 +121,7 @@ class Heart:
         job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
         placement = None
         if given.no_queue and job.tasks == 1:
-            placement = place_one(snapshot(self.state, now), JobState(job, 0, [0] * 6).groups[0])
+            placement = place_one(snapshot(self.state, now), JobState(job, 0, [0] * 6).groups[0], self.policy)
         never = None
         gang = JobState(job, 0, [0] * 6).gang
         if gang is not None and not given.allow_infeasible:

@@ -31,6 +31,7 @@ from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.story import sentence
+from phalanx.core.model.plan import Policy
 from phalanx.diary import diary, open_diary, told
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.settings import Coordinator as Section
@@ -51,18 +52,15 @@ class Coordinator:
     def __init__(
         self,
         store: Store,
-        rules: Rules,
+        charter: Charter,
         keys: Credentials,
         retries: int,
         clock: Clock | None = None,
         candidate: Candidate = ALONE,
-        lease_s: float = 6.0,
-        keep: Keep | None = None,
     ) -> None:
         clock = clock or SteadyClock()
         self.keys = keys
         self.store = store
-        charter = Charter(rules, lease_s, keep=keep or Keep())
         self.member = Member(store, candidate, charter, clock, self, keys)
         self.feed = Feed()
         self.roads = LogRoads(keys, self.member.require_active)
@@ -120,6 +118,13 @@ def run(settings: Settings) -> int:
         return 1
 
 
+def charter_of(settings: Settings) -> Charter:
+    """By which rules this coordinator serves."""
+    section = settings.coordinator
+    keep = Keep(section.keep_events, section.keep_jobs)
+    return Charter(rules_of(settings), section.lease_s, Policy(score=settings.scheduler.score), keep)
+
+
 def rules_of(settings: Settings) -> Rules:
     """The rules that follow from the settings: a runner stops its tasks well before it may be declared lost."""
     section = settings.coordinator
@@ -169,13 +174,11 @@ async def _serve(settings: Settings) -> int:
     try:
         coordinator = Coordinator(
             store,
-            rules_of(settings),
+            charter_of(settings),
             keys,
             section.max_task_retries,
             clock,
             candidate=candidate_of(section),
-            lease_s=section.lease_s,
-            keep=Keep(section.keep_events, section.keep_jobs),
         )
         coordinator.closed()
         server, coordinator.doors = await serve(

@@ -63,7 +63,9 @@ class _Rehearsal:
                 if unit.has_ready:
                     queue.add(unit)
         self._snapshot = Snapshot(state.table, queue, state.gain, state.tenants, state.queues, now)
-        self._held = Draft(self._snapshot)  # what is taken by now; all of it is put back at the end
+        self._held = Draft(
+            self._snapshot, policy.score
+        )  # what is taken by now; all of it is put back at the end
         self._doubts = Doubts(state, self._snapshot, self._held, policy)
         self._parts: list[Muster] = []
 

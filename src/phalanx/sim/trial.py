@@ -17,6 +17,7 @@ from phalanx.coordinator.member import Charter
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.plan import Backfill, Policy
 from phalanx.core.model.resources import Capacity
+from phalanx.core.model.score import SCORES
 from phalanx.errors import PhalanxError
 from phalanx.sim.checkers import Checkers, why_not_healed
 from phalanx.sim.coordinator import Coordinator
@@ -140,6 +141,7 @@ class Trial:
             brake_nodes_min=dice.choice((2, 5)),
         )
         self._policy = Policy(
+            score=world.dice("score").choice(SCORES),
             prefetch_s=dice.choice((0.1, 1.0, 4.0)),
             prefetch_max=dice.choice((2, 16)),
             backfill=dice.choice(BACKFILLS),

@@ -18,6 +18,7 @@ from phalanx.api.schema import SubmitRequest
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.member import Charter
 from phalanx.coordinator.views import job_status
 from phalanx.core.cluster.inputs import Hello
 from phalanx.core.cluster.state import Rules
@@ -42,7 +43,7 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def a_coordinator(rules: Rules | None = None) -> AsyncIterator[Coordinator]:
     """A coordinator with four nodes, two in each row, that nobody runs anything on."""
-    coordinator = Coordinator(MemoryStore(), rules or Rules(), Credentials.local("user", "node"), 3)
+    coordinator = Coordinator(MemoryStore(), Charter(rules or Rules()), Credentials.local("user", "node"), 3)
     await coordinator.member.open()
     turning = asyncio.create_task(coordinator.member.run())
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.inputs import Cancel, Tick
 from phalanx.core.model.orders import Disposition, Start, Stop
+from phalanx.core.model.plan import Policy
+from phalanx.core.model.score import Score
 from phalanx.core.model.status import Status, Why
-from tests.builders import GIB, a_cluster, a_job
+from tests.builders import GIB, Cluster, a_cluster, a_job
 
 
 def test_a_job_runs_from_submit_to_completed() -> None:
@@ -114,12 +118,17 @@ def test_a_request_no_node_could_hold_is_refused_with_numbers() -> None:
     assert not cluster.state.jobs
 
 
-def test_auto_placement_takes_the_node_with_most_free_cores_that_fits_in_memory_too() -> None:
-    cluster = a_cluster(n1={"cores": 8, "memory": 4 * GIB}, n2={"cores": 4, "memory": 16 * GIB})
+@pytest.mark.parametrize(("score", "node"), [("pack", "n2"), ("most-free-cores", "n1")])
+def test_auto_placement_takes_the_node_that_the_score_names_and_that_fits_in_memory_too(
+    score: Score, node: str
+) -> None:
+    cluster = Cluster(policy=Policy(score=score))
+    cluster.add_node("n1", cores=8, memory=4 * GIB)
+    cluster.add_node("n2", cores=4, memory=16 * GIB)
     small, large = a_job(), a_job(memory_bytes=8 * GIB)
     cluster.submit(small)
     cluster.submit(large)
-    assert cluster.state.jobs[small.id].live[0].node == "n1"
+    assert cluster.state.jobs[small.id].live[0].node == node
     assert cluster.state.jobs[large.id].live[0].node == "n2"
 
 

@@ -235,12 +235,12 @@ def test_one_task_is_placed_whoever_else_waits() -> None:
     yard.runs("old", "n1", 2, until=2000.0)
     yard.waits("large", cores=4)
     unit = yard.waits("now", cores=2, limit=1e6)
-    placement = place_one(yard.snapshot(), unit)
+    placement = place_one(yard.snapshot(), unit, Policy())
     assert placement is not None and placement.node == "n1"
 
 
 def test_one_task_is_not_placed_without_room_or_quota() -> None:
     yard = Yard(n1=4)
     yard.quota("lab", cores=1)
-    assert place_one(yard.snapshot(), yard.waits("a", cores=5)) is None
-    assert place_one(yard.snapshot(), yard.waits("b", cores=2, queue="lab")) is None
+    assert place_one(yard.snapshot(), yard.waits("a", cores=5), Policy()) is None
+    assert place_one(yard.snapshot(), yard.waits("b", cores=2, queue="lab"), Policy()) is None

@@ -112,14 +112,14 @@ def test_a_report_of_an_older_attempt_is_stale() -> None:
 
 
 def test_a_report_of_who_was_not_given_the_attempt_is_stale() -> None:
-    cluster = a_cluster(n1={}, n2={"cores": 1})
+    cluster = a_cluster(n1={}, n2={"cores": 16})
     job = running(cluster)
     assert said(cluster.ended("n2", (job.id, 0, 1))) == Disposition.STALE_ATTEMPT
     assert cluster.status(job) == Status.RUNNING
 
 
 def test_whoever_was_not_given_the_attempt_cannot_repeat_its_end_either() -> None:
-    cluster = a_cluster(n1={}, n2={"cores": 1})
+    cluster = a_cluster(n1={}, n2={"cores": 16})
     job = running(cluster)
     cluster.ended("n1", (job.id, 0, 1))
     assert said(cluster.ended("n2", (job.id, 0, 1))) == Disposition.STALE_ATTEMPT
@@ -152,7 +152,7 @@ def test_a_report_of_a_node_or_a_job_that_nobody_knows_is_told_so() -> None:
 
 
 def test_what_a_silent_node_ran_is_placed_elsewhere() -> None:
-    cluster = a_cluster(n1={}, n2={"cores": 1})
+    cluster = a_cluster(n1={}, n2={"cores": 16})
     job, waiting = running(cluster), a_job("n1")
     cluster.submit(waiting)
     silence(cluster, 31, "n2")
@@ -177,7 +177,7 @@ def test_a_lost_node_that_says_hello_gets_a_higher_generation() -> None:
 
 
 def test_a_late_end_from_a_lost_node_is_refused_before_and_after_it_is_back() -> None:
-    cluster = a_cluster(n1={}, n2={"cores": 1})
+    cluster = a_cluster(n1={}, n2={"cores": 16})
     job = running(cluster)
     silence(cluster, 31, "n2")
     late = Ended((job.id, 0, 1), DONE)

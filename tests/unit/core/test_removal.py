@@ -26,7 +26,7 @@ def pass_time(cluster: Cluster, seconds: int, *alive: str) -> None:
 
 
 def test_a_draining_node_finishes_its_work_gets_none_and_is_removed_when_silent() -> None:
-    cluster = a_cluster(n1={}, n2={"cores": 1})
+    cluster = a_cluster(n1={}, n2={"cores": 16})
     running, later = a_job("n1"), a_job("n1")
     cluster.submit(running)
     cluster.started("n1", (running.id, 0, 1))
@@ -42,7 +42,7 @@ def test_a_draining_node_finishes_its_work_gets_none_and_is_removed_when_silent(
 
 
 def test_what_a_drained_node_still_ran_is_lost_before_the_node_is_removed() -> None:
-    cluster = a_cluster(n1={}, n2={"cores": 1})
+    cluster = a_cluster(n1={}, n2={"cores": 16})
     job = a_job(cores=1)
     cluster.submit(job)
     cluster.give(Drain("n1", "new fans"))

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from phalanx.core.model import columns as columns_module
 from phalanx.core.model.columns import Changes
-from phalanx.core.model.ledger import SLOTS_MAX
+from phalanx.core.model.ledger import SLOTS_MAX, Ledger
 from phalanx.core.model.ranking import SHELF
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
+from phalanx.core.model.score import SCORES
 from phalanx.core.model.slots import CLASSES_MAX
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import parse_target
@@ -199,19 +200,39 @@ def play(steps) -> None:
 
 
 def assert_ranked(table: NodeTable) -> None:
-    """The best spot is the node with the most free cores of those that have room, the earlier one of equals."""
+    """The best spot is the node that the score names of those that have room, the earlier one of equals."""
     for request in REQUESTS:
         could = [row for row, ledger in enumerate(table.ledgers) if table.open[row] and ledger.slots(request)]
-        best = max(could, key=lambda row: (table.ledgers[row].cores_free, -row), default=None)
-        spot = Spots(table, request).best()
-        assert (None if spot is None else spot[0]) == best
+        packed = min(could, key=lambda row: (tightness(table.ledgers[row], request), row), default=None)
+        roomy = max(could, key=lambda row: (table.ledgers[row].cores_free, -row), default=None)
+        for score, best in zip(SCORES, (packed, roomy), strict=True):
+            spot = Spots(table, request, score).best()
+            assert (None if spot is None else spot[0]) == best
+            scores = table.scores.column(request, score)
+            assert all(scores[row] == table.scores.of(row, request, score) for row in could)
+
+
+def tightness(ledger: Ledger, request: Request) -> tuple[int, ...]:
+    """What `pack` compares, said once more without packing it into one number."""
+    free = [
+        device.memory_bytes
+        for device in ledger.capacity.devices
+        if device.index in ledger.devices_free
+        and request.gpu_type in (None, device.kind)
+        and device.memory_bytes >= request.gpu_memory_bytes
+    ]
+    rest = len(free), ledger.cores_free, ledger.memory_free
+    if not request.gpus:
+        return (0, *rest) if not ledger.devices else (1, *rest) if not free else (2 + min(free), *rest)
+    alone = [size for size in free if free.count(size) >= request.gpus]
+    return min(alone) if alone else sorted(free)[request.gpus - 1], *rest
 
 
 def test_the_best_of_many_shelves_is_found_and_the_earlier_row_wins():
     table = NodeTable()
     for row in range(3 * SHELF):
         a_node(table, f"n{row}", cores=4)
-    spots = Spots(table, Request(cores=3))
+    spots = Spots(table, Request(cores=3), "most-free-cores")
     found: list[int] = []
     for row in (SHELF + 1, 2 * SHELF + 1):
         a_node(table, f"n{row}", cores=8)
@@ -221,21 +242,23 @@ def test_the_best_of_many_shelves_is_found_and_the_earlier_row_wins():
         table.take(*spot)
         found.append(spot[0])
     assert found == [SHELF + 1, 2 * SHELF + 1, SHELF + 1, 2 * SHELF + 1]
-    assert Spots(table, Request(cores=3)).best() == (0, Grant(3, 0))
+    assert Spots(table, Request(cores=3), "most-free-cores").best() == (0, Grant(3, 0))
+    assert Spots(table, Request(cores=1)).best() == (SHELF + 1, Grant(1, 0))
 
 
-def test_a_long_run_takes_the_nodes_in_the_same_order_as_one_question_after_another():
+@pytest.mark.parametrize("score", SCORES)
+def test_a_long_run_takes_the_nodes_in_the_same_order_as_one_question_after_another(score):
     asked, run = a_table(*[("", 9, "")] * 5, ("", 30, "")), a_table(*[("", 9, "")] * 5, ("", 30, ""))
-    spots = Spots(run, Request(cores=2))
+    spots = Spots(run, Request(cores=2), score)
     while (spot := spots.best()) is not None:
-        assert spot == Spots(asked, Request(cores=2)).best()
+        assert spot == Spots(asked, Request(cores=2), score).best()
         for table in (asked, run):
             table.take(*spot)
-        spots.taken(spot[0])
+        spots.taken()
         if spot[0] == 3 and run.ledgers[2].cores_free >= 5:  # somebody else takes from another node meanwhile
             for table in (asked, run):
                 table.take(2, Grant(5, 0))
-    assert Spots(asked, Request(cores=2)).best() is None
+    assert Spots(asked, Request(cores=2), score).best() is None
 
 
 def test_columns_grow_by_doubling_and_stay_in_step():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.columns import KINDS_MAX
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import Target
 from phalanx.core.model.tenants import Tenants
@@ -58,16 +61,22 @@ def test_users_cannot_make_columns_without_end() -> None:
     assert table.candidates(Request(gpus=1, gpu_type="h100")).all()
 
 
-def test_the_best_spot_has_the_most_free_cores_and_the_earlier_node_wins_a_tie() -> None:
+@pytest.mark.parametrize(
+    ("score", "order"),
+    [("most-free-cores", "n2 n3 n1 n2 n3 n1 n2 n3"), ("pack", "n1 n1 n2 n2 n2 n3 n3 n3")],
+)
+def test_the_best_spot_is_what_the_score_says_and_the_earlier_node_wins_a_tie(
+    score: Score, order: str
+) -> None:
     table = a_table(4, 6, 6)
-    spots = Spots(table, Request(cores=2))
+    spots = Spots(table, Request(cores=2), score)
     found = []
     while (spot := spots.best()) is not None:
         row, grant = spot
         table.take(row, grant)
-        spots.taken(row)
+        spots.taken()
         found.append(table.names[row])
-    assert found == ["n2", "n3", "n1", "n2", "n3", "n1", "n2", "n3"]
+    assert found == order.split()
 
 
 def test_the_queue_is_by_priority_then_arrival_across_classes() -> None:

@@ -19,6 +19,8 @@ from phalanx.core.model.tenants import NEVER, Tenant, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.engine import plan
 
+SIZES = {"t4": 16 << 30, "a100": 40 << 30, "h100": 80 << 30}
+
 
 class TasksInLine:
     """A group whose tasks are placed one by one."""
@@ -85,7 +87,7 @@ class Yard:
     def add_node(self, name: str, cores: int, gpus: int | str = 0, **labels: str) -> None:
         """A node. GPUs are a number of them, or the kind of each: "a100 a100 h100"."""
         kinds = gpus.split() if isinstance(gpus, str) else ["h100"] * gpus
-        devices = tuple(Device(index, kind) for index, kind in enumerate(kinds))
+        devices = tuple(Device(index, kind, SIZES.get(kind, 0)) for index, kind in enumerate(kinds))
         self.nodes.put(name, Capacity(cores, 1000, (), devices, labels))
         self.nodes.set_open(name, True)
         self.gain += 1

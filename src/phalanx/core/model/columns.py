@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phalanx.core.model.ledger import SLOTS_MAX, Ledger
+from phalanx.core.model.ledger import MIXED, SLOTS_MAX, Ledger
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column, Mask
 
@@ -19,7 +19,7 @@ KINDS_MAX = 256
 SELECTORS_MAX = 256
 CHANGES_KEPT = 1 << 16
 FEW = 24  # so many rows are sooner read one by one than all at once
-_COLUMNS = ("open", "cores", "memory", "cores_all", "memory_all")
+_COLUMNS = ("open", "cores", "memory", "cores_all", "memory_all", "device_size")
 Kind = tuple[str | None, int]  # device type asked for, memory asked for
 Selector = tuple[tuple[str, str], ...]  # labels asked for
 _Cell = TypeVar("_Cell", bound=np.generic)
@@ -54,6 +54,45 @@ class Changes:
         return None if mark < self._forgotten else set(self._rows[mark - self._forgotten :])
 
 
+class Alike:
+    """How many nodes there are of each size of device: whether one is better than another at all."""
+
+    def __init__(self) -> None:
+        self._sizes: list[int | None] = []  # by row; None: it has no devices
+        self._counts: dict[int | None, int] = {}
+
+    def put(self, row: int, ledger: Ledger) -> None:
+        size = ledger.device_size if ledger.devices else None
+        if row < len(self._sizes):
+            self._drop(self._sizes[row])
+            self._sizes[row] = size
+        else:
+            self._sizes.append(size)
+        self._counts[size] = self._counts.get(size, 0) + 1
+
+    def remove(self, row: int, last: int) -> None:
+        """A node is gone; the last one takes its row."""
+        self._drop(self._sizes[row])
+        self._sizes[row] = self._sizes[last]
+        self._sizes.pop()
+
+    @property
+    def has_mixed(self) -> bool:
+        """Whether any node has devices of several sizes."""
+        return MIXED in self._counts
+
+    def is_one(self, *, with_none: bool) -> bool:
+        """Whether all devices are of one size; `with_none`: whether there are none."""
+        if with_none:
+            return not self._counts.keys() - {None}
+        return not self.has_mixed and len(self._counts) - (None in self._counts) <= 1
+
+    def _drop(self, size: int | None) -> None:
+        self._counts[size] -= 1
+        if not self._counts[size]:
+            del self._counts[size]
+
+
 class Columns:
     """One row per node. `changes` has every row that changed in any way, `joined` those of new hardware or labels."""
 
@@ -66,6 +105,8 @@ class Columns:
         self.memory: Column = np.zeros(0, dtype=np.int64)
         self.cores_all: Column = np.zeros(0, dtype=np.int64)
         self.memory_all: Column = np.zeros(0, dtype=np.int64)
+        self.device_size: Column = np.zeros(0, dtype=np.int64)  # how large each device is, or MIXED
+        self.alike = Alike()
         self._spare: dict[str, NDArray[np.generic]] = {}  # the columns above are the first part of these
         self._devices: dict[Kind, _Devices] = {}
         self._labelled: dict[Selector, _Labelled] = {}
@@ -81,6 +122,8 @@ class Columns:
         else:
             self.ledgers[row] = ledger
         self.cores_all[row], self.memory_all[row] = ledger.capacity.cores, ledger.capacity.memory_bytes
+        self.device_size[row] = ledger.device_size
+        self.alike.put(row, ledger)
         self.joined.note(row)
         self.refresh(row)
 
@@ -94,6 +137,7 @@ class Columns:
             column[row] = column[last]
             column[last] = 0
             setattr(self, name, column[:last])
+        self.alike.remove(row, last)
         self._devices.clear()
         self._labelled.clear()
         self.changes.forget()

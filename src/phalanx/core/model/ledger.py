@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.core.model import reason
-from phalanx.core.model.quantity import describe_bytes
+from phalanx.core.model.quantity import describe_bytes, magnitude
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request
 
+MIXED = -1  # instead of a size: the devices of a node have several
+SIZE_BITS = 11  # how exactly sizes of devices are compared: no two of one type report quite the same
 SLOTS_MAX = 1_000_000  # tasks that ask for nothing fit anywhere without end; this is where we stop counting
 
 
@@ -25,8 +27,8 @@ class Ledger:
     """What one node has and what of it is free."""
 
     __slots__ = (
-        "capacity", "cores_free", "devices", "devices_free", "devices_held", "devices_promised", "memory_free",
-        "name", "numa_free", "promises",
+        "capacity", "cores_free", "device_size", "devices", "devices_free", "devices_held", "devices_promised",
+        "memory_free", "name", "numa_free", "promises",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
@@ -37,6 +39,8 @@ class Ledger:
         self.numa_free = {numa.id: numa.cores for numa in capacity.numa}
         self.devices = {device.index: device for device in capacity.devices}
         self.devices_free = set(self.devices)
+        sizes = {_size(device) for device in capacity.devices} or {0}
+        self.device_size = sizes.pop() if len(sizes) == 1 else MIXED  # how much memory each device has
         self.devices_held: set[int] = set()
         self.devices_promised: set[int] = set()
         self.promises = 0  # while there are any, what is free may be less than nothing
@@ -169,6 +173,15 @@ class Ledger:
             return len(self.devices_free)
         return sum(device.index in self.devices_free for device in self.matching(request))
 
+    def size_for(self, request: Request) -> int:
+        """The size of the largest device that a task would be given now, as `fit` chooses them."""
+        if self.device_size != MIXED:
+            return self.device_size
+        free = [device for device in self.matching(request) if device.index in self.devices_free]
+        if len(free) < request.gpus:
+            return 0
+        return max(_size(device) for device in _smallest(free, request.gpus)[: request.gpus])
+
     def _labels_lacking(self, request: Request) -> list[str]:
         mine = self.capacity.labels
         return [f"{name}={value}" for name, value in request.labels if mine.get(name) != value]
@@ -181,6 +194,8 @@ class Ledger:
         if len(free) < request.gpus:
             kind = _describe_kind(request)
             return reason.not_enough_gpus(self.name, request.gpus, len(free), len(fitting), kind)
+        if self.device_size == MIXED:
+            free = _smallest(free, request.gpus)
         return _close_together(free, request.gpus, numa)
 
     def _named_devices(self, request: Request, named: tuple[int, ...]) -> tuple[int, ...] | Reason:
@@ -219,6 +234,21 @@ class Ledger:
                 parts.append((numa, part))
                 cores -= part
         return tuple(parts)
+
+
+def _size(device: Device) -> int:
+    return magnitude(device.memory_bytes, SIZE_BITS)
+
+
+def _smallest(free: list[Device], count: int) -> list[Device]:
+    """Those of the smallest size of which there are enough; else the smallest ones, in the order of their size."""
+    sizes: dict[int, list[Device]] = {}
+    for device in free:
+        sizes.setdefault(_size(device), []).append(device)
+    for size in sorted(sizes):
+        if len(sizes[size]) >= count:
+            return sizes[size]
+    return [device for size in sorted(sizes) for device in sizes[size]][:count]
 
 
 def _close_together(free: list[Device], count: int, numa: int | None) -> tuple[int, ...]:

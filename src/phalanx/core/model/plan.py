@@ -13,6 +13,7 @@ from msgspec import Struct
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Grant
+from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
 from phalanx.core.model.waiting import Waiting
@@ -39,6 +40,7 @@ class Snapshot:
 class Policy(Struct, frozen=True):
     """The choices an operator may make about placement."""
 
+    score: Score = "pack"  # which node is offered a task first
     placements_max: int = 2048  # per plan, so that a turn stays short
     prefetch_s: float = 0.1  # how much work may queue in a lane behind a running attempt
     prefetch_max: int = 32

@@ -99,3 +99,12 @@ def _parts(text: str) -> float | None:
         total += float(match.group(1)) * _UNIT_S[match.group(2)]
         position = match.end()
     return total if text else None
+
+
+def magnitude(amount: int, bits: int) -> int:
+    """A size in few bits, larger for the larger: its power of two, and so many bits of what follows.
+
+    Sizes that differ by less than one part in 2**bits may be equal, as those of two devices of one type should be.
+    """
+    power = amount.bit_length()
+    return 0 if amount <= 0 else power << bits | (amount << bits >> power - 1) - (1 << bits)

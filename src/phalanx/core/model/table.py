@@ -17,6 +17,7 @@ from phalanx.core.model.columns import Columns
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.ranking import Ranking, Rankings
 from phalanx.core.model.resources import Capacity, Grant, Request
+from phalanx.core.model.score import Score, Scores
 from phalanx.core.model.slots import SlotBook, SlotCounts, Tally
 from phalanx.core.model.survey import Survey
 from phalanx.core.model.topology import Topology
@@ -34,7 +35,8 @@ class NodeTable:
         self.topology = topology.DEFAULT
         self._survey = Survey(self.topology)
         self._slots = SlotBook(self.columns)
-        self._rankings = Rankings(self.columns)
+        self.scores = Scores(self.columns)
+        self._rankings = Rankings(self.columns, self.scores)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -160,9 +162,10 @@ class NodeTable:
         """How many devices of the kind asked for are free on each node."""
         return self.columns.devices(request)
 
-    def ranking(self, request: Request) -> Ranking:
+    def ranking(self, request: Request, score: Score) -> Ranking:
         """The nodes that could take one task with this request, whatever its target."""
-        return self._rankings.of(request if request.target is None else structs.replace(request, target=None))
+        anywhere = request if request.target is None else structs.replace(request, target=None)
+        return self._rankings.of(anywhere, score)
 
     def _only_target(self, mask: Mask, request: Request) -> Mask:
         if request.target is None:

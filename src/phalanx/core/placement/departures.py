@@ -82,6 +82,7 @@ class Departures:
         self.now = draft.now
         self._scale = scale
         self.assumed_run_s = policy.assumed_run_s
+        self.score = policy.score
         tenants = draft.tenants
         used = tenants.used.copy()
         used[[tenants.slots[key] for key in draft.gone]] = False

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Column, Mask, Tree
+from phalanx.core.placement.grades import Grades
 from phalanx.core.placement.rules import Rules
 from phalanx.core.placement.spread import Field
 
@@ -34,9 +35,11 @@ class Domains:
         bound: Sequence[int],
         cost: Column | None,
         tally: Tally | None,
+        grades: Sequence[Grades | None],
     ) -> None:
         self.tree, self.rules, self.fields = tree, rules, fields
         self.existing, self.cost, self._tally = existing, cost, tally
+        self._grades = grades
         self.pinned = self._pin(bound)
 
     def in_order(self, level: int, size: Sequence[int], *, is_least: bool = False) -> Iterator[int]:
@@ -50,7 +53,7 @@ class Domains:
         found = np.flatnonzero(self._holds(level, size))
         if not len(found):
             return
-        keys = self._keys(level, size)
+        keys = self._keys(level, size, is_least)
         if best is None:
             best = self._best(level, found, keys, is_least)
             yield best
@@ -71,6 +74,7 @@ class Domains:
             and self.cost is None
             and self.pinned is None
             and not self.rules.multiples
+            and not any(self._grades)
         )
 
     def _tightest_node(self, count: int) -> int | None:
@@ -121,7 +125,7 @@ class Domains:
     def _place(self, level: int, numbers: Column) -> Column:
         return self.tree.place[numbers] if level == self.tree.node_level else numbers
 
-    def _keys(self, level: int, size: Sequence[int]) -> list[_Key]:
+    def _keys(self, level: int, size: Sequence[int], is_least: bool) -> list[_Key]:
         """What is compared before the slots, the first first; the smaller is the better."""
         keys: list[_Key] = []
         if self.existing is not None:
@@ -131,6 +135,9 @@ class Domains:
         for inner in self.rules.preferred:
             if inner > level:
                 keys.append(self._spanned(level, inner, size).__getitem__)
+        for grades, count in zip(self._grades, size, strict=True):
+            if grades is not None and not is_least:
+                keys.append(grades.needed(level, count).__getitem__)
         return keys
 
     def _around(self, field: Field, level: int, outer: int, sign: int) -> _Key:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import Muster, Placement, Plan, Snapshot
 from phalanx.core.model.resources import Grant
+from phalanx.core.model.score import Score
 from phalanx.core.model.tenants import Tenant, TenantKey
 
 Mark = tuple[int, int, int]
@@ -18,7 +19,8 @@ Mark = tuple[int, int, int]
 class Draft:
     """Speculative changes over a snapshot."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, score: Score = "pack") -> None:
+        self.score: Score = score
         self.nodes = snapshot.nodes
         self.tenants = snapshot.tenants
         self.queues = snapshot.queues

@@ -46,12 +46,12 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     return turn.draft.plan(more=turn.is_over or turn.has_more)
 
 
-def place_one(snapshot: Snapshot, unit: WaitingGroup) -> Placement | None:
+def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
     """Where this one task would go right now, whoever else waits."""
     if snapshot.queues.room(unit.job.queue, unit.request) == 0:
         return None
     position = next(unit.ready(1), None)
-    spot = Spots(snapshot.nodes, unit.request).best()
+    spot = Spots(snapshot.nodes, unit.request, policy.score).best()
     if position is None or spot is None:
         return None
     row, grant = spot
@@ -62,7 +62,7 @@ class _Pass:
     """One plan in the making."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
-        self.draft = Draft(snapshot)
+        self.draft = Draft(snapshot, policy.score)
         self.front = Front(self.draft, policy, snapshot.gain)
         self._policy = policy
         self._gain = snapshot.gain
@@ -172,7 +172,7 @@ class _Pass:
             if spot is None:
                 return self._without(Block.ROOM, kind, unit)
             self._take(unit, position, spot)
-            spots.taken(spot[0])
+            spots.taken()
         return None
 
     def _fill_spare(
@@ -184,7 +184,7 @@ class _Pass:
         for position in unit.ready(most):
             spot = guard.spot(unit.request)
             if spot is None:
-                spot = Spots(self.draft.nodes, unit.request).best()
+                spot = Spots(self.draft.nodes, unit.request, self._policy.score).best()
                 if spot is None or not guard.make_way([spot]):
                     return Block.HELD
             self._take(unit, position, spot)
@@ -309,5 +309,5 @@ class _Pass:
         if spots is None:
             if len(self._spots) >= _SPOTS_MAX:
                 self._spots.clear()
-            spots = self._spots[kind] = Spots(self.draft.nodes, unit.request)
+            spots = self._spots[kind] = Spots(self.draft.nodes, unit.request, self._policy.score)
         return spots

@@ -70,9 +70,8 @@ def moved(unit: Unit, scale: Scale, free: Matrix, need: Matrix) -> Matrix | None
         spare[domains != domains[members.argmax()]] = 0
     members = np.minimum(members, room)
     rows = np.flatnonzero(spare)
-    rows = rows[
-        np.argsort(scale.nodes.cores[rows], kind="stable")
-    ]  # those first that have the least for others now
+    unused = scale.nodes.scores.unused(shapes[0].request)
+    rows = rows[np.argsort(unused[rows], kind="stable")]  # those first that have the least for others now
     before = spare[rows].cumsum() - spare[rows]
     members[rows] += np.clip(shapes[0].need - members.sum() - before, 0, spare[rows])
     return ask * members if members.sum() >= shapes[0].need else None
@@ -89,7 +88,7 @@ def _of_task(request: Request, scale: Scale, free: Matrix) -> Matrix | None:
     if not len(could):
         return None
     need = np.zeros_like(free)
-    need[:, could[np.argmin(scale.nodes.cores[could])]] = scale.ask(request)
+    need[:, could[np.argmin(scale.nodes.scores.unused(request)[could])]] = scale.ask(request)
     return need
 
 

@@ -17,6 +17,7 @@ from msgspec import structs
 from phalanx.core.model.plan import Muster, Placement
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.score import FREE_OF_DEVICES
 from phalanx.core.model.waiting import WaitingGang
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gather import Ask, Candidate, Search
@@ -108,6 +109,16 @@ def _seat_beside(
     return [placement for _, placement in sorted(found, key=lambda each: each[0])]
 
 
+def _without_devices(shapes: Sequence[Shape], asks: Sequence[Ask]) -> list[Ask] | None:
+    """Of a gang that asks for no devices, the room on nodes that have none to give; None if that is nothing new."""
+    if any(shape.request.gpus or ask.grades is None for shape, ask in zip(shapes, asks, strict=True)):
+        return None
+    rooms = [np.where(ask.grades <= FREE_OF_DEVICES, ask.slots, 0) for ask in asks if ask.grades is not None]
+    if any(int(room.sum()) < ask.most for room, ask in zip(rooms, asks, strict=True)):
+        return None
+    return [Ask(ask.most, ask.most, room, grades=ask.grades) for ask, room in zip(asks, rooms, strict=True)]
+
+
 class Tries:
     """The layouts to try for one gang, the best first."""
 
@@ -123,7 +134,12 @@ class Tries:
         self._shapes = shapes
         gang = unit.job.gang
         asks = [
-            Ask(shape.need, count, *self._nodes.slots(shape.request))
+            Ask(
+                shape.need,
+                count,
+                *self._nodes.slots(shape.request),
+                self._nodes.scores.grades(shape.request, draft.score),
+            )
             for shape, count in zip(shapes, most, strict=True)
         ]
         bound = [row for row, count in unit.bound() for _ in range(count)]
@@ -132,6 +148,14 @@ class Tries:
             existing = np.zeros(len(self._nodes), dtype=np.int64)  # those of this very gang are among them
             existing[list(near)] = list(near.values())
         self.search = Search(self._nodes.tree, asks, gather, existing, bound)
+        self._apart: Search | None = None  # the same on nodes that have no free devices
+        if (
+            not bound
+            and existing is None
+            and not self.search.rules.preferred
+            and (apart := _without_devices(shapes, asks))
+        ):
+            self._apart = Search(self._nodes.tree, apart, gather)
         self._steps = STEPS_MAX
         self._size: Sequence[int] = ()
         self.gave_up = False  # somewhere a layout may have been missed
@@ -139,6 +163,11 @@ class Tries:
     def whole(self) -> Iterator[Seats]:
         """Layouts with all that is needed."""
         search = self.search
+        if self._apart is not None:
+            full = tuple(ask.most for ask in search.asks)
+            for candidate in self._apart.candidates():
+                if candidate.size == full:
+                    yield from (layout.counts for layout in self._apart.fill(candidate))
         # Slots are exact for one shape, and a multiple is, unless some of it stands there already.
         is_exact = len(self._shapes) == 1 and (search.held is None or not search.rules.multiples)
         for candidate in search.candidates():
@@ -193,6 +222,9 @@ class Tries:
         slots = [ask.slots for ask in search.asks]
         rows = search.tree.rows(candidate.level, candidate.number)
         rows = rows[np.any([column[rows] > 0 for column in slots], axis=0)]
+        for ask in search.asks:
+            if ask.grades is not None:
+                rows = rows[np.argsort(ask.grades[rows], kind="stable")]
         if search.existing is not None:
             rows = rows[np.argsort(-search.existing.slots[rows], kind="stable")]
         return Packing(

@@ -6,8 +6,11 @@ domain of every such layer. Among domains of the lowest level that holds them, t
     1. already hold more members (compared in the domain, then in those around it),
     2. cost less to clear, where slots have a price,
     3. span fewer domains of the preferred layers, the outermost of these first,
-    4. have fewer slots to spare (in the domain, then in those around it),
-    5. have the earlier name.
+    4. can do with nodes of lower grades, where the score says that nodes differ (`core/model/score.py`),
+    5. have fewer slots to spare (in the domain, then in those around it),
+    6. have the earlier name.
+
+Inside the domain only nodes of the grades that suffice are used, unless the gang would span more domains for it.
 
 A prefer rule therefore never turns a gang away and never moves it to a higher level than it could have: it decides
 between domains of one level, and inside the chosen one it says of which layers the fewest domains are used, layers
@@ -33,6 +36,7 @@ from phalanx.core.model.gang import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Column, Tree
 from phalanx.core.placement.domains import Domains
+from phalanx.core.placement.grades import Grades
 from phalanx.core.placement.rules import Rules
 from phalanx.core.placement.spread import Counts, Field, Spread
 
@@ -47,6 +51,7 @@ class Ask(Struct):
     slots: Column  # 0 for nodes that take no work
     sums: tuple[Column, ...] | None = None  # slots per domain of each layer, if they are known
     tally: Tally | None = None  # how many nodes have so many slots, if it is known
+    grades: Column | None = None  # how precious what each node has is, if one is better than another
 
 
 class Layout(Struct, frozen=True):
@@ -101,8 +106,10 @@ class Search:
         # A multiple is of all members together, which the slots of one of several groups cannot be rounded to.
         multiples = self.rules.multiples if len(asks) == 1 else ()
         self.fields = [Field(tree, ask.slots, ask.sums, multiples, self.held) for ask in asks]
-        tally = asks[0].tally
-        self.domains = Domains(tree, self.rules, self.fields, self.existing, bound, cost, tally)
+        self.grades = [self._graded(ask, multiples) for ask in asks]
+        self.domains = Domains(
+            tree, self.rules, self.fields, self.existing, bound, cost, asks[0].tally, self.grades
+        )
 
     def candidates(self) -> Iterator[Candidate]:
         """The domains that could hold the gang in full size, then those that hold what it needs; the best first."""
@@ -126,15 +133,13 @@ class Search:
 
     def fill(self, candidate: Candidate) -> Iterator[Layout]:
         """Lay the members over the nodes of one domain."""
-        if len(self.asks) == 1:
-            counts = self._lay_group(0, self.fields[0], self.existing, candidate)
-            laid = [] if counts is None else [[counts]]
-        else:
-            laid = [each for is_shared in (True, False) if (each := self._lay(candidate, is_shared))]
-            if len(laid) == 2 and laid[0] == laid[1]:
-                laid.pop()
-        for each in laid:
-            if self.keeps_multiples(each):
+        laid = self._laid(candidate, self.fields)
+        if (fields := self._good_enough(candidate)) is not None:
+            spans = self._spans(laid[0]) if laid else None
+            packed = self._laid(candidate, fields)
+            laid = [*(each for each in packed if spans is None or self._spans(each) <= spans), *laid]
+        for number, each in enumerate(laid):
+            if each not in laid[:number] and self.keeps_multiples(each):
                 path = self.tree.path(candidate.level, candidate.number)
                 yield Layout(tuple(map(tuple, each)), self.tree.layer(candidate.level), path)
 
@@ -166,15 +171,47 @@ class Search:
                     return False
         return True
 
-    def _lay(self, candidate: Candidate, is_shared: bool) -> list[Counts] | None:
+    def _graded(self, ask: Ask, multiples: tuple[int, ...]) -> Grades | None:
+        if ask.grades is None or self.cost is not None:
+            return None
+        found = Grades(self.tree, ask.slots, ask.grades, multiples, self.held)
+        return None if found.is_one else found
+
+    def _good_enough(self, candidate: Candidate) -> list[Field] | None:
+        """The room on the nodes of the grades that suffice, if the gang is placed in full size; None: it is all."""
+        level, number, size = candidate.level, candidate.number, candidate.size
+        if level == self.tree.node_level or not any(self.grades) or size != tuple(a.most for a in self.asks):
+            return None
+        return [
+            (None if grades is None else grades.field(level, number, count)) or field
+            for grades, field, count in zip(self.grades, self.fields, size, strict=True)
+        ]
+
+    def _spans(self, counts: Sequence[Counts]) -> list[int]:
+        """How many domains of each preferred layer a layout uses."""
+        if not self.rules.preferred:
+            return []
+        rows = np.array([row for each in counts for row, _ in each], dtype=np.int64)
+        return [
+            len(np.unique(self.tree.up(self.tree.node_level, rows, level))) for level in self.rules.preferred
+        ]
+
+    def _laid(self, candidate: Candidate, fields: Sequence[Field]) -> list[list[Counts]]:
+        """The layouts to try, where the nodes have so much room."""
+        if len(fields) == 1:
+            counts = self._lay_group(0, fields[0], self.existing, candidate)
+            return [] if counts is None else [[counts]]
+        return [each for is_shared in (True, False) if (each := self._lay(candidate, fields, is_shared))]
+
+    def _lay(self, candidate: Candidate, fields: Sequence[Field], is_shared: bool) -> list[Counts] | None:
         """Counts for all groups, the one with the least room first. If shared, each takes its part of a node."""
         level, number, size = candidate.level, candidate.number, candidate.size
-        rooms = [int(field.at(level)[number]) for field in self.fields]
+        rooms = [int(field.at(level)[number]) for field in fields]
         found: list[Counts] = [[] for _ in self.asks]
         left = np.ones(len(self.tree.nodes)) if is_shared else None
         near = self.existing
         for group in sorted(range(len(rooms)), key=lambda at: rooms[at] / max(1, size[at])):
-            field = self.fields[group]
+            field = fields[group]
             if left is not None:
                 field = Field(self.tree, np.floor(field.slots * left + 1e-9).astype(np.int64))
             counts = self._lay_group(group, field, near, candidate)
@@ -185,7 +222,7 @@ class Search:
                 rows, taken = np.array(counts, dtype=np.int64).T
                 near = _joined(self.tree, near, rows, taken)
                 if left is not None:
-                    left[rows] -= taken / self.fields[group].slots[rows]
+                    left[rows] -= taken / fields[group].slots[rows]
         return found
 
     def _lay_group(self, group: int, field: Field, near: Field | None, candidate: Candidate) -> Counts | None:

@@ -1,15 +1,17 @@
 """Which node takes the next task of one class, the best first.
 
-The table's ranking names the best: the node with the most free cores, as seed 000 has it; the earlier node wins a
-tie. The ledger of that node gives the exact grant. A target leaves no choice. Whoever places many tasks in a run has
-an order of its own, in which the next best is found sooner.
+The table's ranking names the best by the score of the policy (`core/model/score.py`); the ledger of that node gives the
+exact grant. A target leaves no choice. Whoever places many tasks in a run has an order of its own, in which the next
+best is found sooner.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heapreplace
+from heapq import heappop, heappush
 
+from phalanx.core.model.ranking import Order, Ranking
 from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.score import WORST, Score
 from phalanx.core.model.table import NodeTable
 
 # An order of one's own costs as much as so many questions: 16, and one for every 32 nodes.
@@ -20,20 +22,21 @@ _RUN_PART = 32
 class Spots:
     """Candidate nodes for one request, kept in order while a draft takes from them."""
 
-    def __init__(self, nodes: NodeTable, request: Request) -> None:
+    def __init__(self, nodes: NodeTable, request: Request, score: Score = "pack") -> None:
         self._nodes = nodes
         self._request = request
-        self._ranking = nodes.ranking(request) if request.target is None else None
-        self._order: list[tuple[int, int]] | None = None  # a heap of (minus the free cores, row)
+        self._ranking = nodes.ranking(request, score) if request.target is None else None
+        self._order: Order | None = None
+        self._mark = 0  # up to which change the order holds
         self._until_run = _RUN_MIN + len(nodes) // _RUN_PART
 
     def best(self) -> tuple[int, Grant] | None:
         """The best node's row and the grant it would give, or None if no node has room."""
-        if self._order is not None:
-            return self._first_in(self._order)
         ranking = self._ranking
         if ranking is None:
             return self._at_target()
+        if self._order is not None:
+            return self._first_in(self._order, ranking)
         ranking.catch_up()
         while (row := ranking.best()) is not None:
             answer = self._nodes.ledgers[row].fit(self._request)
@@ -42,25 +45,29 @@ class Spots:
             ranking.pass_over(row)
         return None
 
-    def taken(self, row: int) -> None:
-        """The best node gave: it stands where it now belongs."""
-        if self._order is not None:
-            heapreplace(self._order, (-self._nodes.ledgers[row].cores_free, row))
-            return
+    def taken(self) -> None:
+        """A task was placed where `best` said."""
         self._until_run -= 1
         if self._ranking is not None and not self._until_run:
-            self._order = self._ranking.in_order()
+            self._order, self._mark = self._ranking.in_order()
 
-    def _first_in(self, order: list[tuple[int, int]]) -> tuple[int, Grant] | None:
+    def _first_in(self, order: Order, ranking: Ranking) -> tuple[int, Grant] | None:
+        """A node that has changed stands in the order once more, where it now belongs; where it was it is dropped."""
+        rows = ranking.changed(self._mark)
+        if rows is None:
+            self._order, self._mark = ranking.in_order()
+            order = self._order
+        else:
+            self._mark = self._nodes.columns.changes.mark
+            for row in rows:
+                if (value := ranking.score(row)) != WORST:
+                    heappush(order, (value, row))
         while order:
-            cores, row = order[0]
-            ledger = self._nodes.ledgers[row]
-            if -cores != ledger.cores_free:  # somebody else of the same plan took from it
-                heapreplace(order, (-ledger.cores_free, row))
-                continue
-            answer = ledger.fit(self._request)
-            if isinstance(answer, Grant):
-                return row, answer
+            value, row = order[0]
+            if value == ranking.score(row):
+                answer = self._nodes.ledgers[row].fit(self._request)
+                if isinstance(answer, Grant):
+                    return row, answer
             heappop(order)
         return None
 

@@ -21,6 +21,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGroup
@@ -78,8 +79,9 @@ class Reservation:
         need = self._need[:, self._rows]
         lacking = self._later[:, self._rows] - need < self._scale.ask(request)[:, None]
         could[self._rows[(lacking & (need > 0)).any(axis=0)]] = False
+        values = nodes.scores.column(request, self._around.score)
         while could.any():
-            row = int(np.where(could, nodes.cores, -1).argmax())
+            row = int(np.where(could, values, WORST).argmin())
             answer = nodes.ledgers[row].fit(request)
             if isinstance(answer, Grant) and self.stay([(row, answer)]):
                 return row, answer

@@ -1,0 +1,145 @@
+"""Which node is offered a task first: one number for every node that has room, and the least is the best.
+
+`pack` keeps what is large whole. It compares, one after the other,
+
+    1. the memory of the devices a task would get: the smallest type that suffices,
+    2. how many devices of what it asks for are free,
+    3. free cores,
+    4. free memory.
+
+A task without devices ranks nodes that have none before those whose devices are all taken, and both before nodes with
+free devices. `most-free-cores` is seed 000's rule. The earlier row wins a tie in both.
+
+The four are packed into 63 bits, so that numpy compares all nodes at once; sizes that hardly differ are equal
+(`quantity.magnitude`), and counts end at a largest value. Members of a gang stand together first and are packed
+second, so for them only the first point is asked (`grades`). Which nodes have room is not asked here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from phalanx.core.model.columns import Columns
+from phalanx.core.model.ledger import MIXED, Ledger
+from phalanx.core.model.quantity import magnitude
+from phalanx.core.model.resources import Request
+from phalanx.core.model.tree import Column
+
+Score = Literal["pack", "most-free-cores"]
+SCORES: tuple[Score, ...] = ("pack", "most-free-cores")
+FREE_OF_DEVICES = 1  # up to this grade a node has no free devices, as a task that wants none sees it
+WORST = (1 << 63) - 1  # of a node without room
+
+_ALL = 1 << 62  # more than all cores
+_GRADE_MAX = (1 << 17) - 1
+_DEVICES_MAX = (1 << 10) - 1
+_CORES_MAX = (1 << 16) - 1
+_MEMORY_BITS = 14
+_MEMORY_MAX = (1 << 20) - 1
+_ANY = Request(gpus=1)
+_MIXED_MAX = 64  # classes of which the grades of nodes with several types of device are kept
+_Class = tuple[str | None, int, int]  # type, memory and number of devices asked for
+
+
+class Scores:
+    """The scores of all nodes, for any request."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._mixed: dict[_Class, _MixedGrades] = {}
+
+    def of(self, row: int, request: Request, score: Score) -> int:
+        """The score of one node that has room."""
+        ledger = self._columns.ledgers[row]
+        if score == "most-free-cores":
+            return _ALL - ledger.cores_free
+        devices = min(ledger.free_of(request), _DEVICES_MAX)
+        cores = min(ledger.cores_free, _CORES_MAX)
+        memory = min(magnitude(ledger.memory_free, _MEMORY_BITS), _MEMORY_MAX)
+        return ((_grade(ledger, request) << 10 | devices) << 16 | cores) << 20 | memory
+
+    def column(self, request: Request, score: Score) -> Column:
+        """The score of every node, as if it had room."""
+        columns = self._columns
+        if score == "most-free-cores":
+            return _ALL - columns.cores
+        cores = np.clip(columns.cores, 0, _CORES_MAX)
+        devices = np.minimum(columns.devices(request), _DEVICES_MAX)
+        memory = np.minimum(_magnitudes(columns.memory), _MEMORY_MAX)
+        return ((self._grades(request) << 10 | devices) << 16 | cores) << 20 | memory
+
+    def grades(self, request: Request, score: Score) -> Column | None:
+        """Of every node how precious what it has for this request is; None if no node is better than another."""
+        if score != "pack" or self._columns.alike.is_one(with_none=not request.gpus):
+            return None
+        return self._grades(request)
+
+    def unused(self, request: Request) -> Column:
+        """How much each node has for others at this moment: devices, if they are asked for, then cores."""
+        devices = self._columns.devices(request) if request.gpus else 0
+        found: Column = (devices << 32) + self._columns.cores
+        return found
+
+    def _grades(self, request: Request) -> Column:
+        columns = self._columns
+        asked = request if request.gpus else _ANY
+        found = np.minimum(columns.device_size, _GRADE_MAX - 2)
+        if columns.alike.has_mixed:
+            self._of_mixed(asked).put_into(found)
+        if request.gpus:
+            return found
+        every, free = columns.devices(_ANY, every=True), columns.devices(_ANY)
+        return np.where(free > 0, found + 2, np.where(every > 0, 1, 0))
+
+    def _of_mixed(self, request: Request) -> _MixedGrades:
+        key = request.gpu_type, request.gpu_memory_bytes, request.gpus
+        found = self._mixed.get(key)
+        if found is None:
+            if len(self._mixed) >= _MIXED_MAX:  # users choose the classes, so their number is bounded
+                self._mixed.clear()
+            found = self._mixed[key] = _MixedGrades(self._columns, request)
+        found.catch_up()
+        return found
+
+
+def _grade(ledger: Ledger, request: Request) -> int:
+    """The same for one node as `Scores._grades` for all."""
+    if request.gpus:
+        return min(ledger.size_for(request), _GRADE_MAX - 2)
+    if not ledger.devices:
+        return 0
+    return min(ledger.size_for(_ANY), _GRADE_MAX - 2) + 2 if ledger.devices_free else 1
+
+
+def _magnitudes(amounts: Column) -> Column:
+    """`quantity.magnitude` of many: floating-point numbers are made of the same two parts."""
+    part, power = np.frexp(amounts.astype(np.float64))
+    rest = ((2 * part - 1) * (1 << _MEMORY_BITS)).astype(np.int64)
+    found: Column = np.where(amounts > 0, (power.astype(np.int64) << _MEMORY_BITS) | rest, 0)
+    return found
+
+
+class _MixedGrades:
+    """The grades of nodes with several types of device for one class: they change with what is free there."""
+
+    def __init__(self, columns: Columns, request: Request) -> None:
+        self._columns = columns
+        self._request = request
+        self._marks = -1, -1
+        self._grades: dict[int, int] = {}
+
+    def catch_up(self) -> None:
+        columns = self._columns
+        joined, changed = columns.joined.since(self._marks[0]), columns.changes.since(self._marks[1])
+        self._marks = columns.joined.mark, columns.changes.mark
+        if joined is None or changed is None or joined:
+            self._grades = dict.fromkeys(np.flatnonzero(columns.device_size == MIXED).tolist(), 0)
+            changed = set(self._grades)
+        for row in changed & self._grades.keys():
+            self._grades[row] = min(columns.ledgers[row].size_for(self._request), _GRADE_MAX - 2)
+
+    def put_into(self, column: Column) -> None:
+        if self._grades:
+            column[list(self._grades)] = list(self._grades.values())
