@@ -6,6 +6,7 @@ time passes only when the script says so. Whatever happens is told as a line.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar, cast
 
@@ -286,7 +287,11 @@ class Desk(CoordinatorCommands):
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Nothing waits here, so a coroutine ends at its first step."""
+    """Nothing waits here, so a coroutine ends at its first step; but some want to know their loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
     try:
         coroutine.send(None)
     except StopIteration as stop:
