@@ -19,6 +19,16 @@ def is_victim(picture: Picture, errand: Errand, tenant: Tenant) -> bool:
     )
 
 
+def on_their_way(picture: Picture, errand: Errand) -> Keys:
+    """Whoever is leaving an open node on which a promise stands that this errand could take over."""
+    rows = {each.node_row for each in picture.tenants if each.is_promise and is_victim(picture, errand, each)}
+    return frozenset(
+        each.key
+        for each in picture.tenants
+        if each.is_leaving and each.node_row in rows and picture.spots[each.node_row].is_open
+    )
+
+
 def keeps_gangs_whole(picture: Picture, gone: Keys) -> list[str]:
     """The gangs that would be left standing with less than their minimum though they held it, or lose below it."""
     broken = []
@@ -52,8 +62,9 @@ def removals(picture: Picture, errand: Errand, breakable: frozenset[str] | None 
             choices.append([frozenset(each.key for each in mine)])
         else:
             choices.append(list(surplus(picture, job, may_go)))
+    waited_for = on_their_way(picture, errand)
     for each in product(*choices):
-        yield frozenset(chain.from_iterable(each))
+        yield frozenset(chain.from_iterable(each)) | waited_for
 
 
 def is_promised(mine: list[Tenant]) -> bool:
@@ -94,7 +105,7 @@ def fewest_broken(picture: Picture, errand: Errand) -> int | None:
 def broken_by(picture: Picture, gone: Keys) -> set[str]:
     """The jobs that these evictions break."""
     found = set()
-    for job in {each.job for each in picture.tenants if each.key in gone}:
+    for job in {each.job for each in picture.tenants if each.key in gone and not each.is_leaving}:
         if job not in picture.needed or all(each.key in gone for each in picture.of_job(job)):
             found.add(job)
     return found
@@ -102,7 +113,7 @@ def broken_by(picture: Picture, gone: Keys) -> set[str]:
 
 def smaller(picture: Picture, gone: Keys) -> Iterator[Keys]:
     """Every way to spare a little: one task, one surplus member, a whole gang, or all of a gang but its surplus."""
-    for job in sorted({each.job for each in picture.tenants if each.key in gone}):
+    for job in sorted({each.job for each in picture.tenants if each.key in gone and not each.is_leaving}):
         mine = frozenset(each.key for each in picture.of_job(job))
         if is_promised(picture.of_job(job)):
             yield gone - mine

@@ -22,6 +22,7 @@ from tests.property.eviction_oracle import (
     fit_where_they_are,
     is_victim,
     keeps_gangs_whole,
+    on_their_way,
     smaller,
 )
 from tests.property.placement_oracle import Counts, Errand, Keys, Picture, Search, admitted, suitable
@@ -163,8 +164,11 @@ def victim_laws(picture: Picture, errand: Errand, muster: Muster, gone: Keys) ->
     if idle := [job for job in muster.displaced if not any(each.is_promise for each in picture.of_job(job))]:
         yield f"displaced without a promise: {idle}"
     for tenant in picture.tenants:
-        if tenant.key in gone and not is_victim(picture, errand, tenant):
+        may_go = is_victim(picture, errand, tenant) or tenant.key in muster.awaited
+        if tenant.key in gone and not may_go:
             yield f"{tenant.key} of {tenant.job} may not be evicted for {errand.job}"
+    if strangers := set(muster.awaited) - on_their_way(picture, errand):
+        yield f"waited for, though nobody could take over their places: {sorted(strangers)}"
     for job in keeps_gangs_whole(picture, gone):
         yield f"gang {job} is left under its minimum"
 
@@ -373,9 +377,9 @@ def common(picture: Picture, placed: dict[int, Counts]) -> tuple[str, ...]:
 
 
 def leaving(picture: Picture, muster: Muster) -> Keys:
-    """Everybody who goes: the victims, and the promises of the jobs that give way."""
+    """Everybody who goes: the victims, the promises of the jobs that give way, and who was on the way out."""
     promised = [each.key for job in muster.displaced for each in picture.of_job(job) if each.is_promise]
-    return frozenset([*muster.victims, *promised])
+    return frozenset([*muster.victims, *promised, *muster.awaited])
 
 
 def tenants_of(picture: Picture, unit: SmallUnit, muster: Muster) -> list[Tenant]:

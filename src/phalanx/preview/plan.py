@@ -109,7 +109,7 @@ class _Rehearsal:
 
     def _carry_out(self, share: Share) -> None:
         """As if it had happened: those who have to leave have left, and the places are taken."""
-        for key in share.victims:
+        for key in (*share.victims, *(share.muster.awaited if share.muster else ())):
             self._evict(self._state.tenants.get(key))
         for id in share.muster.displaced if share.muster else ():
             for tenant in list(self._state.tenants.of_job.get(id, {}).values()):

@@ -37,7 +37,7 @@ class _Telling:
     def placements(self, share: Share) -> Iterator[PlannedPlacement]:
         promise = share.job.promise
         for each in share.placements:
-            yield self._placement(share, each, bool(share.victims))
+            yield self._placement(share, each, share.waits)
         for position, (node, grant) in promise.members.items() if promise is not None else ():
             yield self._placement(share, Placement(share.job.job.id, position, node, grant), True)
 

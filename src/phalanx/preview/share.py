@@ -45,6 +45,11 @@ class Share:
         return self.muster.victims if self.muster else ()
 
     @property
+    def waits(self) -> bool:
+        """Whether its members start only when others have left."""
+        return self.muster is not None and self.muster.is_promise
+
+    @property
     def exit(self) -> int:
         """0 now, 3 must wait, 4 never.
 

@@ -82,6 +82,9 @@ class Promises:
                 )
         for key in event.victims:
             self._check_victim(key, event, now)
+        for key in event.awaited:
+            if not self._places.holders[key].is_leaving:
+                raise Violation("preemption", f"{event.job} waits for {key}, which nobody asked to leave")
         self._check_gangs(event)
         self._check_fits(event)
         self._evicted.update(event.victims)

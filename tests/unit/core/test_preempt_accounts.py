@@ -38,11 +38,26 @@ class TestPromises:
         crowded.sits("low", "n1", 0), crowded.is_promised("waiting", "n2", 0, priority=9)
         assert crowded.muster_for(a_gang(some(1))).victims == ()
 
-    def test_a_device_that_is_still_held_is_not_free_when_its_promise_goes(self):
+    def test_a_device_that_is_still_held_is_taken_over_with_its_promise_and_its_holder_waited_for(self):
         crowded = Crowded("s/b/r1", gpus=1)
-        crowded.sits("leaving", "n1", 0, until=LEAVING)
+        leaving = crowded.sits("leaving", "n1", 0, until=LEAVING)
         crowded.is_promised("waiting", "n1", 0)
-        assert crowded.refusal_of(a_gang(some(1))).code == "EvictionsNotEnough"
+        muster = crowded.muster_for(a_gang(some(1)))
+        assert (muster.victims, muster.displaced, muster.awaited) == ((), ("waiting",), (leaving,))
+
+    def test_a_device_that_is_still_held_is_not_free_when_its_promise_cannot_be_taken_over(self):
+        crowded = Crowded("s/b/r1", gpus=2)
+        crowded.sits("leaving", "n1", 0, until=LEAVING), crowded.sits("low", "n1", 1)
+        crowded.is_promised("waiting", "n1", 0, priority=99)
+        assert crowded.refusal_of(a_gang(some(2))).code == "EvictionsNotEnough"
+
+    def test_only_those_on_their_way_out_are_waited_for_whose_place_is_needed(self):
+        crowded = Crowded("s/b/r1", gpus=2)
+        crowded.sits("leaving", "n1", 0, until=LEAVING)
+        unclaimed = crowded.sits("gone", "n1", 1, until=LEAVING)
+        crowded.is_promised("waiting", "n1", 0)
+        muster = crowded.muster_for(a_gang(some(1)))
+        assert (muster.displaced, muster.awaited) == ((), (unclaimed,))
 
 
 class TestQuotas:

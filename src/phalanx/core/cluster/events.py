@@ -82,6 +82,7 @@ class RoomPromised(_Event, frozen=True):
     displaced: tuple[JobId, ...]  # jobs of lower priority whose own promises gave way
     trigger: int  # the position of the member that found no room
     until: float
+    awaited: tuple[AttemptKey, ...] = ()  # attempts that were leaving already, and have to have left
 
 
 class PromiseWithdrawn(_Event, frozen=True):

@@ -30,7 +30,7 @@ def propose_muster(state: ClusterState, given: ProposeMuster, now: float) -> Dec
     job = state.jobs.get(muster.job)
     if job is None or not muster.members or not _may_be_placed(state, job, muster):
         return STALE
-    if muster.victims or muster.displaced:
+    if muster.is_promise:
         return _promise(state, job, muster, now)
     if not _fits_after(state, muster):
         return STALE
@@ -94,7 +94,8 @@ def _promise(state: ClusterState, job: JobState, muster: Muster, now: float) -> 
     keys = _victims(state, job, muster)
     if keys is None or not _fits_after(state, muster):
         return STALE
-    grace_s = max((state.jobs[key[0]].job.grace_s for key in keys), default=0.0)
+    awaited = _still_leaving(state, muster)
+    grace_s = max((state.jobs[key[0]].job.grace_s for key in (*keys, *awaited)), default=0.0)
     event = RoomPromised(
         at=now,
         cause="plan",
@@ -104,6 +105,7 @@ def _promise(state: ClusterState, job: JobState, muster: Muster, now: float) -> 
         displaced=muster.displaced,
         trigger=muster.trigger,
         until=now + grace_s + state.rules.promise_s,
+        awaited=awaited,
     )
     return Decision([event, *_recalls(state, keys, now, "plan")], [], Accepted())
 
@@ -141,6 +143,12 @@ def _victims(state: ClusterState, job: JobState, muster: Muster) -> tuple[Attemp
     return tuple(keys)
 
 
+def _still_leaving(state: ClusterState, muster: Muster) -> tuple[AttemptKey, ...]:
+    """Of those who were on their way out when the plan was made, whoever still is."""
+    lanes = (state.nodes[node].lanes.get(lane_id) for node, lane_id in muster.awaited if node in state.nodes)
+    return tuple(key for lane in lanes if lane is not None for key in lane.attempts)
+
+
 def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
     """Whether one would keep some members, but of a group that loses some fewer than it needs."""
     for id in {key[0] for key in keys}:
@@ -158,9 +166,11 @@ def _fits_after(state: ClusterState, muster: Muster) -> bool:
     """Whether all members fit beside each other once the victims, if any, have left; nothing is changed."""
     undo: list[tuple[Callable[[Grant], None], Grant]] = []
     try:
-        for node, lane_id in muster.victims:
-            ledger = state.table.ledgers[state.nodes[node].row]
-            grant = state.nodes[node].lanes[lane_id].grant
+        for node, lane_id in (*muster.victims, *muster.awaited):
+            lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
+            if lane is None:  # it has been left since
+                continue
+            ledger, grant = state.table.ledgers[state.nodes[node].row], lane.grant
             ledger.give_back(grant)
             undo.append((ledger.retake, grant))
         for id in muster.displaced:

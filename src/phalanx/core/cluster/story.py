@@ -53,7 +53,10 @@ def _whole_sentence(event: e.Event) -> str:
             return f"formation {event.formation} is recalled, none of it has run: {event.text}"
         case e.RoomPromised():
             nodes = ", ".join(dict.fromkeys(node for _, node, _ in event.members))
-            return f"{len(event.victims)} attempts leave for {len(event.members)} tasks of {event.job} on {nodes}"
+            told = f"{len(event.victims)} attempts leave for {len(event.members)} tasks of {event.job} on {nodes}"
+            if event.displaced:
+                told += f", which takes over what was set aside for {', '.join(event.displaced)}"
+            return told + (f"; {len(event.awaited)} were leaving already" if event.awaited else "")
         case e.PromiseWithdrawn():
             return f"the places set aside for it are free again: {event.cause}"
         case e.TasksEvicted():

@@ -133,7 +133,8 @@ def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
         raise KeyError(event.job)  # after a damaged record an older promise may still seem to stand
     members = {position: (node, grant) for position, node, grant in event.members}
     job.promise = Promise(members, event.trigger, event.until, event.at)
-    job.promise.victims = {key for key in event.victims if state.attempt(key) is not None}
+    awaited = (*event.victims, *event.awaited)
+    job.promise.victims = {key for key in awaited if state.attempt(key) is not None}
     keep_for(state, job, event.at)
     leave_queue(state, job)
     return [*_asked_to_leave(state, event.victims, eviction_text(job, event.trigger), event.at)]

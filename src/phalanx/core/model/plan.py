@@ -65,7 +65,7 @@ class Muster(Struct, frozen=True):
     """Members of one job placed together: all of this happens, or none of it.
 
     With victims it is a promise: they are asked to leave, and the members start when the last of them has gone.
-    `displaced` names jobs whose own promises give way.
+    `displaced` names jobs whose own promises give way; who was leaving for them is `awaited` for this one now.
     """
 
     job: JobId
@@ -73,6 +73,12 @@ class Muster(Struct, frozen=True):
     victims: tuple[TenantKey, ...] = ()  # the lanes that have to be left
     displaced: tuple[JobId, ...] = ()
     trigger: int = 0  # the position of the first member that found no room
+    awaited: tuple[TenantKey, ...] = ()  # lanes that are being left already, which the members need as well
+
+    @property
+    def is_promise(self) -> bool:
+        """Whether the members have to wait until others have left."""
+        return bool(self.victims or self.displaced or self.awaited)
 
 
 class Plan(Struct, frozen=True):

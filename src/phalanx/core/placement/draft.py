@@ -66,6 +66,15 @@ class Draft:
         self.gone.add(tenant.key)
         self._undo.append((self.gone.discard, (tenant.key,)))
 
+    def readmit(self, tenant: Tenant) -> None:
+        """It had left in this draft, and stays after all."""
+        self.nodes.retake(tenant.node_row, tenant.grant)
+        self.queues.take(tenant.queue, tenant.grant)
+        self._undo.append((self.nodes.give_back, (tenant.node_row, tenant.grant)))
+        self._undo.append((self.queues.give_back, (tenant.queue, tenant.grant)))
+        self.gone.discard(tenant.key)
+        self._undo.append((self.gone.add, (tenant.key,)))
+
     @property
     def placements(self) -> Sequence[Placement]:
         """Tasks placed one by one so far."""

@@ -6,6 +6,9 @@
     places     where the members stand then, on the slots that cost the least       offers.py, gather.py
     trimming   whoever can come back does                                           trim.py
 
+A job of lower priority may hold a promise whose victims are still leaving. Its promise can be taken over like any
+other, and then the room of those who leave belongs to whoever took it: they are counted as gone, and waited for.
+
 Nobody is evicted unless every needed member fits, and nobody for members beyond those. Layers of must rules are kept;
 for all others a domain that costs fewer jobs wins over a tighter one (`Clearing.key` has the whole order). Evictions
 and grants are one muster in the draft: all of it happens, or none.
@@ -13,9 +16,14 @@ and grants are one muster in the draft: all of it happens, or none.
 
 from __future__ import annotations
 
+import numpy as np
+from msgspec.structs import replace
+
 from phalanx.core.model import reason
-from phalanx.core.model.plan import Muster, Policy
+from phalanx.core.model.job import Job
+from phalanx.core.model.plan import Muster, Placement, Policy
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.tenants import Tenant, TenantKey
 from phalanx.core.model.waiting import Unit
 from phalanx.core.placement.aim import Aim
 from phalanx.core.placement.draft import Draft
@@ -36,6 +44,17 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Mu
         return _forbidden("This cluster evicts nobody for the sake of others (policy)")
     if not unit.job.may_evict:
         return _forbidden("The job says that it never takes a place from anybody")
+    mark = draft.mark()
+    leaving = _on_their_way(draft, unit.job)
+    for tenant in leaving:
+        draft.evict(tenant)
+    found = _made_room(draft, unit, count, leaving)
+    if isinstance(found, Reason):
+        draft.rollback(mark)
+    return found
+
+
+def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> Muster | Reason:
     aim = Aim(draft, unit, count)
     if not aim.needed or getattr(unit, "is_surplus", False):
         return _forbidden("It has every member that it needs, and nobody is evicted for more")
@@ -44,12 +63,27 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Mu
         return no
     sites = Sites(aim, victims)
     for clearing in sorted(sites.clearings(), key=lambda each: each.key):
-        if (muster := _enlisted(draft, aim, clearing, sites.trigger(clearing))) is not None:
+        if (muster := _enlisted(draft, aim, clearing, sites.trigger(clearing), leaving)) is not None:
             return muster
     return _not_enough(aim, victims, sites)
 
 
-def _enlisted(draft: Draft, aim: Aim, clearing: Clearing, trigger: int) -> Muster | None:
+def _on_their_way(draft: Draft, job: Job) -> list[Tenant]:
+    """Whoever is leaving a node on which a promise stands that the job could take over."""
+    tenants = draft.tenants
+    here = tenants.used.copy()
+    here[[tenants.slots[key] for key in draft.gone]] = False
+    lower = here & tenants.promise & (tenants.priority < job.priority) & (tenants.evictable_at <= draft.now)
+    if not lower.any():
+        return []
+    slots = np.flatnonzero(here & tenants.leaving & np.isin(tenants.node, tenants.node[lower]))
+    found = (tenants.tenants[slot] for slot in slots.tolist())
+    return [tenant for tenant in found if tenant is not None and draft.nodes.open[tenant.node_row]]
+
+
+def _enlisted(
+    draft: Draft, aim: Aim, clearing: Clearing, trigger: int, leaving: list[Tenant]
+) -> Muster | None:
     """Carry it out in the draft."""
     mark = draft.mark()
     for tenant in sorted(clearing.leaving, key=lambda each: not each.is_promise):
@@ -60,9 +94,30 @@ def _enlisted(draft: Draft, aim: Aim, clearing: Clearing, trigger: int) -> Muste
         return None
     victims = sorted(tenant.key for tenant in clearing.leaving if not tenant.is_promise)
     displaced = sorted({tenant.job for tenant in clearing.leaving if tenant.is_promise})
-    muster = Muster(aim.gang.job.id, tuple(members), tuple(victims), tuple(displaced), trigger)
+    awaited = _awaited(draft, aim, members, leaving)
+    muster = Muster(aim.gang.job.id, tuple(members), tuple(victims), tuple(displaced), trigger, awaited)
     draft.enlist(muster)
     return muster
+
+
+def _awaited(
+    draft: Draft, aim: Aim, members: list[Placement], leaving: list[Tenant]
+) -> tuple[TenantKey, ...]:
+    """Those on their way out without whose places, or whose quota, the members could not start; the others stay."""
+    devices: dict[int, set[int]] = {}
+    for each in members:
+        devices.setdefault(draft.nodes.rows[each.node], set()).update(each.grant.devices)
+    queue = aim.gang.job.queue
+    found: list[TenantKey] = []
+    for tenant in leaving:
+        row, grant = tenant.node_row, tenant.grant
+        has_room = draft.nodes.ledgers[row].has_room(replace(grant, devices=()))
+        in_the_way = row in devices and not (has_room and devices[row].isdisjoint(grant.devices))
+        if in_the_way or (tenant.queue == queue and queue in draft.queues.quotas):
+            found.append(tenant.key)
+        else:
+            draft.readmit(tenant)
+    return tuple(sorted(found))
 
 
 def _hopeless(aim: Aim, victims: Victims) -> Reason | None:
