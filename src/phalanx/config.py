@@ -32,6 +32,7 @@ TASK_VARIABLE = re.compile(
     "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
 
+_INHERITED = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|VIRTUAL_ENV|CONDA_[A-Z0-9_]+")
 _GRPC = re.compile(r"(?<![^,\s])grpc(?:\+tcp)?://")  # how seed 001 writes an address
 
 
@@ -243,6 +244,7 @@ def _settled(
     return Settings(given=given, untrusted=untrusted, **made, **rest)
 
 
-def task_environment() -> dict[str, str]:
-    """What tasks inherit from us: everything but our own settings and tokens (S9)."""
-    return {name: text for name, text in os.environ.items() if not name.startswith(("PHALANX_", "KRISHIV_"))}
+def task_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What tasks inherit from whoever started us: where programs are and how people there write, and no more. Anything
+    else may be a secret of one user, and tasks are of all of them (S9, P6)."""
+    return {name: text for name, text in env.items() if _INHERITED.fullmatch(name)}

@@ -19,7 +19,17 @@ KEEPER_TABLE = ("attempt", "deeds", "lanes", "table")  # what the keeper decides
 TABLE_MODULES = {"__future__", "collections", "collections.abc", "json", "signal", "typing"}
 
 VALUE_MODULES = {
-    *("__future__", "abc", "array", "bisect", "collections", "collections.abc", "dataclasses", "enum"),
+    *(
+        "__future__",
+        "abc",
+        "array",
+        "bisect",
+        "collections",
+        "collections.abc",
+        "dataclasses",
+        "difflib",
+        "enum",
+    ),
     *("functools", "heapq", "itertools", "math", "operator", "re", "struct", "types", "typing", "zlib"),
 }
 VALUE_PACKAGES = ("msgspec", "numpy", "re2", "phalanx.core")

@@ -409,13 +409,27 @@ def test_a_token_does_not_show_itself(read: Read):
     assert "phx_sec" not in caught.value.detail
 
 
-def test_tasks_inherit_neither_settings_nor_tokens(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PHALANX_TOKEN", "phx_secret")
-    monkeypatch.setenv("KRISHIV_COORDINATOR_BEARER_TOKEN", "secret")
-    monkeypatch.setenv("CUDA_HOME", "/cuda")
-    inherited = task_environment()
-    assert inherited["CUDA_HOME"] == "/cuda"
-    assert not any("secret" in text for text in inherited.values())
+def test_tasks_inherit_where_programs_are_and_nothing_else(monkeypatch: pytest.MonkeyPatch):
+    kept = {
+        "PATH": "/bin",
+        "HOME": "/home/ada",
+        "USER": "ada",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C",
+        "LC_TIME": "C",
+        "TZ": "UTC",
+        "VIRTUAL_ENV": "/venv",
+        "CONDA_PREFIX": "/conda",
+        "CONDA_DEFAULT_ENV": "base",
+    }
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    secrets = ("WANDB_API_KEY", "PHALANX_TOKEN", "KRISHIV_COORDINATOR_BEARER_TOKEN", "AWS_SECRET_ACCESS_KEY")
+    for name, text in kept.items():
+        monkeypatch.setenv(name, text)
+    for name in (*secrets, "CUDA_HOME", "LD_PRELOAD", "XPATH", "PATHS", "PYTHONPATH"):
+        monkeypatch.setenv(name, "planted")
+    assert task_environment() == kept
 
 
 # Connections

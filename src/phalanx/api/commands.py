@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from phalanx.api.applied import ApplyReply, ApplyRequest
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.quotas import QueueView, QuotaSpec
-from phalanx.api.roles import Identity
+from phalanx.api.roles import PRIORITY_OF_USERS, Identity
 from phalanx.api.schema import (
     CancelReply,
     ClusterView,
@@ -37,9 +37,15 @@ Stream = Literal["stdout", "stderr"]
 
 
 class Commands(Protocol):
-    async def submit(self, request: SubmitRequest, user: str) -> SubmitReply: ...
+    async def submit(
+        self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> SubmitReply:
+        """`priority_max` is the user's own; a queue may say otherwise."""
+        ...
 
-    async def apply(self, request: ApplyRequest, user: str) -> ApplyReply:
+    async def apply(
+        self, request: ApplyRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> ApplyReply:
         """Everything of the request, or nothing: a refusal names what it is about."""
         ...
 
@@ -108,12 +114,12 @@ class Commands(Protocol):
     async def queue(self, name: str) -> QueueView: ...
 
     async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
-        """Limit what a queue may hold; None lifts the limits."""
+        """Declare a queue and what it may hold; None forgets it."""
         ...
 
     async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply: ...
 
-    async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+    async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
         """What the scheduler would do with jobs that nobody has submitted; changes nothing."""
         ...
 

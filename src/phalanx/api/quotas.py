@@ -5,19 +5,20 @@ from __future__ import annotations
 from msgspec import Struct
 
 from phalanx.api.fields import check_number, read_size
+from phalanx.core.model.job import PRIORITY_MAX
 from phalanx.core.model.queue import Quota
-from phalanx.errors import BadRequest
 
 COUNT_MAX = 1_000_000_000
 
 
 class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The most that tasks of one queue may hold together; what is left out has no limit."""
+    """A queue: the most that its tasks may hold together, and its highest priority. What is left out has no limit."""
 
     tasks: int | None = None
     cores: int | None = None
     memory: int | str | None = None  # bytes, or "2TiB"
     gpus: int | None = None
+    priority_max: int | None = None  # else 1,000 for users and 1,000,000 for operators
 
 
 class UsageView(Struct):
@@ -36,10 +37,11 @@ class QuotaView(Struct):
     cores: int | None
     memory_bytes: int | None
     gpus: int | None
+    priority_max: int | None = None
 
 
 class QueueView(Struct):
-    """One queue. Without a quota it may hold all there is."""
+    """One queue. Without a quota it was not declared (unless it is `default`), and has no limits."""
 
     name: str
     quota: QuotaView | None
@@ -53,9 +55,6 @@ def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
     for name, limit in (("tasks", spec.tasks), ("cores", spec.cores), ("gpus", spec.gpus)):
         if limit is not None:
             check_number(f"{field}{name}", limit, 0, COUNT_MAX)
-    if spec == QuotaSpec():
-        raise BadRequest(
-            f"{field.rstrip('.') or 'quota'}: it limits nothing: give tasks, cores, memory or gpus",
-            hint="to lift the limits of a queue: phalanx queue unset NAME",
-        )
-    return Quota(spec.tasks, spec.cores, memory_bytes, spec.gpus)
+    if spec.priority_max is not None:
+        check_number(f"{field}priority_max", spec.priority_max, -PRIORITY_MAX, PRIORITY_MAX)
+    return Quota(spec.tasks, spec.cores, memory_bytes, spec.gpus, spec.priority_max)

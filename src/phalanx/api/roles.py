@@ -68,6 +68,10 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
     "join": {},  # for one hello of one runner
 }
 
+# The highest priority that each may give a job, in a queue that does not say otherwise.
+PRIORITY_OF_USERS = 1_000
+PRIORITY_OF_OPERATORS = 1_000_000
+
 _ELSEWHERE: dict[Bearer, str] = {
     "node": "a node's credential is for runners, at the link port",
     "join": "a join token is for the first hello of a runner, at the link port",
@@ -97,6 +101,11 @@ class Identity(Struct, frozen=True):
         """Whether a permission is held for a job of a user."""
         scope = self.scope(permission)
         return scope == "all" or (scope == "own" and self.owns(job, user))
+
+    @property
+    def priority_max(self) -> int:
+        """The highest priority of this one's jobs, in a queue that does not say otherwise."""
+        return PRIORITY_OF_OPERATORS if self.role in {"operator", "admin"} else PRIORITY_OF_USERS
 
     @property
     def power(self) -> int:

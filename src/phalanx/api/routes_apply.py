@@ -17,7 +17,7 @@ async def apply(service: Service, visit: Visit) -> Reply:
     join_key(request, visit)
     if request.topology is not None or request.quotas:
         visit.require("declare")
-    return json_reply(await service.commands.apply(request, visit.user), 202)
+    return json_reply(await service.commands.apply(request, visit.user, visit.identity.priority_max), 202)
 
 
 async def queues(service: Service, _visit: Visit) -> Reply:
@@ -74,7 +74,7 @@ ROUTES = (
         path="/v1/queues/{id}",
         permission="declare",
         handler=set_quota,
-        summary="Limit what tasks of a queue may hold. What they hold beyond it they keep.",
+        summary="Declare a queue: what its tasks may hold, and its priorities. What they hold beyond it they keep.",
         answer=QueueView,
         body=QuotaSpec,
     ),
@@ -83,7 +83,7 @@ ROUTES = (
         path="/v1/queues/{id}",
         permission="declare",
         handler=unset_quota,
-        summary="Lift the limits of a queue.",
+        summary="Forget a queue: its limits end, and nobody submits there any longer. What waits there goes on.",
         answer=QueueView,
     ),
     Route(

@@ -25,7 +25,7 @@ from phalanx.errors import BadRequest
 async def submit(service: Service, visit: Visit) -> Reply:
     request: SubmitRequest = visit.document
     join_key(request, visit)
-    return json_reply(await service.commands.submit(request, visit.user), 202)
+    return json_reply(await service.commands.submit(request, visit.user, visit.identity.priority_max), 202)
 
 
 async def jobs(service: Service, visit: Visit) -> Reply:

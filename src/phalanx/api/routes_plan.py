@@ -10,7 +10,7 @@ from phalanx.api.visit import Visit
 
 async def plan(service: Service, visit: Visit) -> Reply:
     request: PlanRequest = visit.document
-    return json_reply(await service.commands.plan(request, visit.user))
+    return json_reply(await service.commands.plan(request, visit.user, visit.identity.priority_max))
 
 
 async def topology(service: Service, _visit: Visit) -> Reply:

@@ -126,7 +126,7 @@ def _in_this_folder(spec: JobSpec) -> JobSpec:
 
 def _quotas(made: Manifests) -> dict[str, QuotaSpec]:
     return {
-        queue: QuotaSpec(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus)
+        queue: QuotaSpec(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus, quota.priority_max)
         for queue, quota in made.queues.items()
     }
 

@@ -39,25 +39,34 @@ def set_quota(
     cores: Annotated[int | None, typer.Option(min=0, help="Cores at most.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory at most, such as 2TiB.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="GPUs at most.")] = None,
+    priority_max: Annotated[
+        int | None,
+        typer.Option(
+            help="The highest priority of its jobs.", show_default="1000 for users, 1000000 for operators"
+        ),
+    ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Limit what tasks of a queue may hold together; what is left out has no limit.
+    """Declare a queue, and limit what its tasks may hold together; what is left out has no limit.
 
     What they hold beyond it they keep, and get nothing more until some have ended.
     """
     here = session(ctx)
-    _tell(here.client().set_quota(name, QuotaSpec(tasks, cores, memory, gpus)), here.output(output))
+    spec = QuotaSpec(tasks, cores, memory, gpus, priority_max)
+    _tell(here.client().set_quota(name, spec), here.output(output))
 
 
 def unset_quota(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Lift the limits of a queue."""
+    """Forget a queue: its limits end, and nobody submits there any longer. What waits there goes on."""
     here = session(ctx)
     _tell(here.client().set_quota(name, None), here.output(output))
 
 
 def _tell(view: QueueView, output: Output) -> None:
     names = ("Tasks", "Cores", "Memory", "GPUs")
-    pairs = list(zip(names, _held(view), strict=True))
+    pairs: list[tuple[str, object]] = [*zip(names, _held(view), strict=True)]
+    if view.quota is not None:
+        pairs.append(("Priority at most", view.quota.priority_max))
     emit(
         view,
         output,

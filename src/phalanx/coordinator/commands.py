@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from msgspec import structs
 
 from phalanx.api.commands import Stream
+from phalanx.api.roles import PRIORITY_OF_USERS
 from phalanx.api.schema import (
     AcceptedTask,
     CancelReply,
@@ -65,7 +66,9 @@ class CoordinatorCommands(Previews, TokenWishes):
         self._feed = feed
         self._roads = roads
 
-    async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
+    async def submit(
+        self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> SubmitReply:
         jobs, failed = to_jobs(
             request,
             new_id=self._new_id,
@@ -75,7 +78,13 @@ class CoordinatorCommands(Previews, TokenWishes):
         )
         jobs, warnings = fit_submitted(jobs, self._loop.state.table.topology)
         inputs: list[Input] = [
-            Submit(job, request.request_id or "", request.allow_infeasible, request.no_queue)
+            Submit(
+                job,
+                request.request_id or "",
+                request.allow_infeasible,
+                request.no_queue,
+                priority_max=priority_max,
+            )
             for _, job in jobs
         ]
         answers = await self._loop.ask(inputs) if inputs else []

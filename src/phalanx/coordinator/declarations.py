@@ -16,6 +16,7 @@ from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest, check_exte
 from phalanx.api.jobspec import JobSpec, to_job
 from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
 from phalanx.api.quotas import QueueView, QuotaSpec, to_quota
+from phalanx.api.roles import PRIORITY_OF_USERS
 from phalanx.api.submission import check_request_id
 from phalanx.clock import Clock
 from phalanx.coordinator.desk import Desk
@@ -43,7 +44,9 @@ class Declarations(Questions):
         super().__init__(loop, store, clock)
         self._default_retries = retries
 
-    async def apply(self, request: ApplyRequest, user: str) -> ApplyReply:
+    async def apply(
+        self, request: ApplyRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> ApplyReply:
         check_extent(request)
         if request.request_id is not None:
             check_request_id(request.request_id)
@@ -54,12 +57,13 @@ class Declarations(Questions):
         if warnings and request.strict:
             raise BadRequest("; ".join(warnings), reason="StrictWarning")
         submits: list[Input] = [
-            Submit(job, request.request_id or "", request.allow_infeasible) for job in jobs
+            Submit(job, request.request_id or "", request.allow_infeasible, priority_max=priority_max)
+            for job in jobs
         ]
         if request.request_id and jobs and request.request_id in self._loop.state.requests:
             answers = await self._loop.ask(submits)
             return _replayed(self._loop.state, request.request_id, jobs, answers)
-        self._refuse_infeasible(jobs, declared, request.allow_infeasible)
+        self._refuse_infeasible(jobs, declared, request.allow_infeasible, priority_max)
         wishes = declared.inputs(user)
         answers = await self._loop.ask([*wishes, *submits])
         await self._all_or_none(jobs, answers[len(wishes) :])
@@ -100,18 +104,21 @@ class Declarations(Questions):
             jobs.append(structs.replace(job, batch=ids[0]))
         return jobs
 
-    def _refuse_infeasible(self, jobs: list[Job], declared: Declared, allowed: bool) -> None:
+    def _refuse_infeasible(
+        self, jobs: list[Job], declared: Declared, allowed: bool, priority_max: int
+    ) -> None:
         """Try every job as if all that is declared with it held already."""
         state, now = self._loop.state, self._clock.now()
         if (full := queue_full(state, sum(job.tasks for job in jobs))) is not None:
             raise full
-        for wish in declared.inputs(""):
-            if isinstance(answer := decide(state, wish, now).answer, Refused):
+        for declaration in declared.inputs(""):
+            if isinstance(answer := decide(state, declaration, now).answer, Refused):
                 raise refusal(answer, "quotas")
         with declared.tried(state):
             for number, job in enumerate(jobs):
                 no = None if allowed else never(state.table, job)
-                answer = decide(state, Submit(job, "", allowed, never=no), now).answer
+                wish = Submit(job, "", allowed, never=no, priority_max=priority_max)
+                answer = decide(state, wish, now).answer
                 if isinstance(answer, Refused):
                     raise job_refusal(state, number, job, answer)
 

@@ -5,8 +5,11 @@ The pass is made within one step of the loop, on the live columns, and leaves th
 
 from __future__ import annotations
 
+from phalanx.api.roles import PRIORITY_OF_USERS
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.refusals import unwelcome
+from phalanx.core.model.job import Job
 from phalanx.preview.online import plan_online
 from phalanx.preview.topology import topology_view
 
@@ -14,10 +17,18 @@ from phalanx.preview.topology import topology_view
 class Previews(Declarations):
     """Questions about what would be."""
 
-    async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+    async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
         await self._pace.turn()
         heart, now = self._loop.heart, self._clock.now()
-        return plan_online(heart.state, request, heart.policy, now, user=user, retries=self._default_retries)
+
+        def check(job: Job) -> None:
+            """What would be refused at once is refused here, too."""
+            no = heart.state.queues.unwelcome(job.queue, job.priority, priority_max)
+            if no is not None:
+                raise unwelcome(no)
+
+        retries = self._default_retries
+        return plan_online(heart.state, request, heart.policy, now, user=user, retries=retries, check=check)
 
     async def topology(self) -> TopologyView:
         await self._pace.turn()

@@ -10,7 +10,17 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.status import Status
 from phalanx.core.placement.explain import nearest_request
-from phalanx.errors import BadRequest, Busy, Conflict, NeverFits, NoRoom, NotFound, PhalanxError, TooMany
+from phalanx.errors import (
+    BadRequest,
+    Busy,
+    Conflict,
+    NeverFits,
+    NoRoom,
+    NotFound,
+    PhalanxError,
+    TooMany,
+    Unprocessable,
+)
 
 _KINDS: dict[str, type[PhalanxError]] = {
     "never": NeverFits,
@@ -19,6 +29,7 @@ _KINDS: dict[str, type[PhalanxError]] = {
     "no_room": NoRoom,
     "conflict": Conflict,
     "bad": BadRequest,
+    "range": Unprocessable,
     "not_found": NotFound,
     "too_many": TooMany,
     "stale": Conflict,
@@ -28,6 +39,12 @@ _KINDS: dict[str, type[PhalanxError]] = {
 def refusal(refused: Refused, what: str) -> PhalanxError:
     """The error for one refused wish about `what`."""
     return _error(refused.kind, f"{what}: {refused.reason.text}", refused.reason.code, "", [])
+
+
+def unwelcome(no: Reason) -> PhalanxError:
+    """The error for a queue that nobody declared, or a priority that is too high in it."""
+    kind = "range" if no.code == "PriorityTooHigh" else "bad"
+    return _error(kind, no.text, no.code, _HINTS_BY_CODE.get(no.code, ""), [])
 
 
 def accepted(answers: list[Answer | None], what: str) -> Accepted:
@@ -96,6 +113,8 @@ def _untargeted(job: Job, refused: Refused) -> Refused:
 def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
     """The nearest fix that was tried, or what helps in general."""
     fix = ""
+    if refused.reason.code in _HINTS_BY_CODE:
+        return _HINTS_BY_CODE[refused.reason.code]
     if refused.reason.numbers.get("lacking"):
         return "phalanx nodes -o wide lists the labels of each node"
     if refused.kind == "never":
@@ -106,6 +125,10 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
     return fix or _HINTS.get(refused.kind, "")
 
 
+_HINTS_BY_CODE = {
+    "QueueNotFound": "phalanx queue list shows them; an admin declares one with phalanx queue set NAME",
+    "PriorityTooHigh": "an admin can allow more in a queue: phalanx queue set NAME --priority-max N",
+}
 _HINTS = {
     "busy": "leave out --no-queue to wait for it",
     "no_room": "leave out --no-queue to wait for room",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import structs
+
 from phalanx.api.quotas import QueueView, QuotaView, UsageView
 from phalanx.api.schema import (
     Counts,
@@ -195,7 +197,7 @@ def queue_view(state: ClusterState, name: str) -> QueueView:
     units = (kind for kind in state.waiting.classes.values() if _queue_of(kind) == name)
     return QueueView(
         name,
-        None if quota is None else QuotaView(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus),
+        None if quota is None else QuotaView(*structs.astuple(quota)),
         UsageView(used.tasks, used.cores, used.memory_bytes, used.gpus),
         sum(len(kind.ranks) for kind in units),
     )

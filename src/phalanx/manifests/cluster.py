@@ -14,7 +14,7 @@ from msgspec import Struct
 from phalanx.api.fields import read_size, shown
 from phalanx.api.groupspec import CORES_MAX, GPUS_MAX
 from phalanx.core.model.ids import is_name
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import PRIORITY_MAX, Job
 from phalanx.core.model.queue import QUEUES_MAX, Quota
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.core.model.topology import Topology
@@ -172,9 +172,11 @@ def _queues(queues: View) -> dict[str, Quota]:
         quota = queues.view(name)
         limits = {key: quota.number(key, 0, 0, 1 << 60) for key in ("tasks", "cores", "gpus") if key in quota}
         memory = _size(quota, "memory") if "memory" in quota else None
-        found[name] = Quota(limits.get("tasks"), limits.get("cores"), memory, limits.get("gpus"))
+        most = "priority_max"
+        priority = quota.number(most, 0, -PRIORITY_MAX, PRIORITY_MAX) if most in quota else None
+        found[name] = Quota(limits.get("tasks"), limits.get("cores"), memory, limits.get("gpus"), priority)
         for view, key in quota.left():
-            raise view.error(key, "is unknown: a quota has tasks, cores, memory, gpus")
+            raise view.error(key, "is unknown: a queue has tasks, cores, memory, gpus, priority_max")
     return found
 
 

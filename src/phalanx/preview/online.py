@@ -5,7 +5,7 @@ They get ids that no real job has; the answer calls them what the question calls
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
@@ -27,10 +27,20 @@ SPECS_MAX = 100
 
 
 def plan_online(
-    state: ClusterState, request: PlanRequest, policy: Policy, now: float, *, user: str, retries: int
+    state: ClusterState,
+    request: PlanRequest,
+    policy: Policy,
+    now: float,
+    *,
+    user: str,
+    retries: int,
+    check: Callable[[Job], None] = lambda _: None,
 ) -> PlanReply:
-    """What would become of these jobs; what was read otherwise than written is told beside it."""
+    """What would become of these jobs; what was read otherwise than written is told beside it. `check` raises for a job
+    that would not be accepted at all."""
     asked = _Asked(state, request, now, user, retries)
+    for job in asked.jobs:
+        check(job)
     reply = preview(state, asked.jobs, policy, now, names=asked.names)
     return structs.replace(reply, warnings=asked.warnings)
 

@@ -70,7 +70,7 @@ class FakeCluster:
         self.behind = 0.0
         self._ids = itertools.count(1)
 
-    async def submit(self, request: SubmitRequest, user: str) -> SubmitReply:
+    async def submit(self, request: SubmitRequest, user: str, priority_max: int = 0) -> SubmitReply:
         if request.request_id in self.answered:
             reply = self.answered[request.request_id]
             return SubmitReply(reply.task_ids, reply.batch_id, reply.accepted, replayed=True)
@@ -86,7 +86,7 @@ class FakeCluster:
             self.answered[request.request_id] = reply
         return reply
 
-    async def apply(self, request: ApplyRequest, user: str) -> ApplyReply:
+    async def apply(self, request: ApplyRequest, user: str, priority_max: int = 0) -> ApplyReply:
         made = [
             to_job(spec, id=self._new_id(), now=1.0, user=user, default_retries=3) for spec in request.specs
         ]
@@ -119,7 +119,7 @@ class FakeCluster:
         self.layers = to_topology(topology)
         return TopologyReply(self.layers.names(), True)
 
-    async def plan(self, request: PlanRequest, user: str) -> PlanReply:
+    async def plan(self, request: PlanRequest, user: str, priority_max: int = 0) -> PlanReply:
         self.planned.append(request)
         return PlanReply([], [], [], 0)
 

@@ -154,7 +154,7 @@ def test_preemption_and_protection():
         ([{"memory": "lots"}], {}, "groups[0].memory: 'lots' is not a size"),
         ([{"gpu_type": "h100"}], {}, "groups[0].gpu_type: given without a device"),
         ([{"target": "n1::0,1", "gpus": 3}], {}, "groups[0].gpus: 3 contradicts target"),
-        ([{"target": "N1"}], {}, "groups[0].target: invalid target"),
+        ([{"target": "-n1"}], {}, "groups[0].target: invalid target"),
         ([{"labels": {"": "x"}}], {}, "groups[0].labels: '' is not a label"),
         ([{"cwd": "here"}], {}, "groups[0].cwd: 'here' is not an absolute path"),
         ([{"env": {"A=": "x"}}], {}, "groups[0].env: 'A=' is not a variable name"),

@@ -181,7 +181,10 @@ async def test_too_many_tasks_are_refused_together():
         (ApplyRequest(), "nothing to apply"),
         (ApplyRequest([a_spec()] * 1001), "specs: 1001 are too many"),
         (ApplyRequest(quotas={"Bad Name": QuotaSpec(gpus=1)}), "quotas: 'Bad Name' is not a name"),
-        (ApplyRequest(quotas={"a": QuotaSpec()}), "quotas\\['a'\\]: it limits nothing"),
+        (
+            ApplyRequest(quotas={"a": QuotaSpec(priority_max=10**10)}),
+            "quotas\\['a'\\].priority_max: 10000000000",
+        ),
         (ApplyRequest([a_spec()], request_id=""), "request_id: '' cannot be used"),
         (
             ApplyRequest(topology=TopologySpec([LayerSpec("a", [])])),
@@ -200,7 +203,7 @@ async def test_too_many_tasks_are_refused_together():
 )
 async def test_applications_that_make_no_sense(request_: ApplyRequest, says: str):
     async with a_coordinator() as here:
-        with pytest.raises(BadRequest, match=says):
+        with pytest.raises((BadRequest, Unprocessable), match=says):
             await here.commands.apply(request_, "ada")
 
 

@@ -74,7 +74,7 @@ TOLD: list[tuple[Event, str]] = [
         e.TopologySet(at=1.0, topology=DEFAULT),
         "the layers of the network are cluster > spine > block > rack > node",
     ),
-    (e.QuotaSet(at=1.0, queue="q", quota=None), "queue q has no quota"),
+    (e.QuotaSet(at=1.0, queue="q", quota=None), "queue q is no longer declared"),
     (
         e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.RUNNING),
         "attempt 2 ended with code 0; the task is Completed once its whole job is",

@@ -29,6 +29,10 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     job = given.job
     if state.counts[Status.PENDING] + job.tasks > state.rules.pending_max:
         return _refuse(_queue_full(state), "too_many")
+    if given.priority_max is not None:
+        no = state.queues.unwelcome(job.queue, job.priority, given.priority_max)
+        if no is not None:
+            return _refuse(no, "range" if no.code == "PriorityTooHigh" else "bad")
     if given.no_queue and (no := _why_away(state, job)) is not None:  # seed 000 asks this first
         return _refuse(no, "busy")
     no = None if given.allow_infeasible else (given.never or why_never(state, job))

@@ -27,6 +27,9 @@ class Submit(Struct, frozen=True):
     no_queue: bool = False
     placement: Placement | None = None
     never: Reason | None = None  # why placement says that the job as a whole could never fit
+    # The highest priority of whoever submits, where the queue does not say. Who gives it needs a declared queue, too;
+    # None asks for neither.
+    priority_max: int | None = None
 
 
 class Cancel(Struct, frozen=True):

@@ -23,7 +23,7 @@ def set_quota(state: ClusterState, given: SetQuota, now: float) -> Decision:
     """Other limits for a queue. What it holds beyond them it keeps; it gets nothing more."""
     known = state.queues.quotas
     if given.quota is not None and given.queue not in known and len(known) >= QUEUES_MAX:
-        text = f"{len(known)} queues have a quota, at most {QUEUES_MAX} may"
+        text = f"{len(known)} queues are declared, at most {QUEUES_MAX} may"
         return Decision([], [], Refused(Reason("TooManyQueues", Tier.NEVER, text), "too_many"))
     event = QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
     return Decision([event], [], Accepted())

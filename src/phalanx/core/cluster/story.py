@@ -73,7 +73,7 @@ def _whole_sentence(event: e.Event) -> str:
         case e.TopologySet():
             return f"the layers of the network are {' > '.join(event.topology.names())}"
         case e.QuotaSet():
-            return f"queue {event.queue} has {'no quota' if event.quota is None else 'another quota'}"
+            return f"queue {event.queue} {'is no longer declared' if event.quota is None else 'has another quota'}"
     return ""
 
 

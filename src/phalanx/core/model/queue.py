@@ -13,12 +13,14 @@ QUEUES_MAX = 1000
 
 
 class Quota(Struct, frozen=True, omit_defaults=True):
-    """The most that tasks of one queue may hold together; None sets no limit."""
+    """A queue as it was declared: the most that its tasks may hold together, and the highest priority of its jobs. None
+    sets no limit; for the priority, that of whoever submits holds."""
 
     tasks: int | None = None
     cores: int | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
+    priority_max: int | None = None
 
 
 class Usage:
@@ -40,11 +42,20 @@ class Usage:
 
 
 class Queues:
-    """Quotas and usage by queue. A queue without a quota has no limit and need not be known."""
+    """Quotas and usage by queue. Who has a quota is declared, and `default` always is; jobs of older stores may wait in
+    others, which have no limit."""
 
     def __init__(self) -> None:
         self.quotas: dict[str, Quota] = {}
         self.usage: dict[str, Usage] = {}
+
+    def unwelcome(self, queue: str, priority: int, priority_max: int) -> Reason | None:
+        """Why nobody may submit there, or not so urgently, or None. The queue's own limit beats the submitter's."""
+        quota = self.quotas.get(queue)
+        if quota is None and queue != DEFAULT:
+            return reason.queue_not_found(queue, sorted({DEFAULT, *self.quotas}))
+        limit = priority_max if quota is None or quota.priority_max is None else quota.priority_max
+        return None if priority <= limit else reason.priority_too_high(queue, priority, limit)
 
     def take(self, queue: str, grant: Grant) -> None:
         self.usage.setdefault(queue, Usage()).add(grant)

@@ -6,6 +6,7 @@ and policy, free capacity, or only patience (progress). Structural tiers win ove
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
 
@@ -151,6 +152,18 @@ def quota_exhausted(queue: str, what: str, wanted: int, used: int, limit: int) -
 def exceeds_quota(queue: str, what: str, wanted: int, limit: int) -> Reason:
     text = f"Queue {queue} may hold at most {limit} {what}, {wanted} are asked at once"
     return Reason("ExceedsQuotaMax", Tier.NEVER, text, {"wanted": wanted, "limit": limit})
+
+
+def queue_not_found(queue: str, known: list[str]) -> Reason:
+    near = get_close_matches(queue, known, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    text = f"queue: nobody has declared {queue!r}{meant} (queues: {', '.join(known[:8])})"
+    return Reason("QueueNotFound", Tier.NEVER, text, {"queue": queue})
+
+
+def priority_too_high(queue: str, priority: int, limit: int) -> Reason:
+    text = f"priority: {priority} is too high, you may give at most {limit} in queue {queue}"
+    return Reason("PriorityTooHigh", Tier.NEVER, text, {"priority": priority, "limit": limit})
 
 
 def backing_off(seconds: float, used: int, allowed: int) -> Reason:

@@ -1,0 +1,133 @@
+"""Queues are declared, never invented by a typo, and nobody is more urgent than their role or the queue allows (P6)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from msgspec import json
+
+from phalanx.api.app import build_app
+from phalanx.api.applied import ApplyRequest
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.jobspec import JobSpec
+from phalanx.api.quotas import QuotaSpec
+from phalanx.api.roles import Bearer, Identity
+from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema_plan import PlanRequest
+from phalanx.coordinator.main import Coordinator
+from phalanx.core.cluster.inputs import Submit
+from phalanx.errors import BadRequest, Unprocessable
+from tests.builders import a_job
+from tests.unit.api.house import JSON, ask
+from tests.unit.coordinator.test_declarations import a_coordinator
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Roles:
+    """Accepts a token named like a role."""
+
+    def accepts_user(self, token: str) -> Identity | None:
+        return Identity("ada", cast(Bearer, token), "f" * 16)
+
+
+async def posted(here: Coordinator, role: str, path: str, **document: Any) -> tuple[int, str, str]:
+    """The status, the reason and the detail of an answer."""
+    app = build_app(here.commands, Roles())
+    headers = {"authorization": f"Bearer {role}"} | JSON
+    answer = await ask(app, "POST", path, json.encode(document), headers=headers)
+    told = answer.json()
+    return answer.status, told.get("reason", ""), told.get("detail", "")
+
+
+def a_wish(**fields: Any) -> SubmitRequest:
+    return SubmitRequest(["true"], **fields)
+
+
+async def test_a_queue_that_nobody_declared_is_refused_with_the_nearest_name():
+    async with a_coordinator() as here:
+        await here.commands.set_quota("lab", QuotaSpec(gpus=2), "root")
+        for path, document in (
+            ("/v1/jobs", {"command": ["true"], "queue": "labx"}),
+            ("/v1/apply", {"specs": [{"groups": [{"command": ["true"]}], "queue": "labx"}]}),
+            ("/v1/plan", {"submit": {"command": ["true"], "queue": "labx"}}),
+            ("/v1/plan", {"specs": [{"groups": [{"command": ["true"]}], "queue": "labx"}]}),
+        ):
+            status, reason, detail = await posted(here, "admin", path, **document)
+            assert (status, reason) == (400, "QueueNotFound")
+            assert "nobody has declared 'labx'; did you mean lab? (queues: default, lab)" in detail
+        assert not here.member.state.jobs
+        assert (await posted(here, "user", "/v1/jobs", command=["true"], queue="lab"))[0] == 202
+        assert (await posted(here, "user", "/v1/jobs", command=["true"]))[0] == 202
+
+
+async def test_a_queue_may_be_declared_without_limits_and_forgotten():
+    async with a_coordinator() as here:
+        view = await here.commands.set_quota("lab", QuotaSpec(), "root")
+        assert view.quota is not None
+        (id,) = (await here.commands.submit(a_wish(queue="lab", gpus=8), "ada")).task_ids
+        await here.commands.set_quota("lab", None, "root")
+        assert here.member.state.jobs[id].job.queue == "lab"
+        with pytest.raises(BadRequest, match="nobody has declared 'lab'"):
+            await here.commands.submit(a_wish(queue="lab"), "ada")
+
+
+async def test_one_application_may_declare_the_queue_it_uses():
+    async with a_coordinator() as here:
+        spec = JobSpec([GroupSpec(command=["true"])], queue="lab")
+        reply = await here.commands.apply(ApplyRequest([spec], quotas={"lab": QuotaSpec(tasks=9)}), "root")
+        assert len(reply.jobs) == 1
+
+
+async def test_jobs_of_older_stores_in_undeclared_queues_go_on():
+    async with a_coordinator() as here:
+        job = a_job(queue="old")
+        await here.member.ask([Submit(job)])  # as its event was written when nobody asked
+        assert here.member.state.jobs[job.id].live  # it is placed
+        assert [queue.name for queue in await here.commands.queues()] == ["default", "old"]
+        with pytest.raises(BadRequest, match="nobody has declared 'old'"):
+            await here.commands.submit(a_wish(queue="old"), "ada")
+
+
+@pytest.mark.parametrize(("role", "most"), [("user", 1_000), ("operator", 1_000_000), ("admin", 1_000_000)])
+async def test_a_role_has_a_highest_priority(role: str, most: int):
+    async with a_coordinator() as here:
+        for path, wrap in (
+            ("/v1/jobs", lambda n: {"command": ["true"], "priority": n}),
+            ("/v1/apply", lambda n: {"specs": [{"groups": [{"command": ["true"]}], "priority": n}]}),
+            ("/v1/plan", lambda n: {"submit": {"command": ["true"], "priority": n}}),
+        ):
+            assert (await posted(here, role, path, **wrap(most)))[0] < 300
+            assert (await posted(here, role, path, **wrap(-1_000_000)))[0] < 300
+            for priority in (most + 1, 1_000_000_000):
+                status, reason, detail = await posted(here, role, path, **wrap(priority))
+                assert (status, reason) == (422, "PriorityTooHigh")
+                text = f"priority: {priority} is too high, you may give at most {most} in queue default"
+                assert text in detail
+
+
+@pytest.mark.parametrize("most", [50, 5_000, 5_000_000])
+@pytest.mark.parametrize("role", ["user", "admin"])
+async def test_a_queue_may_say_otherwise(role: str, most: int):
+    async with a_coordinator() as here:
+        view = await here.commands.set_quota("urgent", QuotaSpec(priority_max=most), "root")
+        assert view.quota is not None
+        assert view.quota.priority_max == most
+        wish = {"command": ["true"], "queue": "urgent"}
+        assert (await posted(here, role, "/v1/jobs", **wish, priority=most))[0] == 202
+        status, reason, _ = await posted(here, role, "/v1/jobs", **wish, priority=most + 1)
+        assert (status, reason) == (422, "PriorityTooHigh")
+
+
+async def test_who_does_not_say_has_the_priority_of_a_user():
+    async with a_coordinator() as here:
+        with pytest.raises(Unprocessable, match="at most 1000"):
+            await here.commands.submit(a_wish(priority=1001), "ada")
+        with pytest.raises(Unprocessable, match="at most 1000"):
+            await here.commands.plan(PlanRequest(submit=a_wish(priority=1001)), "ada")
