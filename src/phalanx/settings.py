@@ -53,6 +53,7 @@ Folder = Annotated[Path, "a path"]
 Score = Literal[
     "pack", "most-free-cores"
 ]  # those of core/model/score.py, which the CLI has no time to import
+CgroupsFor = Literal["every-task", "memory"]
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
 
@@ -137,6 +138,11 @@ class Runner(Struct, frozen=True, kw_only=True):
     address: Annotated[Host | None, "a host name or IP address", "where other nodes reach this one"] = None
     labels: Annotated[Text | None, "a text of one line", "labels of the node, such as rack=r1;zone=a"] = None
     log_max_bytes: Annotated[Size, "how much of one stream of one attempt is kept"] = 64 << 20
+    cgroups: Annotated[
+        CgroupsFor,
+        "every-task or memory",
+        "who gets a cgroup where that is allowed: every task, or only those that ask for memory",
+    ] = "every-task"
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
     log_keep_bytes: Annotated[Size, "how much all logs of the node may take; the oldest go first"] = 20 << 30
 

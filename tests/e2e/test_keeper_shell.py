@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pytest
+from msgspec.structs import replace
 
 from phalanx.api import wire
 from phalanx.clock import SteadyClock
@@ -96,16 +97,21 @@ async def _a_moment() -> None:
         await asyncio.wait_for(asyncio.Event().wait(), LOOK_S)
 
 
-async def a_shell(folder: Path) -> Shell:
+NO_CGROUPS = Cgroups((), "not in this test", False)
+
+
+async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> Shell:
     agent = Agent("n2", "life", "origin", "token", Capacity(4, 0))
-    shell = Shell(agent, folder, SteadyClock(), PATH, 0, Cgroups((), "not in this test", False))
+    shell = Shell(agent, folder, SteadyClock(), PATH, 0, cgroups)
     await shell.open()
     return shell
 
 
-def play(folder: Path, story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
+def play(
+    folder: Path, story: Callable[[Coordinator], Coroutine[Any, Any, None]], cgroups: Cgroups = NO_CGROUPS
+) -> None:
     async def whole() -> None:
-        coordinator = Coordinator(await a_shell(folder))
+        coordinator = Coordinator(await a_shell(folder, cgroups))
         try:
             await story(coordinator)
         finally:
@@ -230,3 +236,20 @@ def test_what_happens_while_a_runner_reads_the_listing_is_not_missed(
         assert (await coordinator.hears(Ended)).exit.why == Why.FENCED
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 64 << 20])
+def test_a_runner_that_was_stopped_leaves_no_cgroup_behind(tmp_path: Path, memory_bytes: int) -> None:
+    cgroups = Cgroups.find(f"shell-{os.getpid()}")
+    folders = [Path(folder).parent for folder in cgroups.named("any").folders]
+    assert all(folder.exists() for folder in folders)
+
+    async def story(coordinator: Coordinator) -> None:
+        start = replace(START, grant=Grant(1, memory_bytes), formation=0)
+        coordinator.order(a_brief("grep -c phalanx-shell /proc/self/cgroup"), start)
+        assert (await coordinator.hears(Ended)).exit.code == 0
+        inside = len(folders) if memory_bytes else 1
+        assert printed(tmp_path) == f"{inside}\n"
+
+    play(tmp_path, story, cgroups)
+    assert not any(folder.exists() for folder in folders)

@@ -8,6 +8,7 @@ nothing of this is allowed, `why_not` says so and every attempt simply runs with
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -16,13 +17,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.runner.keeper.cgroup import HOME, oom_kills
+from phalanx.runner.keeper.cgroup import HOME, SLOT, oom_kills
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 RUNNER = "phalanx-runner"
 # Below this an OOM kill could strike while the keeper is inside, before the task has memory of its own.
 MEMORY_BYTES_MIN = 16 << 20
+LEAVE_S_MIN, LEAVE_S_MAX = 0.01, 5.0
 CPU_PERIOD_US = 100_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200})")
 
@@ -45,13 +47,23 @@ class _Hierarchy(Struct, frozen=True):
 class Cgroups:
     """Makes and removes the cgroups of this node's attempts. What is not allowed is not done, and never raised."""
 
-    def __init__(self, hierarchies: tuple[_Hierarchy, ...], why_not: str | None, limit_cpu: bool) -> None:
+    def __init__(
+        self, hierarchies: tuple[_Hierarchy, ...], why_not: str | None, limit_cpu: bool, track: bool = True
+    ) -> None:
         self.why_not = why_not  # why memory cannot be limited; None when it can
         self._hierarchies = hierarchies
         self._limit_cpu = limit_cpu
+        self._track = track
 
     @classmethod
-    def find(cls, node: str, root: Path = ROOT, proc_root: Path = PROC, limit_cpu: bool = False) -> Cgroups:
+    def find(
+        cls,
+        node: str,
+        root: Path = ROOT,
+        proc_root: Path = PROC,
+        limit_cpu: bool = False,
+        track: bool = True,
+    ) -> Cgroups:
         """Look for usable hierarchies, and make this node's folders in them; `sweep` clears what earlier lives left."""
         usable: list[_Hierarchy] = []
         reasons: list[str] = []
@@ -64,7 +76,17 @@ class Cgroups:
         why_not = None
         if not any(map(_limits_memory, usable)):
             why_not = "; ".join(reasons) or f"no memory controller is mounted under {root}"
-        return cls(tuple(usable), why_not, limit_cpu)
+        return cls(tuple(usable), why_not, limit_cpu, track)
+
+    @property
+    def tracking(self) -> str | None:
+        """The folder in which the keeper makes a cgroup for each attempt, to know its processes by; None without.
+
+        v2 is better, since it can kill a whole cgroup at once.
+        """
+        if not self._track or not self._hierarchies:
+            return None
+        return str(min(self._hierarchies, key=lambda each: each.controller).base)
 
     def create(self, name: str, memory_bytes: int, cores: int = 0) -> Cgroup | None:
         """A cgroup with this limit (0 sets none), or None where that cannot be had."""
@@ -93,21 +115,35 @@ class Cgroups:
         return oom_kills(list(cgroup.folders))
 
     def sweep(self, spared: Collection[str] = ()) -> None:
-        """Remove all cgroups in which nothing runs, but those that are waited for.
+        """Remove all cgroups in which nothing runs, but those that are waited for and those the keeper uses again.
 
         Those of living attempts cannot be removed and stay.
         """
         for hierarchy in self._hierarchies:
             with contextlib.suppress(OSError):
                 for folder in hierarchy.base.iterdir():
-                    if folder.name != HOME and folder.name not in spared and folder.is_dir():
+                    if folder.is_dir() and folder.name not in (HOME, *spared) and not _is_slot(folder):
                         self._remove_all([folder])
 
-    def close(self) -> None:
-        """Remove this node's own folders as well, once no keeper and no attempt is in them."""
-        self.sweep()
+    def close(self) -> bool:
+        """Remove this node's own folders as well; False while a keeper or an attempt is in them."""
+        bases = [hierarchy.base for hierarchy in self._hierarchies]
+        return self._remove_all([*self._folders(), *bases])
+
+    async def leave(self) -> None:
+        """Close as soon as the keeper is out of its folder: it ends a moment after its farewell."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S_MAX):
+                while not self.close():
+                    await asyncio.sleep(LEAVE_S_MIN)
+
+    def _folders(self) -> list[Path]:
+        """All folders in those of this node, with what tasks made in them, the innermost first."""
+        found: list[Path] = []
         for hierarchy in self._hierarchies:
-            self._remove_all([hierarchy.base / HOME, hierarchy.base])
+            with contextlib.suppress(OSError):
+                found += [folder for folder in hierarchy.base.rglob("*/") if folder.is_dir()]
+        return sorted(found, key=lambda folder: len(folder.parts), reverse=True)
 
     def _remove_all(self, folders: list[Path]) -> bool:
         removed = True
@@ -119,6 +155,10 @@ class Cgroups:
             except OSError:
                 removed = False
         return removed
+
+
+def _is_slot(folder: Path) -> bool:
+    return folder.name.startswith(SLOT) and folder.name.removeprefix(SLOT).isdecimal()
 
 
 def memory_limit(root: Path = ROOT, proc_root: Path = PROC) -> int | None:

@@ -92,7 +92,7 @@ async def _run(settings: Settings) -> int:
         SteadyClock(),
         task_environment(),
         section.log_max_bytes,
-        Cgroups.find(f"{section.name}-{origin[:8]}"),
+        Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
     )
     await shell.open()
     dialler = Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls)

@@ -183,9 +183,19 @@ class Processes(asyncio.Protocol):
         """False for a keeper of an older version, which would start a held attempt at once."""
         return self._version >= HOLDS_SINCE
 
-    def brief(self, brief_id: str, argv: Sequence[str], env: dict[str, str], cwd: str | None = None) -> None:
-        """Tell what many attempts of one job share. The keeper keeps it until forget_brief, or its death."""
-        self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd})
+    def brief(
+        self,
+        brief_id: str,
+        argv: Sequence[str],
+        env: dict[str, str],
+        cwd: str | None = None,
+        cgroups: str | None = None,
+    ) -> None:
+        """Tell what many attempts of one job share. The keeper keeps it until forget_brief, or its death.
+
+        `cgroups` is the folder in which each attempt gets a cgroup of its own.
+        """
+        self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups})
 
     def forget_brief(self, brief_id: str) -> None:
         self._ask("forget_brief", brief_id)

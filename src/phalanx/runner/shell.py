@@ -101,7 +101,7 @@ class Shell:
                 self._wire.close()
                 self._wire = None
             await self._keeper.shutdown(5.0)
-            self._cgroups.close()
+            await self._cgroups.leave()
         else:
             await self._keeper.close()
 
@@ -278,7 +278,7 @@ class Shell:
         checkpoints = self._checkpoints / brief.job
         self._machine.make_folder(self._log_root / brief.job)
         env = self._base_env | group_environment(brief, self.agent.node, str(checkpoints))
-        keeper.brief(id, brief.command.argv, env, brief.command.cwd)
+        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
 
     def _cpus(self, grant: Grant) -> list[int] | None:
         """The kernel CPUs of the NUMA node a task is bound to."""

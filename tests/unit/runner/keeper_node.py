@@ -23,6 +23,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.events: list[Event] = []
+        self.cgroups: str | None = None  # the folder in which attempts get cgroups of their own
         self._news = asyncio.Event()
         self.processes: Processes
 
@@ -44,7 +45,7 @@ class Node:
 
     def start(self, key: str, *argv: str, cwd: str | None = None, **launch: object) -> None:
         """Start an attempt with a brief of its own."""
-        self.processes.brief(key, argv, ENV, cwd)
+        self.processes.brief(key, argv, ENV, cwd, self.cgroups)
         paths = {"out": str(self.out(key)), "err": str(self.err(key))}
         self.processes.start(key, key, Launch(**{**paths, **launch}))  # type: ignore[arg-type]
 

@@ -157,3 +157,24 @@ def test_a_runner_that_has_stepped_aside_keeps_its_place(tmp_path: Path):
     cgroup = find(tree).create("a", 64 * MIB)
     assert cgroup is not None
     assert cgroup.folders == (str(tree / "mine/phalanx-n1/a"),)
+
+
+def test_the_keeper_makes_its_cgroups_where_they_can_be_killed_at_once(tmp_path: Path):
+    assert find(a_v2(tmp_path)).tracking == str(tmp_path / "mine/phalanx-n1")
+    assert Cgroups.find("n1", tmp_path, tmp_path / "proc", track=False).tracking is None
+    assert Cgroups((), "none", False).tracking is None
+
+
+def test_a_sweep_leaves_the_keepers_own_cgroups_and_a_close_leaves_none(tmp_path: Path):
+    cgroups = find(a_v2(tmp_path))
+    base = tmp_path / "mine/phalanx-n1"
+    for name in ("slot-0/made-by-a-task", "slot-0-1", "old"):
+        (base / name).mkdir(parents=True)
+    cgroups.sweep()
+    assert {each.name for each in base.iterdir() if each.is_dir()} >= {"slot-0", "keeper"}
+    assert not (base / "slot-0-1").exists()
+    assert not (base / "old").exists()
+    for file in [each for each in base.rglob("*") if each.is_file()]:
+        file.unlink()  # a kernel's files go with their folder
+    assert cgroups.close()
+    assert not base.exists()

@@ -38,6 +38,8 @@ class Attempt:
         "punched",
         "reason",
         "signal",
+        "slot",
+        "slot_folder",
         "started_at",
     )
 
@@ -49,6 +51,8 @@ class Attempt:
         self.out: str = options["out"]
         self.err: str = options["err"]
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]
+        self.slot = -1  # the number of its slot, while any of it is alive
+        self.slot_folder = ""  # the cgroup of that slot, if it has one
         self.lane: int | None = options.get("lane")
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
         self.oom_kills_before = 0
@@ -62,9 +66,15 @@ class Attempt:
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
         self.exit: str | None = None  # as JSON, once nothing of the tree is left
 
+    @property
+    def folders(self) -> list[str]:
+        """All the cgroups it is in."""
+        return [*self.cgroups, self.slot_folder] if self.slot_folder else self.cgroups
+
     def started_line(self) -> str:
         """The runner reads as far as started_at; the rest is for a later keeper."""
-        key, cgroups = json.dumps(self.key), json.dumps(self.cgroups) if self.cgroups else "[]"
+        folders = self.folders
+        key, cgroups = json.dumps(self.key), json.dumps(folders) if folders else "[]"
         return f'["started",{key},{self.pid},{self.started_at},[{self.born[0]},{self.born[1]}],{cgroups}]'
 
     def ended_line(self) -> str:

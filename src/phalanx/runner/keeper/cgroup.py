@@ -1,8 +1,8 @@
 """Control groups as the keeper needs them: go in, come back, read OOM kills, find and kill who is inside.
 
-An attempt may be in several folders at once, one per hierarchy (memory on v1, tracking on v2). Folders are
-made, limited and removed by the runner (`runner/cgroups.py`); beside each one it keeps a leaf named `keeper`
-to which the keeper returns.
+An attempt may be in several folders at once, one per hierarchy (memory on v1, tracking on v2). Folders with limits are
+made and removed by the runner (`runner/cgroups.py`); those without, which only tell one attempt's processes from
+another's, by the keeper (`slots.py`). Beside them is a leaf named `keeper`, to which the keeper returns.
 
 How a child gets in before its first instruction was measured here (CPU above a plain spawn, memory on v1 and
 unified v2 together): the keeper goes in, spawns and comes back +0.1 ms; a `/bin/sh` that enters and execs
@@ -13,6 +13,7 @@ kill in that instant would take the keeper along. That is why the runner sets no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 HOME = "keeper"
+SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
 
 
 class Homes:
@@ -31,21 +33,34 @@ class Homes:
     def __init__(self) -> None:
         self._procs: dict[str, int] = {}
 
+    def open(self, folder: str) -> None:
+        """Make sure that there is a way back from this folder; raises OSError."""
+        self._home(folder)
+
     def enter(self, folder: str) -> None:
         """Move the keeper into the folder, but only when the way back is known to be open."""
-        self._home(folder)
+        self.open(folder)
         files.write(f"{folder}/cgroup.procs", b"0")
 
     def leave(self, folder: str) -> None:
         try:
             os.write(self._home(folder), b"0")
-        except OSError as error:  # the leaf was removed: it is looked up again next time
-            self._procs.pop(files.parent(folder), None)
-            sys.stderr.write(f"cannot leave the cgroup {folder}: {error}\n")
+        except OSError:  # the leaf was removed
+            self._forget(folder)
+            try:
+                os.write(self._home(folder), b"0")
+            except OSError as error:
+                sys.stderr.write(f"cannot leave the cgroup {folder}: {error}\n")
+
+    def _forget(self, folder: str) -> None:
+        if (fd := self._procs.pop(files.parent(folder), -1)) >= 0:
+            os.close(fd)
 
     def _home(self, folder: str) -> int:
         parent = files.parent(folder)
         if parent not in self._procs:
+            with contextlib.suppress(OSError):
+                os.mkdir(f"{parent}/{HOME}")  # noqa: PTH102 (the keeper imports no pathlib)
             self._procs[parent] = os.open(f"{parent}/{HOME}/cgroup.procs", os.O_WRONLY)
         return self._procs[parent]
 
@@ -64,6 +79,11 @@ def oom_kills(folders: list[str]) -> int:
 def members(folders: list[str]) -> set[int]:
     """The processes now in these folders, without the keeper itself."""
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
+
+
+def is_only_ours(folder: str) -> bool:
+    """Whether nobody is in it but this process, which could not leave."""
+    return _pids(folder) == {os.getpid()}
 
 
 def kill(folders: list[str], spared: Collection[int] = ()) -> bool:

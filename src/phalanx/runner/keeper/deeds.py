@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 class Brief:
     """What many attempts of one job share."""
 
-    __slots__ = ("argv", "cwd", "env")
+    __slots__ = ("argv", "cgroups", "cwd", "env")
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.argv: list[str] = [*content["argv"]]
         self.env: dict[str, str] = {**content["env"]}
         self.cwd: str | None = content.get("cwd")
+        self.cgroups: str = (
+            content.get("cgroups") or ""
+        )  # the folder in which each attempt gets a cgroup of its own
 
 
 class Spawn:

@@ -85,11 +85,16 @@ class Endings:
         if attempt.cgroups and (left := members(attempt.cgroups)):
             tree.kill_cgroups(attempt.cgroups, left)
             return False
+        if attempt.slot_folder and not (slot := self._roster.slots[attempt.slot]).is_empty():
+            slot.kill()
+            return False
         if not orphans:
             return True
         keys = orphans.values()
         if attempt.key in keys:
             return False
+        if attempt.folders:
+            return True
         # One in the middle of an exec shows no environment yet, and nobody's was killed just now: look again.
         in_doubt = None in keys or ("" in keys and not leaders)
         if in_doubt and attempt.doubted_at is None:
@@ -100,6 +105,7 @@ class Endings:
         self._trimmer.trim_at_end(attempt)
         oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
         attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
+        self._roster.slots.give_back(attempt)
         self._ended(attempt)
 
 

@@ -16,6 +16,7 @@ import socket
 from .endings import SETTLE_S, Endings
 from .executor import Executor
 from .roster import Roster
+from .slots import Slots
 from .spawn import Spawner
 from .trim import Trimmer
 from .voice import Voice
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import Journal
+    from .mark import Mark
     from .table import Table
     from .watchdog import Watchdog
 
@@ -43,13 +45,14 @@ class Loop:
         journal: Journal,
         watchdog: Watchdog,
         boot: str,
-        mark: str,
+        mark: Mark,
     ) -> None:
         self._signals = _catch_signals()
-        spawner = Spawner(mark)  # after the signals, since it has to know which ones are ignored
+        slots = Slots(mark)
+        spawner = Spawner(slots)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._table = table
-        self._roster = roster = Roster(watchdog)
+        self._roster = roster = Roster(watchdog, slots)
         self._journal = journal
         self._boot = boot
         self._voice = Voice(journal)

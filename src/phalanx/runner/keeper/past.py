@@ -14,6 +14,7 @@ import signal
 
 from . import cgroup, clock, files
 from .attempt import Attempt
+from .slots import folders_beside
 from .spawn import KEEPER_VARIABLE
 from .tree import attempt_key, signal_each
 
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import Past
+    from .mark import Mark
 
 WAIT_S_MAX = 5.0
 
 
-def settle(past: Past, boot: str, mark: str) -> list[Attempt]:
+def settle(past: Past, boot: str, mark: Mark) -> list[Attempt]:
     """Kill what an earlier keeper left running; every attempt of it, ended."""
     killed = _kill_all(Survivors(past, mark)) if past.boot == boot else set()
     return over(past, killed, clock.wall())
@@ -59,12 +61,14 @@ def _attempt(key: str, told: list[Any], now: float) -> Attempt:
 class Survivors:
     """The living processes of the attempts that ran when a journal was written."""
 
-    def __init__(self, past: Past, mark: str, spared: Collection[int] = ()) -> None:
+    def __init__(self, past: Past, mark: Mark, spared: Collection[int] = ()) -> None:
         running = [told for told in past.attempts.values() if told[4] is None]
         self._spared = {os.getpid(), *spared}
-        self._mark = f"{KEEPER_VARIABLE}={mark}".encode()
+        self._mark = mark
+        self._variable = f"{KEEPER_VARIABLE}={mark.state_dir}".encode()
         self._sessions = {told[0] for told in running if _same_leader(told[0], told[1])}
-        self._cgroups = [folder for told in running for folder in told[3]]
+        folders = {folder for told in running for folder in told[3]}
+        self._cgroups = [*(folders | folders_beside(folders))]
 
     def find(self) -> set[int]:
         found = cgroup.members(self._cgroups)
@@ -86,7 +90,9 @@ class Survivors:
         stat = _stat(pid)
         if not stat or stat[0] in "ZX":
             return False
-        return int(stat[3]) in self._sessions or self._mark in files.read(f"/proc/{pid}/environ").split(b"\0")
+        if int(stat[3]) in self._sessions or self._mark.number_of(pid) is not None:
+            return True
+        return self._variable in files.read(f"/proc/{pid}/environ").split(b"\0")
 
 
 def _same_leader(pid: int, ticks: list[int]) -> bool:

@@ -10,17 +10,19 @@ from . import tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .attempt import Attempt
+    from .slots import Slots
     from .watchdog import Watchdog
 
 
 class Roster:
     """The attempts by the pid of their leader while that is alive, and those whose tree is dying."""
 
-    def __init__(self, watchdog: Watchdog) -> None:
+    def __init__(self, watchdog: Watchdog, slots: Slots) -> None:
         self.watchdog = watchdog
+        self.slots = slots
         self.leaders: dict[int, Attempt] = {}  # until the leader is reaped
         self.ending: list[Attempt] = []  # the leader is gone, some of its tree may not be
-        self.orphans = tree.Orphans(watchdog)
+        self.orphans = tree.Orphans(watchdog, slots)
 
     def signal(self, attempt: Attempt, *signums: int) -> None:
         """Send signals, in this order, to everything that belongs to a running attempt."""

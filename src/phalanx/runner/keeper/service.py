@@ -14,6 +14,7 @@ import sys
 
 from . import journal, past, tree
 from .loop import Loop
+from .mark import Mark
 from .table import Table
 from .watchdog import Watchdog, take_over
 
@@ -36,7 +37,8 @@ def main(arguments: list[str]) -> int:
         return 0  # another keeper has this folder, which is all that was wanted
     boot = past.boot_id()
     told = journal.read(f"{state_dir}/{journal.NAME}")
-    attempts = past.settle(told, boot, state_dir)
+    mark = Mark(state_dir)
+    attempts = past.settle(told, boot, mark)
     settled = take_over(folder)
     listener = _listen(folder)
     if os.fork():
@@ -44,11 +46,11 @@ def main(arguments: list[str]) -> int:
     _detach(state_dir)
     try:
         tree.become_subreaper()
-        watchdog = Watchdog(state_dir)
+        watchdog = Watchdog(mark)
         watchdog.ensure()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, told.stopped)
-        Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, state_dir).run()
+        Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, mark).run()
         watchdog.dismiss()
     finally:
         os.unlink(SOCKET, dir_fd=folder)

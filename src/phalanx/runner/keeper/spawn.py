@@ -15,6 +15,7 @@ import signal
 from . import clock
 from .attempt import Attempt
 from .cgroup import Homes, oom_kills
+from .files import parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from .attempt import Options
     from .deeds import Brief
+    from .slots import Slots
 
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
@@ -44,10 +46,11 @@ class Refused(Exception):
 
 
 class Spawner:
-    """Starts attempts. `mark` goes into their environment, for a later keeper to know them by."""
+    """Starts attempts, each in its slot. The state folder goes into their environment, for a later keeper to see."""
 
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, slots: Slots) -> None:
+        self._mark = slots.mark.state_dir
+        self._slots = slots
         self._homes = Homes()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
@@ -64,10 +67,16 @@ class Spawner:
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = clock.tick()
         cpus = options.get("cpus")
-        if cwd or cpus or attempt.cgroups:
-            attempt.pid = self._there(attempt, cwd, cpus, lambda: self._spawn_here(attempt, argv, env))
-        else:
-            attempt.pid = self._spawn_here(attempt, argv, env)
+        is_apart = any(parent(folder) == brief.cgroups for folder in attempt.cgroups)
+        self._slots.take(attempt, "" if is_apart else brief.cgroups)
+        try:
+            if cwd or cpus or attempt.cgroups:
+                attempt.pid = self._there(attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env))
+            else:
+                attempt.pid = self._spawn_in_slot(attempt, argv, env)
+        except Refused:
+            self._slots.give_back(attempt)
+            raise
         attempt.born = (tick, clock.tick())
         return attempt
 
@@ -111,6 +120,13 @@ class Spawner:
                 os.sched_setaffinity(0, self._cpus)
             if cwd:
                 os.fchdir(self._folder)
+
+    def _spawn_in_slot(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
+        self._slots.enter(attempt)
+        try:
+            return self._spawn_here(attempt, argv, env)
+        finally:
+            self._slots.leave(attempt)
 
     def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
         program = self._program(argv[0], env)

@@ -2,8 +2,8 @@
 
 The leader starts a session of its own, so most of its tree is one process group. Who escaped with setsid is
 found by parentage; and since the keeper is a subreaper, an escaped process whose parents are gone becomes
-the keeper's child, known by the key in its environment. Without a cgroup, a process that escaped *and*
-cleared its environment is known as nobody's, and ends when no attempt is left.
+the keeper's child, known by its mark (`mark.py`) or by the key in its environment. Without a cgroup, a process
+that escaped, cleared its environment *and* took off the mark is known as nobody's, and ends when no attempt is left.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from .attempt import Attempt
+    from .slots import Slots
     from .watchdog import Watchdog
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -38,8 +39,9 @@ def become_subreaper() -> None:
 class Orphans:
     """Children of the keeper that lead no attempt: they were started by some attempt's tree."""
 
-    def __init__(self, watchdog: Watchdog) -> None:
+    def __init__(self, watchdog: Watchdog, slots: Slots) -> None:
         self._watchdog = watchdog
+        self._slots = slots
         self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
         self._keys: dict[int, str] = {}
 
@@ -60,9 +62,13 @@ class Orphans:
 
     def _key(self, pid: int) -> str | None:
         key = self._keys.get(pid)
-        if key is None and (key := attempt_key(pid)):
+        if key is None and (key := self._marked(pid) or attempt_key(pid)):
             self._keys[pid] = key  # an orphan keeps its number until the keeper reaps it
         return key
+
+    def _marked(self, pid: int) -> str:
+        number = self._slots.mark.number_of(pid)
+        return "" if number is None else self._slots.key_of(number)
 
 
 def attempt_key(pid: int) -> str | None:
@@ -80,7 +86,7 @@ def send(attempt: Attempt, orphans: list[int], *signums: int) -> None:
     """Send signals to everything that belongs to the attempt."""
     for signum in signums:
         send_group(attempt.pid, signum)
-    if signal.SIGKILL in signums and attempt.cgroups and cgroup.kill(attempt.cgroups):
+    if signal.SIGKILL in signums and attempt.folders and cgroup.kill(attempt.folders):
         return
     signal_each(lambda: _outside_group(attempt, orphans), *signums)
 
@@ -141,7 +147,7 @@ def _send_by_handle(pid: int, fd: int, signum: int) -> None:
 
 
 def _outside_group(attempt: Attempt, orphans: list[int]) -> set[int]:
-    found = descendants([attempt.pid, *orphans]) | cgroup.members(attempt.cgroups)
+    found = descendants([attempt.pid, *orphans]) | cgroup.members(attempt.folders)
     return {pid for pid in found if _group(pid) not in (attempt.pid, None)}
 
 

@@ -33,6 +33,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from .mark import Mark
+
 SETTLED = "keeper.settled"
 LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
 NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
@@ -49,9 +51,9 @@ _TITLE = b"phalanx-watchdog of "
 class Watchdog:
     """The keeper's side of it: the page, and the process that looks at it."""
 
-    def __init__(self, state_dir: str) -> None:
+    def __init__(self, mark: Mark) -> None:
         self.pid = 0
-        self._state_dir = state_dir
+        self._mark = mark
         self._page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
         self._page[_LEASE_UNTIL] = self._page[_KILL_AT] = _FOREVER
         self._alive: socket.socket | None = None
@@ -67,7 +69,7 @@ class Watchdog:
             sys.stderr.write(f"cannot start the watchdog: {error}\n")
             return
         if not self.pid:
-            _become_watchdog(self._page, theirs, self._state_dir)
+            _become_watchdog(self._page, theirs, self._mark)
         theirs.close()
         ours.settimeout(READY_S_MAX)
         with contextlib.suppress(OSError):
@@ -108,7 +110,7 @@ def take_over(folder: int) -> int:
     return settled
 
 
-def _become_watchdog(page: memoryview[float], their_end: socket.socket, state_dir: str) -> NoReturn:
+def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Mark) -> NoReturn:
     """In the new process: let go of all that is the keeper's, and watch until there is no more to do."""
     code = 1
     try:
@@ -121,9 +123,9 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, state_di
         os.chdir("/")
         alive = os.dup2(their_end.fileno(), 3, inheritable=False)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # locks and sockets of the keeper must end with it
-        _set_title(_TITLE + os.fsencode(state_dir))
+        _set_title(_TITLE + os.fsencode(mark.state_dir))
         os.write(alive, b"1")
-        _Watch(page, state_dir, keeper).run(alive)
+        _Watch(page, mark, keeper).run(alive)
         code = 0
     except BaseException as error:
         sys.stderr.write(f"the watchdog failed: {error!r}\n")
@@ -134,9 +136,10 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, state_di
 class _Watch:
     """What the watchdog does."""
 
-    def __init__(self, page: memoryview[float], state_dir: str, keeper: int) -> None:
+    def __init__(self, page: memoryview[float], mark: Mark, keeper: int) -> None:
         self._page = page
-        self._state_dir = state_dir
+        self._mark = mark
+        self._state_dir = mark.state_dir
         self._keeper = keeper
         self._next_at = 0.0  # when to look again, while the lease stays over
         self._pause_s = PAUSE_S_MIN
@@ -219,7 +222,7 @@ class _Watch:
 
     def _survivors(self) -> Survivors:
         told = journal.read(f"{self._state_dir}/{journal.NAME}")
-        return Survivors(told, self._state_dir, spared={self._keeper, os.getpid()})
+        return Survivors(told, self._mark, spared={self._keeper, os.getpid()})
 
     def _lock(self) -> int | None:
         """Held while we signal, so that no new keeper starts anything meanwhile; None if one has taken over."""

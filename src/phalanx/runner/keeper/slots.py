@@ -1,0 +1,156 @@
+"""Slots: what the processes of an attempt are known by, whatever they do to get away.
+
+An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot
+(`mark.py`), and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and its
+descriptors with it: making and removing a folder for each attempt would cost three times as much as going in and out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+
+from . import cgroup, files, tree
+from .cgroup import Homes
+from .mark import Mark
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .attempt import Attempt
+
+OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each time
+
+
+class Slot:
+    """A number, and a cgroup or none."""
+
+    __slots__ = ("_files", "base", "folder", "key", "number")
+
+    def __init__(self, number: int, base: str) -> None:
+        self.number = number
+        self.base = base  # the folder in which its cgroup is, or was to be
+        self.folder = f"{base}/{cgroup.SLOT}{number}" if base else ""  # empty without a cgroup
+        self.key = ""  # of the attempt that has it
+        self._files: dict[str, int] = {}
+
+    def make(self) -> None:
+        self.close()
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.folder)  # noqa: PTH102 (the keeper imports no pathlib)
+
+    def write(self, name: str, text: bytes) -> None:
+        """Write to a control file of the cgroup; raises OSError."""
+        if self.number >= OPEN_MAX:
+            files.write(f"{self.folder}/{name}", text)
+            return
+        if name not in self._files:
+            self._files[name] = os.open(f"{self.folder}/{name}", os.O_WRONLY)
+        os.write(self._files[name], text)
+
+    def is_empty(self) -> bool:
+        """Whether no process is in its cgroup. On v1 nothing tells so but the list of those inside."""
+        if not self.folder:
+            return True
+        name = "cgroup.events"
+        if self.number < OPEN_MAX and name not in self._files:
+            with contextlib.suppress(OSError):
+                self._files[name] = os.open(f"{self.folder}/{name}", os.O_RDONLY)
+        fd = self._files.get(name, -1)
+        try:
+            text = os.pread(fd, 256, 0) if fd >= 0 else files.read(f"{self.folder}/{name}")
+        except OSError:  # the folder was removed, which only an empty one can be
+            return True
+        if text and b"populated 0" not in text:
+            return cgroup.is_only_ours(self.folder)
+        return bool(text) or not cgroup.members([self.folder])
+
+    def kill(self) -> None:
+        """Kill everyone inside; who is forked meanwhile, on v1, the next time."""
+        if not cgroup.kill([self.folder]):
+            tree.signal_each(lambda: cgroup.members([self.folder]), signal.SIGKILL)
+
+    def close(self) -> None:
+        for fd in self._files.values():
+            os.close(fd)
+        self._files = {}
+
+
+class Slots:
+    """Those in use, and those that are free to be used again."""
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+        self._homes = Homes()
+        self._all: list[Slot] = []
+        self._free: dict[str, list[Slot]] = {}  # by the folder their cgroups are in
+        self._complained = False
+
+    def take(self, attempt: Attempt, base: str) -> None:
+        """Give it a free slot, with a cgroup in this folder unless that is empty or not allowed."""
+        free = self._free.get(base)
+        slot = free.pop() if free else self._make(base)
+        slot.key, attempt.slot, attempt.slot_folder = attempt.key, slot.number, slot.folder
+
+    def __getitem__(self, number: int) -> Slot:
+        return self._all[number]
+
+    def give_back(self, attempt: Attempt) -> None:
+        """Nothing of an attempt is alive: its slot is free."""
+        slot = self._all[attempt.slot]
+        attempt.slot, attempt.slot_folder, slot.key = -1, "", ""
+        self._free.setdefault(slot.base, []).append(slot)
+
+    def key_of(self, number: int) -> str:
+        return self._all[number].key if number < len(self._all) else ""
+
+    def enter(self, attempt: Attempt) -> None:
+        """Go in, so that who is spawned is inside from the first. Where that fails it is done without."""
+        slot = self._all[attempt.slot]
+        self.mark.put_on(slot.number)
+        if not slot.folder:
+            return
+        try:
+            self._homes.open(slot.folder)
+            try:
+                slot.write("cgroup.procs", b"0")
+            except OSError:  # somebody removed the folder, or it is not there yet
+                slot.make()
+                slot.write("cgroup.procs", b"0")
+        except OSError as error:
+            self._give_up(slot, error)
+            attempt.slot_folder = ""
+
+    def leave(self, attempt: Attempt) -> None:
+        if attempt.slot_folder:
+            self._homes.leave(attempt.slot_folder)
+        self.mark.take_off()
+
+    def _make(self, base: str) -> Slot:
+        slot = Slot(len(self._all), base)
+        self._all.append(slot)
+        if not slot.is_empty():  # it is another's, or of an earlier keeper whose end nobody saw
+            slot.kill()
+            self._give_up(slot, OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+        return slot
+
+    def _give_up(self, slot: Slot, error: OSError) -> None:
+        """This slot goes on without a cgroup."""
+        if not self._complained:
+            self._complained = True
+            sys.stderr.write(f"no cgroup for an attempt: {slot.folder}: {error.strerror}\n")
+        slot.close()
+        slot.folder = ""
+
+
+def folders_beside(folders: Iterable[str]) -> set[str]:
+    """The cgroups of all slots that there are beside these."""
+    found = set()
+    for base in {files.parent(folder) for folder in folders}:
+        with contextlib.suppress(OSError), os.scandir(base) as entries:
+            found |= {entry.path for entry in entries if entry.name.startswith(cgroup.SLOT)}
+    return found
