@@ -2,8 +2,8 @@
 
 The facade takes note of everything observable and hands it to whoever keeps a model of it: `chronicle` and `places`
 of what the log says, `floor` of the processes that really run, `replica` of what a restart would remember; `barrier`
-watches gangs, `promises` preemption, `restarts` jobs that act as one, `waits` the queue. The first sentence that
-does not hold ends the run.
+watches gangs, `promises` preemption, `restarts` jobs that act as one, `limits` time limits, `waits` the queue. The
+first sentence that does not hold ends the run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.disk import drive
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
+from phalanx.sim.limits import Limits
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
 from phalanx.sim.replica import differences
@@ -54,6 +55,7 @@ class Checkers:
         self.places = Places(capacities)
         self.barrier = Barrier(self.places, self.floor, self.count)
         self.promises = Promises(self.places, self.floor, self.count)
+        self.limits = Limits(self.places, self.floor, world)
         self.restarts = Restarts(self.places, self.barrier, self.count)
         # Whoever waits for the moment in which a member is ready on some node, or in which places are promised.
         self.on_ready: Callable[[str], None] = ignore
@@ -83,6 +85,7 @@ class Checkers:
             self.barrier.note(event)
             self.promises.note(event, self._world.now)
             self.restarts.note(event)
+            self.limits.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)
@@ -124,7 +127,8 @@ class Checkers:
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
         self._world.tell(f"{node}: {_spell(key)} ends: code {end.code}, signal {end.signal}")
-        self.floor.ended(node, key, end)
+        self.floor.ended(node, key, end, self._world.now)
+        self.limits.ended(key)
 
     def end_remembered(self, node: str, key: AttemptKey) -> None:
         self.floor.remembered(key)

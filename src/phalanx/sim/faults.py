@@ -144,6 +144,11 @@ def keeper_crash(harm: Harm, for_s: float) -> None:
     harm.a_node().crash_keeper(min(for_s, 2.0))
 
 
+def stopped_keeper(harm: Harm, for_s: float) -> None:
+    """A keeper gets SIGSTOP, perhaps for longer than a lease lasts; its processes go on."""
+    harm.a_node().pause_keeper(for_s * harm.dice.choice((0.2, 1.0, 2.0)))
+
+
 def reboot(harm: Harm, for_s: float) -> None:
     harm.a_node().reboot(for_s, harm.dice.random() < 0.5)
 
@@ -200,6 +205,7 @@ FAULTS: dict[str, Fault] = {
         runner_crash,
         runner_pause,
         keeper_crash,
+        stopped_keeper,
         reboot,
         relocation,
         dying_node,
@@ -231,6 +237,7 @@ def unleash(harm: Harm, planned: list[tuple[float, str, float]]) -> None:
 def _strike(harm: Harm, name: str, for_s: float) -> None:
     harm.world.tell(f"-- {name} for {for_s:.1f} s")
     harm.checkers.count(f"fault {name}")
+    harm.checkers.limits.excuse(2.0 * for_s)  # the longest lasts twice as long
     FAULTS[name](harm, for_s)
 
 

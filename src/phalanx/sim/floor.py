@@ -19,6 +19,7 @@ class Floor:
         self.alive: dict[AttemptKey, tuple[str, Start]] = {}
         self.ends: dict[AttemptKey, ProcessEnd] = {}
         self.begun_at: dict[AttemptKey, float] = {}  # in true time
+        self.over_at: dict[AttemptKey, float] = {}  # the same
         self.ready: set[AttemptKey] = set()  # members that a keeper has held at the barrier
         self._capacities = capacities
         self._begun: dict[AttemptKey, str] = {}
@@ -37,8 +38,8 @@ class Floor:
         self._check_devices(node, start)
         self._check_capacity(node)
 
-    def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
-        self.ends[key] = end
+    def ended(self, node: str, key: AttemptKey, end: ProcessEnd, now: float) -> None:
+        self.ends[key], self.over_at[key] = end, now
         if self.alive.pop(key)[0] != node:
             raise Violation("one-run", f"{key} ended on {node}, where it never was")
 

@@ -15,10 +15,11 @@ from phalanx.core.verdict import ProcessEnd
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
 from phalanx.runner.keeper.loop import REQUESTS_PER_TURN
-from phalanx.runner.keeper.table import Table
+from phalanx.runner.keeper.table import Table, without_questions
 from phalanx.sim.life import Life
 from phalanx.sim.process import Process
 from phalanx.sim.script import script
+from phalanx.sim.watchdog import Watchdog
 from phalanx.sim.world import LocalClock, World
 
 SLOW_SHARE, SLOW_MAX_S = 0.15, 5.0  # how many members take time to get ready, and how long at the most
@@ -73,6 +74,8 @@ class Keeper(Life):
         self.clock = clock
         self.table = table or Table()
         self.processes: dict[str, Process] = {}  # until they are reaped
+        self._watchdog = Watchdog(world, clock, self.processes)
+        self._lease_until: float | None = None
         self._disk = disk
         self._watcher = watcher
         self._dice = world.dice(f"keeper {node} {world.now}")
@@ -89,6 +92,7 @@ class Keeper(Life):
         """A newer runner replaces an older one."""
         if self._link is not None:
             self._link.hang_up()
+            self.lost(self._link)
         self._link, self._lines = link, []
 
     def received(self, requests: list[Any]) -> None:
@@ -98,9 +102,11 @@ class Keeper(Life):
     def lost(self, link: Link) -> None:
         if link is self._link:
             self._link = None
+            self._requests = without_questions(self._requests)
 
     def end(self) -> None:
         super().end()
+        self._watchdog.keeper_died()
         if self._link is not None:
             self._link.hang_up()
 
@@ -115,7 +121,9 @@ class Keeper(Life):
         self._is_awake = False
         requests, self._requests = self._requests[:REQUESTS_PER_TURN], self._requests[REQUESTS_PER_TURN:]
         for request in requests:
-            self._carry_out(self.table.serve(request, self.clock.monotonic()))
+            deeds = self.table.serve(request, self.clock.monotonic())
+            self._tell_watchdog()
+            self._carry_out(deeds)
         ending, self._ending = self._ending, []
         for attempt in ending:
             self._finish(attempt)
@@ -125,6 +133,12 @@ class Keeper(Life):
             self._wake()
         self._look_later()
         self._speak()
+
+    def _tell_watchdog(self) -> None:
+        until = self.table.lease_until
+        if until is not None and until != self._lease_until:
+            self._lease_until = until
+            self._watchdog.renew(until, self.table.fence_grace_s)
 
     def _look_later(self) -> None:
         """Wake up for what is due next, unless that was arranged already."""
@@ -201,6 +215,8 @@ class Keeper(Life):
         attempt = process.attempt
         attempt.code, attempt.signal, attempt.ended_at = process.code, process.signal, self.clock.now()
         del self.processes[attempt.key]
+        if attempt.key in self._watchdog.killed and attempt.reason is None and attempt.kill_at is None:
+            attempt.reason = "fenced"
         self.table.leader_ended(attempt)
         self._ending.append(attempt)
         self._wake()
@@ -217,7 +233,7 @@ def key_of(name: str) -> AttemptKey:
     return key_from_text(name.rpartition("/")[0])
 
 
-def lines_of(frame: bytes) -> list[Any]:
+def requests_in(frame: bytes) -> list[Any]:
     """The requests in one frame of the runner's."""
     found: list[Any] = json.loads(frame[4:])
     return found

@@ -5,10 +5,11 @@ A keeper that is stopped is connected to all the same, as the kernel does it, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from phalanx.runner.processes import Processes
-from phalanx.sim.keeper import Keeper, lines_of
+from phalanx.sim.keeper import Keeper, requests_in
 
 if TYPE_CHECKING:
     from phalanx.sim.runner import Runner
@@ -19,17 +20,21 @@ NEWS_S = 0.0005  # how long a word takes
 class KeeperSocket:
     """One connection: a transport to the runner, a link to the keeper."""
 
-    def __init__(self, runner: Runner, keeper: Keeper, processes: Processes) -> None:
+    def __init__(
+        self, runner: Runner, keeper: Keeper, processes: Processes, passes: Callable[[list[Any]], bool]
+    ) -> None:
         self._runner = runner
         self._keeper = keeper
         self._processes = processes
+        self._passes = passes
         self._is_open = True
         self._after = keeper.world.after
 
     # What the runner does with it.
 
     def write(self, data: bytes) -> None:
-        self._after(NEWS_S, self._keeper.call, self._keeper.received, lines_of(data))
+        requests = [request for request in requests_in(data) if self._passes(request)]
+        self._after(NEWS_S, self._keeper.call, self._keeper.received, requests)
 
     def is_closing(self) -> bool:
         return not self._is_open

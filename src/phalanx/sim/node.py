@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from msgspec import structs
 
@@ -19,7 +19,7 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.journal import Past
 from phalanx.runner.keeper.past import over
 from phalanx.runner.keeper.table import Table
-from phalanx.runner.processes import Processes
+from phalanx.runner.processes import KeeperFailed, Processes
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
 from phalanx.sim.eventloop import outside
@@ -61,7 +61,9 @@ class Node:
         self._lives: list[Runner] = []
         self._boots = 0
         self._keeper_starts_s = KEEPER_STARTS_S
+        self._no_keeper_until = 0.0
         self.is_powered = True
+        self.starts_arrive = True
         self.keeper = Keeper(world, name, clock, watcher, self._disk)
         self.runner = self._new_runner()
 
@@ -76,13 +78,21 @@ class Node:
         if not keeper.is_alive:
             raise ConnectionRefusedError(f"{keeper.name} is dead")
         processes = make()
-        runner.keeper_socket = socket = KeeperSocket(runner, keeper, processes)
+        runner.keeper_socket = socket = KeeperSocket(runner, keeper, processes, self._passes)
         processes.connection_made(cast(asyncio.BaseTransport, socket))
         keeper.call(keeper.accept, socket)
         return processes
 
+    def _passes(self, request: list[Any]) -> bool:
+        """Whether a request gets to the keeper."""
+        return self.starts_arrive or request[0] != "start"
+
     async def start_keeper(self, within_s: float) -> None:
         started, tell = outside(self.runner)
+        if self._world.now < self._no_keeper_until:
+            failed = KeeperFailed("the keeper did not start: out of memory")
+            self._world.after(self._keeper_starts_s, tell, failed)
+            await started
         self._world.after(self._keeper_starts_s, self._revive_keeper, self._boots, tell)
         await started
 
@@ -96,7 +106,7 @@ class Node:
 
     def crash_runner(self, for_s: float) -> None:
         """The runner dies; whoever looks after it starts a new one."""
-        if self.runner.is_alive and self.keeper.is_alive:
+        if self.runner.is_alive:
             self._world.tell(f"{self.runner.name} crashes")
             self.runner.end()
             self._world.after(for_s, self._start_runner, self._boots)
@@ -104,19 +114,33 @@ class Node:
     def pause_runner(self, for_s: float) -> None:
         """The runner hangs, perhaps past its lease; the keeper does not."""
         runner = self.runner
-        if runner.is_alive and not runner.is_paused and self.keeper.is_alive:
+        if runner.is_alive and not runner.is_paused:
             runner.pause()
             self._world.after(for_s, runner.resume)
 
     def crash_keeper(self, for_s: float) -> None:
-        """The keeper dies, and its runner starts another, which ends what the first one ran.
-
-        While neither of the two is alive, nobody watches the lease; that limit is documented, so it is not tried.
-        """
-        if self.keeper.is_alive and self.runner.is_alive and not self.runner.is_paused:
+        """The keeper dies, and its runner starts another, which takes a while and ends what the first one ran."""
+        if self.keeper.is_alive:
             self._world.tell(f"{self.keeper.name} crashes")
             self._keeper_starts_s = for_s
             self.keeper.end()
+
+    def lose_keeper(self, for_s: float) -> None:
+        """The keeper dies, and no other can be started for a while."""
+        self._no_keeper_until = self._world.now + for_s
+        self.crash_keeper(KEEPER_STARTS_S)
+
+    def pause_keeper(self, for_s: float) -> None:
+        """The keeper is stopped, as SIGSTOP does it; its processes go on."""
+        keeper = self.keeper
+        if keeper.is_alive and not keeper.is_paused:
+            keeper.pause()
+            self._world.after(for_s, keeper.resume)
+
+    def swallow_starts(self, for_s: float) -> None:
+        """What the runner sends its keeper to start is lost on the way, for a while; all else arrives."""
+        self.starts_arrive = False
+        self._world.after(for_s, setattr, self, "starts_arrive", True)
 
     def reboot(self, for_s: float, keeps_journal: bool) -> None:
         """Keeper and processes die as well. The journal tells the next keeper what there was, if it is kept."""

@@ -40,6 +40,7 @@ from phalanx.store.protocol import StoreError
 HEALS_WITHIN_S = 120.0
 LEADER_WITHIN_S = 4.0  # and a lease, after etcd and the last coordinator are back
 DRIFT_MAX = 0.01
+STUCK_AFTER_S = 45.0  # more than twice T_self is right; sooner than usual finds more
 BACKFILLS: tuple[Backfill, ...] = ("easy", "easy", "easy", "none")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a store that need not outlive the run is quickest there
 # Whatever the code under test may raise by mistake is a finding, told with its seed.
@@ -139,6 +140,7 @@ class Trial:
             breaker_failures=dice.choice((0, 0, 3, 5)),
             breaker_pause_s=dice.choice((0.5, 1.5)),
             brake_nodes_min=dice.choice((2, 5)),
+            stuck_after_s=STUCK_AFTER_S,
         )
         self._policy = Policy(
             score=world.dice("score").choice(SCORES),

@@ -7,7 +7,8 @@ class Violation(AssertionError):
     """`checker` names who saw it.
 
     One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; of the office and of leases,
-    leader, generations, brake; or, of gangs and urgent jobs, gang-whole, preemption, nomination, restarts.
+    leader, generations, brake; or, of gangs and urgent jobs, gang-whole, preemption, nomination, restarts;
+    and limits, of time limits.
     """
 
     def __init__(self, checker: str, sentence: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
-from phalanx.runner.keeper.table import AGAIN_S, FENCE_GRACE_S, STOPPED_MAX, Table
+from phalanx.runner.keeper.table import AGAIN_S, FENCE_GRACE_S, STOPPED_MAX, Table, without_questions
 
 TERM, KILL, CONT, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGCONT, signal.SIGSTOP
 
@@ -263,3 +263,8 @@ def test_an_attempt_whose_brief_is_not_known_is_refused():
     driver = Driver()
     driver.ask("forget_brief", "b")
     assert driver.start("a") == [["refused", "a", "no_brief"]]
+
+
+def test_what_a_runner_that_has_gone_asked_for_is_done_and_what_it_asked_is_not_answered():
+    requests = [["stop", "a", 1.0], ["list"], ["ping"], [], 7, ["go", "b"]]
+    assert without_questions(requests) == [["stop", "a", 1.0], [], 7, ["go", "b"]]

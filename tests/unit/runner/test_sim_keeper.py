@@ -130,3 +130,17 @@ def test_the_lease_ends_by_itself():
     node.start(NEXT)
     node.wait(59.0)
     assert node.wait(3.0) == ["0 ended None", "1 fenced"]
+
+
+def test_a_new_runner_hears_no_answer_to_what_another_one_asked():
+    """The requests of a runner that is gone are carried out all the same, but for its questions."""
+    node = Node()
+    node.wait(1.0)
+    node.keeper.pause()
+    node.ask("list")
+    node.start()
+    successor = Runner()
+    node.keeper.call(node.keeper.accept, successor)
+    node.keeper.resume()
+    node.wait(1.0)
+    assert (successor.heard, node.runner.ran) == (["0 started"], [KEY])

@@ -18,6 +18,7 @@ from .executor import Executor
 from .roster import Roster
 from .slots import Slots
 from .spawn import Spawner
+from .table import without_questions
 from .trim import Trimmer
 from .voice import Voice
 from .wire import Link, Lost
@@ -152,6 +153,7 @@ class Loop:
             self._poll.unregister(self._link.fileno())
             self._link.close()
             self._link = self._voice.link = None
+            self._backlog = without_questions(self._backlog)
 
 
 def _catch_signals() -> int:

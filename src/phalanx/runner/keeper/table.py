@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 AGAIN_S = 1.0  # between two kills of what does not die
 FENCE_GRACE_S = 2.0  # or a quarter of the lease if less: the coordinator waits half a lease longer than we do
 STOPPED_MAX = 10_000
+QUESTIONS = ("list", "ping")
 _FENCED = "the runner's lease has run out"
 _LATE = "it came after the end of the lease under which it was sent"
 _STOPPED = "it was stopped before it could start"
@@ -296,6 +297,11 @@ class Table:
     def _take(self) -> list[Deed]:
         deeds, self._deeds = self._deeds, []
         return deeds
+
+
+def without_questions(requests: list[Any]) -> list[Any]:
+    """What is still to be done of a runner that has gone: not to answer it, for its successor would hear that."""
+    return [each for each in requests if not (isinstance(each, list) and each and each[0] in QUESTIONS)]
 
 
 def misunderstood(request: Any, error: Exception) -> Say:

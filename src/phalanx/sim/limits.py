@@ -1,0 +1,56 @@
+"""A time limit counts the time that has really passed, whatever the clocks of the node show.
+
+Nobody is ended for a limit that was not reached. Who has reached it is stopped soon, unless something else than a
+clock has just gone wrong: the runner that keeps limits may be dead, or may not have been told about them yet.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.cluster import events as e
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.status import Why
+from phalanx.sim.floor import Floor
+from phalanx.sim.places import Places
+from phalanx.sim.violation import Violation
+from phalanx.sim.world import World
+
+DRIFT_MAX = 0.02  # of the node's clock
+SOON_S = 3.0
+RECOVERS_S = 45.0  # how long after a fault limits may be late
+
+
+class Limits:
+    """Every attempt whose job has a time limit."""
+
+    def __init__(self, places: Places, floor: Floor, world: World) -> None:
+        self._places = places
+        self._floor = floor
+        self._world = world
+        self._excused_until = 0.0
+
+    def excuse(self, for_s: float) -> None:
+        """Something goes wrong for so long."""
+        self._excused_until = max(self._excused_until, self._world.now + for_s + RECOVERS_S)
+
+    def note(self, event: e.Event) -> None:
+        """An end became durable."""
+        if not isinstance(event, e.AttemptEnded) or event.exit.why != Why.TIMEOUT:
+            return
+        limit_s = self._places.jobs[event.key[0]].time_limit_s
+        ran_s = self._floor.over_at.get(event.key, self._world.now) - self._floor.begun_at[event.key]
+        if limit_s is None or ran_s < limit_s * (1.0 - DRIFT_MAX) - 0.01:
+            raise Violation(
+                "limits", f"{event.key} was ended for its limit of {limit_s} s after {ran_s:.1f} s"
+            )
+
+    def ended(self, key: AttemptKey) -> None:
+        """A process is over."""
+        job = self._places.jobs.get(key[0])
+        if job is None or job.time_limit_s is None:
+            return
+        ran_s = self._world.now - self._floor.begun_at[key]
+        stopped_by = self._floor.begun_at[key] + job.time_limit_s * (1.0 + DRIFT_MAX)
+        if self._world.now > max(stopped_by, self._excused_until) + job.grace_s + SOON_S:
+            raise Violation(
+                "limits", f"{key} has a limit of {job.time_limit_s:.1f} s and ran for {ran_s:.1f} s"
+            )
