@@ -16,7 +16,7 @@ from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper.cgroup import members
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.processes import Processes
+from phalanx.runner.processes import Ended, Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
 
 MIB = 1 << 20
@@ -179,6 +179,29 @@ def test_the_lease_runs_out_while_nobody_is_connected(tmp_path: Path):
         assert row.exit.reason == "fenced"
 
     tell(tmp_path, story)
+
+
+def test_a_log_written_as_fast_as_can_be_stays_near_its_limit(tmp_path: Path):
+    """From its first moment, and after it has been quiet for a while."""
+    over: list[int] = []
+
+    async def story(node: Node) -> None:
+        path, go = node.out("j/0/1"), node.folder / "go"
+        write = "dd if=/dev/zero bs=256k count=4000 status=none"
+        node.sh("j/0/1", f"{write}; until [ -e go ]; do sleep 0.05; done; {write}", log_max_bytes=64 * MIB)
+
+        def look() -> None:
+            over.append(path.stat().st_blocks * 512 - 64 * MIB if path.exists() else 0)
+            if path.exists() and path.stat().st_size == 1000 * MIB:
+                go.touch()
+
+        async with asyncio.timeout(60):
+            while await node.row("j/0/1") is None or not node._find(Ended, "j/0/1"):
+                look()
+        assert path.stat().st_size == 2000 * MIB
+
+    tell(tmp_path, story)
+    assert max(over) <= 16 * MIB
 
 
 def test_the_middle_of_a_large_log_is_given_back(tmp_path: Path):

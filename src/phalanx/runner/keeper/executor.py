@@ -1,7 +1,7 @@
 """The executor: it carries out what the table decided, with real processes, and tells the table what came of it.
 
-Deadlines are kept here, not in the runner, so that they hold when the runner is dead or hangs. The regular look at
-the logs is the only thing done that the table does not know of.
+Deadlines are kept here, not in the runner, so that they hold when the runner is dead or hangs. Looks at the logs are
+the only thing done that the table does not know of.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from .attempt import Attempt
     from .deeds import Deed
     from .journal import Journal
+    from .logwatch import LogWatch
     from .roster import Roster
     from .spawn import Spawner
     from .table import Table
-    from .trim import Trimmer
     from .voice import Voice
 
-TRIM_EVERY_S = 1.0
+
+WAIT_S_MAX = 3600.0  # the kernel cannot be asked to wait for ever by a number
 
 
 class Executor:
@@ -36,21 +37,20 @@ class Executor:
         roster: Roster,
         journal: Journal,
         spawner: Spawner,
-        trimmer: Trimmer,
+        logs: LogWatch,
         voice: Voice,
     ) -> None:
         self._table = table
         self._roster = roster
         self._journal = journal
         self._spawner = spawner
-        self._trimmer = trimmer
+        self._logs = logs
         self._voice = voice
-        self._trim_at = 0.0
         self._lease_until: float | None = None
 
     def serve(self, requests: list[Any]) -> None:
         """Serve requests in the order they came."""
-        self._table.log_cap = self._trimmer.supported
+        self._table.log_cap = self._logs.supported
         for request in requests:
             try:
                 deeds = self._table.serve(request, now())
@@ -66,20 +66,19 @@ class Executor:
             self._roster.watchdog.renew(self._lease_until, self._table.fence_grace_s)
 
     def ended(self, attempt: Attempt) -> None:
+        self._logs.ended(attempt)
         self._carry_out(self._table.ended(attempt, now()))
 
     def wait_s(self) -> float:
-        return max(0.0, min(self._trim_at, self._table.next_at) - now())
+        return max(0.0, min(self._logs.next_at, self._table.next_at, now() + WAIT_S_MAX) - now())
 
     def keep_deadlines(self) -> None:
         """Do what is due."""
         at = now()
         if at >= self._table.next_at:
             self._carry_out(self._table.due(at))
-        if at >= self._trim_at:
-            self._trim_at = at + TRIM_EVERY_S
-            for attempt in self._roster.leaders.values():
-                self._trimmer.trim(attempt)
+        if at >= self._logs.next_at:
+            self._logs.look(at)
 
     def _carry_out(self, deeds: list[Deed]) -> None:
         """One after the other. What follows from one comes after those that were decided with it."""
@@ -111,6 +110,7 @@ class Executor:
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             return self._table.refused(key, "spawn_failed", f"the start cannot be read: {error!r}", now())
         self._roster.leaders[attempt.pid] = attempt
+        self._logs.started(attempt, now())
         self._carry_out(self._table.started(attempt))
         self._journal.try_flush()  # at once: a keeper killed later in this turn still knows of it
         return []

@@ -13,8 +13,10 @@ import select
 import signal
 import socket
 
+from .clock import since_boot
 from .endings import SETTLE_S, Endings
 from .executor import Executor
+from .logwatch import LogWatch
 from .roster import Roster
 from .slots import Slots
 from .spawn import Spawner
@@ -52,12 +54,13 @@ class Loop:
         slots = Slots(mark)
         spawner = Spawner(slots)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
+        self._logs = LogWatch(trimmer)
         self._table = table
         self._roster = roster = Roster(watchdog, slots)
         self._journal = journal
         self._boot = boot
         self._voice = Voice(journal)
-        self._executor = Executor(table, roster, journal, spawner, trimmer, self._voice)
+        self._executor = Executor(table, roster, journal, spawner, self._logs, self._voice)
         self._endings = Endings(table, roster, trimmer, self._executor.ended)
         self._backlog: list[Any] = []
         self._link: Link | None = None
@@ -67,6 +70,8 @@ class Loop:
         self._poll = select.epoll()
         self._poll.register(listener.fileno(), select.EPOLLIN)
         self._poll.register(self._signals, select.EPOLLIN)
+        if self._logs.fd >= 0:
+            self._poll.register(self._logs.fd, select.EPOLLIN)
 
     def run(self) -> None:
         """Serve until told to shut down and nothing is left."""
@@ -83,6 +88,8 @@ class Loop:
                 self._hear_signals()
             elif fd == self._listening:
                 self._accept()
+            elif fd == self._logs.fd:
+                self._logs.hear(since_boot())
             else:
                 self._hear(events)
         if self._backlog:

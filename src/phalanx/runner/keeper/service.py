@@ -15,6 +15,7 @@ import sys
 from . import journal, past, tree
 from .loop import Loop
 from .mark import Mark
+from .priority import go_first
 from .table import Table
 from .watchdog import Watchdog, take_over
 
@@ -48,6 +49,7 @@ def main(arguments: list[str]) -> int:
         tree.become_subreaper()
         watchdog = Watchdog(mark)
         watchdog.ensure()
+        go_first()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, told.stopped)
         Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, mark).run()

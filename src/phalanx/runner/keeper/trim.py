@@ -2,7 +2,8 @@
 
 The first quarter of the allowance is kept, since that is where a task says what it is, and the newest half.
 Punching a hole keeps every offset where it was, so readers that follow the log are not disturbed; they see
-a gap (`runner/logs.py`). Between two looks a log may grow past its allowance by what is written in that time.
+a gap (`runner/logs.py`). Between two looks (`logwatch.py`) a log may outgrow its allowance by what is written in that
+time.
 """
 
 from __future__ import annotations
@@ -35,24 +36,26 @@ class Trimmer:
         if not 0 <= lived_s < attempt.log_max_bytes / GROWTH_BYTES_PER_S:
             self.trim(attempt)
 
-    def trim(self, attempt: Attempt) -> None:
-        if attempt.log_max_bytes and self.supported:
-            self._trim_file(attempt, attempt.out)
-            self._trim_file(attempt, attempt.err)
+    def trim(self, attempt: Attempt) -> tuple[int, int]:
+        """Give back the middle of a log that is too large; the sizes of both."""
+        if not attempt.log_max_bytes or not self.supported:
+            return 0, 0
+        return self._trim_file(attempt, attempt.out), self._trim_file(attempt, attempt.err)
 
-    def _trim_file(self, attempt: Attempt, path: str) -> None:
+    def _trim_file(self, attempt: Attempt, path: str) -> int:
         try:
             size = os.lstat(path).st_size
         except OSError:
-            return
+            return 0
         if size <= attempt.log_max_bytes:
-            return
+            return size
         begin, end = hole(size, attempt.log_max_bytes)
         emptied = (attempt.punched or {}).get(path, 0)
         if begin < emptied <= size:
             begin = emptied
         if begin < end and self._punch(path, begin, end):
             attempt.punched = {**(attempt.punched or {}), path: end}
+        return size
 
     def _punch(self, path: str, begin: int, end: int) -> bool:
         try:
