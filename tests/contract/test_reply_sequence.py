@@ -79,9 +79,9 @@ def script() -> list[Step]:
         Step("old", hello(version=2), (wire.Rejected,), ("old",)),
         Step("nameless", hello("no name"), (wire.Rejected,), ("nameless",)),
         Step("ahead", hello(epoch=9), (wire.Rejected,), ("ahead",)),
-        Step("rude", beat(1), (), ("rude",)),
-        Step("noise", b"\x00\x00\x00\x03abc", (), ("noise",)),
-        Step("giant", b"\xff\xff\xff\xff", (), ("giant",)),
+        Step("rude", beat(1), (wire.Rejected,), ("rude",)),
+        Step("noise", b"\x00\x00\x00\x03abc", (wire.Rejected,), ("noise",)),
+        Step("giant", b"\xff\xff\xff\xff", (wire.Rejected,), ("giant",)),
         Step("n1", hello(), welcomed),
         Step("n1", beat(1), (wire.BeatAck,)),
         Step("n1", Submit(a_job(id=ONE, max_retries=0)), (wire.Orders,)),
@@ -157,7 +157,6 @@ async def by_port() -> dict[str, list[wire.Message]]:
         seat, loop = await stage.seat("c1"), asyncio.get_running_loop()
         parts = seat.parts
         server, parts.doors = await serve("127.0.0.1", 0, parts.links, parts.roads, parts.member.post)
-        assert isinstance(server, asyncio.Server)
         port = server.sockets[0].getsockname()[1]
 
         async def dial(runner: Runner) -> None:

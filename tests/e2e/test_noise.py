@@ -15,6 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 
+from phalanx.api import wire
 from phalanx.api.openapi import openapi_document
 from tests.e2e.cluster import RealCluster, a_real_cluster
 
@@ -71,5 +72,8 @@ def test_noise_on_the_runners_port(cluster: RealCluster, seed: int) -> None:
     with socket.create_connection(("127.0.0.1", cluster.link_port), timeout=15) as connection:
         connection.sendall(struct.pack(">I", length) + body)
         connection.shutdown(socket.SHUT_WR)
-        while connection.recv(65536):
-            pass
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    (told,) = wire.Unpacker().feed(answer)
+    assert isinstance(told, wire.Rejected)

@@ -23,7 +23,7 @@ from phalanx.api.roles import forbidden
 from phalanx.api.route import Limits, Route, Service
 from phalanx.api.routes import choose, find_row
 from phalanx.api.streams import while_connected
-from phalanx.api.visit import App, HungUp, Receive, Scope, Send, Visit
+from phalanx.api.visit import CONNECTION, App, HungUp, Receive, Scope, Send, Visit
 from phalanx.diary import diary
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized
 
@@ -52,6 +52,8 @@ def build_app(
         try:
             visit = Visit(scope, receive)
             route = _admitted(guard, visit)
+            if visit.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
+                connection.identify(visit)
         except PhalanxError as error:
             if visit is not None:
                 _note(service, visit, None, error.status, error)

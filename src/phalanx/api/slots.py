@@ -17,6 +17,7 @@ USER_SHARE = 4  # one user may have a quarter of the places,
 ADDRESS_SHARE = 2  # one address half of them, for several users may be behind it
 KEPT_SHARE = 8  # and an eighth comes on top for those who run the cluster
 KEEPERS = ("operator", "admin")
+Place = tuple[str, str]  # whose, and where from
 
 
 class Slots:
@@ -32,17 +33,25 @@ class Slots:
     @contextmanager
     def taken(self, visit: Visit) -> Iterator[None]:
         """Within this block a place is the visitor's."""
-        user, address = visit.user, visit.address
-        self._check(visit)
-        self.used += 1
-        self._of_users[user] += 1
-        self._of_addresses[address] += 1
+        place = self.take(visit)
         try:
             yield
         finally:
-            self.used -= 1
-            _less(self._of_users, user)
-            _less(self._of_addresses, address)
+            self.give(place)
+
+    def take(self, visit: Visit) -> Place:
+        """A place for this visitor, to be given back; TooMany if there is none."""
+        self._check(visit)
+        self.used += 1
+        self._of_users[visit.user] += 1
+        self._of_addresses[visit.address] += 1
+        return visit.user, visit.address
+
+    def give(self, place: Place) -> None:
+        user, address = place
+        self.used -= 1
+        _less(self._of_users, user)
+        _less(self._of_addresses, address)
 
     def _check(self, visit: Visit) -> None:
         is_keeper = visit.identity.role in KEEPERS

@@ -12,6 +12,7 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+CONNECTION = "phalanx.connection"  # in a scope: what wants to know whether its user is known
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 

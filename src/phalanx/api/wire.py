@@ -174,6 +174,11 @@ class Unpacker:
         self._buffer = bytearray()
         self.frame_max = frame_max
 
+    @property
+    def pending(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[Message]:
         self._buffer += data
         found: list[Message] = []

@@ -18,6 +18,7 @@ from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.audit import AuditFile
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.descriptors import raise_limit, shares
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.heart import Turn
 from phalanx.coordinator.images import Keep
@@ -167,6 +168,7 @@ async def _opened(section: Section) -> Store:
 async def _serve(settings: Settings) -> int:
     section = settings.coordinator
     Path(section.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
+    room = shares(raise_limit())
     clock, papers = SteadyClock(), ServerPapers(section)
     keys = Credentials.open(settings, clock)
     keys.audit = AuditFile(section.audit_file, clock)
@@ -188,9 +190,10 @@ async def _serve(settings: Settings) -> int:
             coordinator.roads,
             coordinator.member.post,
             papers.link,
+            room,
         )
         app = build_app(coordinator.commands, keys, papers.hosts(), audit=keys.audit)
-        rest = rest_server(app, section.bind, section.port, papers.rest)
+        rest = rest_server(app, section.bind, section.port, papers.rest, room)
         renewing = asyncio.ensure_future(papers.keep())
         log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
         try:

@@ -1,7 +1,9 @@
-"""The porter at a port that speaks TLS: whom it lets in, for how long it waits, and how many may stand there.
+"""The porter at a port: whom it lets in, for how long it waits, and how many may stand there.
 
-A stranger who says nothing, or who is slow in the handshake, is sent away before any other part hears of him. One who
-does not speak TLS at all is told so in his own words. What is said afterwards is the protocols' business.
+A stranger who says nothing, or who is slow in the handshake, is sent away before any other part hears of him, and the
+one who has stood there longest makes room for the next. One who does not speak TLS where it is spoken is told so in his
+own words. Few are let in, and one handshake is begun, in each round of the loop. What is said afterwards is the
+protocols' business.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ import socket
 import ssl
 from collections.abc import Callable
 
+from phalanx.api.newcomers import Newcomers
+from phalanx.api.pace import Pace
+from phalanx.clock import SystemClock
 from phalanx.diary import diary
 from phalanx.tls import explain
 
 log = diary("coordinator")
 FIRST_WORD_WITHIN_S = 10.0
 HANDSHAKE_WITHIN_S = 10.0
+SHUTDOWN_WITHIN_S = 2.0
 HANDSHAKES_MAX = 512
+ACCEPTS_PER_ROUND = 8
 BACKLOG = 1024
 TELL_OTHER_S, TELL_AGAIN_S = 1.0, 60.0
 TLS_HANDSHAKE = b"\x16"
@@ -29,16 +36,18 @@ class Porter:
     def __init__(
         self,
         listening: list[socket.socket],
-        context: Callable[[], ssl.SSLContext],
+        context: Callable[[], ssl.SSLContext] | None,
         make: Callable[[], asyncio.Protocol],
         plain_words: bytes,
+        newcomers: int,
     ) -> None:
         """`context` is asked for at each connection, `plain_words` is what those get who do not speak TLS."""
         self.sockets = listening
         self._context = context
         self._make = make
         self._plain_words = plain_words
-        self._coming: set[asyncio.Task[None]] = set()
+        self._pace = Pace(SystemClock())
+        self._coming: Newcomers[asyncio.Task[None]] = Newcomers(newcomers)
         self._told: tuple[str, str] = ("", "")
         self._told_at = -TELL_AGAIN_S
         self._doors = [asyncio.ensure_future(self._listen(each)) for each in listening]
@@ -48,15 +57,16 @@ class Porter:
         cls,
         host: str,
         port: int,
-        context: Callable[[], ssl.SSLContext],
+        context: Callable[[], ssl.SSLContext] | None,
         make: Callable[[], asyncio.Protocol],
-        plain_words: bytes,
+        plain_words: bytes = b"",
+        newcomers: int = HANDSHAKES_MAX,
     ) -> Porter:
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         listening = [_listening(family, place) for family, _, _, _, place in dict.fromkeys(found)]
-        return cls(listening, context, make, plain_words)
+        return cls(listening, context, make, plain_words, newcomers)
 
     def close(self) -> None:
         for task in [*self._doors, *self._coming]:
@@ -69,32 +79,46 @@ class Porter:
 
     async def _listen(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        taken = 0
         while True:
             try:
                 caller, place = await loop.sock_accept(listening)
             except OSError as error:  # out of file descriptors: whoever has one will give it back
-                log.warning("a connection could not be taken", error=str(error))
+                self._tell("", f"a connection could not be taken: {error}")
                 await asyncio.sleep(0.1)
                 continue
-            if len(self._coming) >= HANDSHAKES_MAX:
-                caller.close()
-                continue
-            task = loop.create_task(self._receive(caller, str(place[0])))
-            self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+            self._take_in(caller, str(place[0]))
+            taken += 1
+            if taken % ACCEPTS_PER_ROUND == 0:  # those who wait to be let in wait, not those who are in
+                await asyncio.sleep(0)
+
+    def _take_in(self, caller: socket.socket, address: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._receive(caller, address))
+        oldest = self._coming.add(address, task)
+        task.add_done_callback(self._coming.remove)
+        if oldest is not None:
+            oldest.cancel()
 
     async def _receive(self, caller: socket.socket, caller_name: str) -> None:
-        """From the connection to the end of the handshake."""
+        """From the connection to the end of the handshake, if there is one."""
         try:
+            caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._context is None:
+                await asyncio.get_running_loop().connect_accepted_socket(self._make, caller)
+                return
             async with asyncio.timeout(FIRST_WORD_WITHIN_S):
                 first = await _first_byte(caller)
             if first and first != TLS_HANDSHAKE:
                 await _say_and_close(caller, self._plain_words)
                 return
             if first:
-                caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await self._pace.turn()
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    self._make, caller, ssl=self._context(), ssl_handshake_timeout=HANDSHAKE_WITHIN_S
+                    self._make,
+                    caller,
+                    ssl=self._context(),
+                    ssl_handshake_timeout=HANDSHAKE_WITHIN_S,
+                    ssl_shutdown_timeout=SHUTDOWN_WITHIN_S,
                 )
                 return
         except (OSError, TimeoutError) as error:

@@ -12,27 +12,29 @@ from typing import cast
 import uvicorn
 
 from phalanx.api.problems import spell_problem
-from phalanx.api.protocol import BoundedProtocol
-from phalanx.coordinator.porter import Porter
+from phalanx.api.protocol import BoundedProtocol, Connections, set_connections
+from phalanx.coordinator.descriptors import Shares
+from phalanx.coordinator.porter import HANDSHAKES_MAX, Porter
 from phalanx.errors import BadRequest
 
 
 class RestServer(uvicorn.Server):
     """uvicorn without its own signal handling, which would end the process before our last words.
 
-    With TLS the porter listens in its place: uvicorn knows no limit for a handshake and no new certificate.
+    The porter listens in its place: uvicorn knows no limit for a handshake, no new certificate, and lets in whoever
+    comes before it serves who is in.
     """
 
     tls: Callable[[], ssl.SSLContext] | None = None
+    newcomers_max = HANDSHAKES_MAX
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup([] if self.tls else sockets)
-        self.started = self.tls is None
-        if self.tls is not None:
-            porter = await Porter.open(
-                self.config.host, self.config.port, self.tls, self._protocol, NEEDS_TLS
-            )
-            self.servers = [cast(asyncio.Server, porter)]
+        await super().startup([])
+        self.started = False
+        porter = await Porter.open(
+            self.config.host, self.config.port, self.tls, self._protocol, NEEDS_TLS, self.newcomers_max
+        )
+        self.servers = [cast(asyncio.Server, porter)]
         self.started = True
 
     def _protocol(self) -> asyncio.Protocol:
@@ -44,7 +46,11 @@ class RestServer(uvicorn.Server):
 
 
 def rest_server(
-    app: Callable[..., Awaitable[None]], host: str, port: int, tls: Callable[[], ssl.SSLContext] | None = None
+    app: Callable[..., Awaitable[None]],
+    host: str,
+    port: int,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+    room: Shares | None = None,
 ) -> RestServer:
     config = uvicorn.Config(
         app,
@@ -62,6 +68,9 @@ def rest_server(
     )
     server = RestServer(config)
     server.tls = tls
+    if room is not None:
+        server.newcomers_max = room.rest_newcomers
+        set_connections(server.server_state, Connections(room.rest_known, room.rest_newcomers))
     return server
 
 

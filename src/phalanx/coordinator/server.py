@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import cast
 
 from phalanx.api import wire
+from phalanx.api.newcomers import Newcomers
+from phalanx.coordinator.descriptors import Shares
 from phalanx.coordinator.links import Letter, Links, Session
 from phalanx.coordinator.logs import LogRoads
 from phalanx.coordinator.porter import Porter
@@ -16,9 +18,11 @@ from phalanx.tls import peer_node
 
 log = diary("coordinator")
 HELLO_WITHIN_S = 10.0
+LINGER_S = 1.0
 CONNECTIONS_MAX = 20_000
 STRANGERS_MAX = 512  # connections that were not let in yet
 STRANGERS_FRAME_MAX = 512 * 1024  # a hello that lists ten thousand attempts fits
+STRANGERS_BYTES_MAX = 16 * 1024 * 1024  # of all that they have begun to say
 BUFFER_MAX = 64 * 1024 * 1024
 NEEDS_TLS = wire.pack(
     wire.Rejected(
@@ -30,12 +34,28 @@ NEEDS_TLS = wire.pack(
 class Hall(set["Door"]):
     """All connections. Strangers among them may neither say much nor be many: they could fill the memory.
 
-    When there are too many, the one who has stood there longest goes: a runner says hello at once.
+    When there are too many, the one who has stood there longest goes: a runner says hello at once. When they have said
+    too much together, the one goes who has said most.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: int = CONNECTIONS_MAX, strangers: int = STRANGERS_MAX) -> None:
         super().__init__()
-        self.strangers: dict[Door, None] = {}
+        self.known_max = known
+        self.strangers: Newcomers[Door] = Newcomers(strangers)
+        self.said: dict[Door, int] = {}  # by strangers, in bytes that are not a whole frame yet
+        self._bytes = 0
+
+    def hear(self, door: Door, pending: int) -> None:
+        """A stranger has said so much of a frame."""
+        self._bytes += pending - self.said.get(door, 0)
+        self.said[door] = pending
+        if self._bytes > STRANGERS_BYTES_MAX:
+            max(self.said, key=self.said.__getitem__).abort()
+
+    def forget(self, door: Door) -> None:
+        """It is no stranger any more, or it is gone."""
+        self.strangers.remove(door)
+        self._bytes -= self.said.pop(door, 0)
 
 
 class Door(asyncio.Protocol):
@@ -51,30 +71,42 @@ class Door(asyncio.Protocol):
         self._is_log_road = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._is_refused = False  # what it still says is thrown away
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being one by name
         self._session.where = _address(transport)
         self._session.peer_name = peer_node(transport.get_extra_info("ssl_object"))
         self._all.add(self)
-        self._all.strangers[self] = None
-        if len(self._all) > CONNECTIONS_MAX:
+        if len(self._all) - len(self._all.strangers) > self._all.known_max:
             self.abort()
-        elif len(self._all.strangers) > STRANGERS_MAX:
-            next(iter(self._all.strangers)).abort()
-        self._deadline = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self.close)
+            return
+        oldest = self._all.strangers.add(self._session.where.rpartition(":")[0], self)
+        if oldest is not None:
+            oldest.abort()
+        self._deadline = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._give_up)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         try:
             for message in self._unpacker.feed(data):
                 self._receive(message)
+            if self in self._all.strangers:
+                self._all.hear(self, self._unpacker.pending)
         except wire.WireError as error:
             log.warning("connection refused", error=str(error))
-            self.close()
+            self._refuse(str(error))
+
+    def eof_received(self) -> None:
+        """It says no more: whoever has not said hello by then was cut short, and is told so."""
+        if self._unpacker.pending and not self._is_refused:
+            self._refuse("the connection ended within a frame")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.discard(self)
         self._let_in()  # nobody waits before the door any more
+        self._unpacker = wire.Unpacker()
         if self._deadline is not None:
             self._deadline.cancel()
         if self._is_log_road:
@@ -98,13 +130,33 @@ class Door(asyncio.Protocol):
 
     def abort(self) -> None:
         """End it at once, and forget it: it need not be told."""
-        self._all.strangers.pop(self, None)
+        self._all.forget(self)
+        self._is_refused = True
+        self._unpacker = wire.Unpacker()
         if self._transport is not None:
             self._transport.abort()
 
     def _let_in(self) -> None:
-        self._all.strangers.pop(self, None)
+        self._all.forget(self)
         self._unpacker.frame_max = wire.FRAME_MAX
+
+    def _give_up(self) -> None:
+        self._refuse(f"no hello within {HELLO_WITHIN_S:.0f} s")
+
+    def _refuse(self, why: str) -> None:
+        """Say why, and read what still comes for a moment: closing at once would take the words back."""
+        if self._session.node or self._transport is None:  # a runner dials again, and tells again
+            self.close()
+            return
+        self._is_refused = True
+        self._unpacker = wire.Unpacker(STRANGERS_FRAME_MAX)
+        if not self._transport.is_closing():
+            self._transport.write(wire.pack(wire.Rejected("NotUnderstood", why, True)))
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(LINGER_S, self.close)
 
     def _receive(self, message: wire.Message) -> None:
         if isinstance(message, wire.HelloMessage | wire.LogHello) and self._deadline is not None:
@@ -136,13 +188,15 @@ async def serve(
     roads: LogRoads,
     post: Callable[[Letter], bool],
     tls: Callable[[], ssl.SSLContext] | None = None,
-) -> tuple[asyncio.Server | Porter, Hall]:
+    room: Shares | None = None,
+) -> tuple[Porter, Hall]:
     """Listen for runners, with TLS if `tls` gives a context for it."""
-    doors = Hall()
+    known, strangers = (
+        (CONNECTIONS_MAX, STRANGERS_MAX) if room is None else (room.link_known, room.link_newcomers)
+    )
+    doors = Hall(known, strangers)
 
     def make() -> Door:
         return Door(links, roads, post, doors)
 
-    if tls is not None:
-        return await Porter.open(host, port, tls, make, NEEDS_TLS), doors
-    return await asyncio.get_running_loop().create_server(make, host, port, backlog=1024), doors
+    return await Porter.open(host, port, tls, make, NEEDS_TLS, strangers), doors

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -14,6 +16,7 @@ from tests.unit.api.house import TOKEN, a_house
 from tests.unit.api.servers import serving
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+KNOWN = b"GET /v1/cluster HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % TOKEN.encode()
 
 
 class Impatient(BoundedProtocol):
@@ -21,7 +24,23 @@ class Impatient(BoundedProtocol):
 
 
 class Crowded(BoundedProtocol):
-    connections_max = 1
+    newcomers_max = 3
+    known_max = 8
+
+
+class Hasty(BoundedProtocol):
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.timeout_keep_alive = 1
+        super().connection_made(transport)
+
+
+class Unread(BoundedProtocol):
+    stall_s_max = 0.2
+    ended = threading.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.ended.set()
 
 
 @contextmanager
@@ -103,14 +122,79 @@ def test_a_stream_is_not_hung_up_on():
             said_until(line, b"still here")
 
 
-def test_too_many_connections_are_told_to_come_again():
-    with serving(a_house().app, Crowded) as address, a_line(address) as first:
-        first.sendall(HEAD + b"\r\n")
-        said_until(first, b'{"status":"ok"}')
-        with a_line(address) as second:
-            said = told(second)
+def test_half_requests_give_way_to_newcomers_the_oldest_first():
+    with serving(a_house().app, Crowded) as address, ExitStack() as held:
+        halves = [held.enter_context(a_line(address)) for _ in range(9)]
+        for line in halves:
+            line.sendall(HEAD)
+        for _ in range(3):
+            with a_line(address) as line:
+                line.sendall(KNOWN + b"Connection: close\r\n\r\n")
+                assert told(line).startswith(b"HTTP/1.1 200 ")
+        said = told(halves[0])
+        assert said.startswith(b"HTTP/1.1 429 ") and b"retry-after: 1\r\n" in said
+
+
+def test_who_is_known_does_not_give_way():
+    with serving(a_house().app, Crowded) as address, ExitStack() as held:
+        known = held.enter_context(a_line(address))
+        known.sendall(KNOWN + b"\r\n")
+        said_until(known, b'"nodes":')
+        for _ in range(9):
+            held.enter_context(a_line(address)).sendall(HEAD)
+        with a_line(address) as last:  # by then the server has seen all before
+            last.sendall(HEAD + b"Connection: close\r\n\r\n")
+            assert told(last).startswith(b"HTTP/1.1 200 ")
+        known.sendall(KNOWN + b"\r\n")
+        said_until(known, b'"nodes":')
+
+
+def test_one_user_has_a_part_of_the_connections():
+    with serving(a_house().app, Crowded) as address, ExitStack() as held:
+        for _ in range(3):  # a quarter of eight, and one more for an admin
+            line = held.enter_context(a_line(address))
+            line.sendall(KNOWN + b"\r\n")
+            said_until(line, b'"nodes":')
+        with a_line(address) as line:
+            line.sendall(KNOWN + b"Connection: close\r\n\r\n")
+            said = told(line)
     assert said.startswith(b"HTTP/1.1 429 ")
-    assert b"retry-after: 1\r\n" in said
+    assert b"user ada has 2 of the 8 connections, as many as one user may" in said
+
+
+def test_a_long_head_is_answered_though_all_of_it_is_sent():
+    with serving(a_house().app) as address, a_line(address) as line:
+        line.sendall(HEAD + b"X: " + b"x" * 5_000_000 + b"\r\n\r\n")
+        assert told(line).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("head", [KNOWN, HEAD], ids=["a user", "a stranger"])
+def test_a_long_body_is_answered_though_all_of_it_is_sent(head: bytes):
+    size = 50_000_000
+    head = head.replace(b"GET /v1/cluster", b"POST /v1/jobs").replace(b"GET /livez", b"POST /v1/jobs")
+    with serving(a_house().app, Hasty) as address, a_line(address) as line:
+        line.sendall(head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % size)
+        line.sendall(b"x" * size)
+        said = told(line)
+    assert said.startswith(b"HTTP/1.1 413 " if b"Authorization" in head else b"HTTP/1.1 401 ")
+
+
+def test_thousands_of_requests_in_one_go_are_all_answered():
+    with serving(a_house().app) as address, a_line(address) as line:
+        sending = threading.Thread(
+            target=line.sendall, args=((HEAD + b"\r\n") * 19_999 + HEAD + b"Connection: close\r\n\r\n",)
+        )
+        sending.start()
+        answers = told(line)
+        sending.join()
+    assert answers.count(b"HTTP/1.1 200 ") == 20_000
+
+
+def test_a_reader_who_takes_nothing_is_hung_up_on():
+    with serving(a_house().app, Unread) as address, a_line(address) as line:
+        line.sendall((KNOWN.replace(b"/v1/cluster", b"/openapi.json") + b"\r\n") * 400)
+        assert Unread.ended.wait(20)
+        assert told(line).count(b"HTTP/1.1 200 ") < 400
 
 
 @pytest.mark.parametrize("words", [b"\x16\x03\x01\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"])

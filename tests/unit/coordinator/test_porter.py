@@ -36,8 +36,8 @@ class Echo(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def a_port(tls: ServerTls) -> AsyncIterator[int]:
-    opened = await Porter.open("127.0.0.1", 0, lambda: tls.link, Echo, b"use TLS\n")
+async def a_port(tls: ServerTls, newcomers: int = porter.HANDSHAKES_MAX) -> AsyncIterator[int]:
+    opened = await Porter.open("127.0.0.1", 0, lambda: tls.link, Echo, b"use TLS\n", newcomers)
     try:
         yield opened.sockets[0].getsockname()[1]
     finally:
@@ -83,16 +83,24 @@ async def test_whoever_is_slow_is_sent_away(tmp_path: Path, monkeypatch, words: 
         assert await first_line(port, None, words) == b""
 
 
-async def test_strangers_in_the_doorway_are_counted(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(porter, "HANDSHAKES_MAX", 2)
+async def test_a_crowd_of_silent_strangers_keeps_nobody_out(tmp_path: Path):
     ca = Authority(tmp_path)
-    async with a_port(ServerTls(ca.coordinator())) as port:
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        assert await first_line(port, None) == b""  # one too many
+    async with a_port(ServerTls(ca.coordinator()), newcomers=2) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        for _, writer in silent[10:]:
+            writer.write(b"\x16\x03\x01")  # half a handshake
+        assert await first_line(port, client_context(ca.node("n1"))) == b"n1\n"
+        assert await silent[0][0].read() == b""  # the oldest went
         for _, writer in silent:
             writer.close()
-            await writer.wait_closed()
-        assert await _let_in(port, client_context(ca.node("n1"))) == b"n1\n"
+
+
+async def test_a_port_without_tls_lets_in_at_once():
+    opened = await Porter.open("127.0.0.1", 0, None, Echo)
+    port = opened.sockets[0].getsockname()[1]
+    assert await first_line(port, None) == b"None\n"
+    opened.close()
+    await opened.wait_closed()
 
 
 async def test_a_renewed_certificate_is_shown_to_the_next(tmp_path: Path):
@@ -104,13 +112,3 @@ async def test_a_renewed_certificate_is_shown_to_the_next(tmp_path: Path):
         ca.coordinator("c1", "127.0.0.1")
         assert tls.reload()
         assert await first_line(port, client_context(ca.node("n1"))) == b"n1\n"
-
-
-async def _let_in(port: int, context: ssl.SSLContext) -> bytes:
-    """Ask until the doorway is free again."""
-    async with asyncio.timeout(5):
-        while True:
-            try:
-                return await first_line(port, context)
-            except (OSError, ssl.SSLError):
-                continue

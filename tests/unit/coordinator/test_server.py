@@ -11,7 +11,7 @@ from phalanx.api import wire
 from phalanx.coordinator.entry import SharedKey
 from phalanx.coordinator.links import Letter, Links
 from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.server import STRANGERS_FRAME_MAX, STRANGERS_MAX, Door, Hall
+from phalanx.coordinator.server import STRANGERS_BYTES_MAX, STRANGERS_FRAME_MAX, STRANGERS_MAX, Door, Hall
 from phalanx.core.cluster.decision import Accepted
 from tests.builders import a_capacity, a_cluster
 
@@ -30,6 +30,7 @@ class Line:
     def __init__(self) -> None:
         self.is_ended = False
         self.written = 0
+        self.said: list[wire.Message] = []
 
     def get_extra_info(self, name: str) -> Any:
         return None
@@ -47,6 +48,13 @@ class Line:
 
     def write(self, data: bytes) -> None:
         self.written += len(data)
+        self.said += wire.Unpacker().feed(data)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.is_ended = True
 
 
 class House:
@@ -112,3 +120,39 @@ async def test_who_was_welcomed_and_who_left_make_room_for_others():
     first.connection_lost(None)
     assert len(house.hall.strangers) == STRANGERS_MAX - 2
     assert not house.door()[1].is_ended
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [head(2**31), head(3) + b"\xff\xff\xff", wire.pack(wire.Reports(1, [])), b"GET / HTTP/1.1\r\n\r\n"],
+    ids=["a long frame", "no message", "no hello", "HTTP"],
+)
+async def test_a_stranger_who_is_not_understood_is_told_so(noise: bytes):
+    house = House()
+    door, line = house.door()
+    door.data_received(noise)
+    (said,) = line.said
+    assert isinstance(said, wire.Rejected) and (said.code, said.retry) == ("NotUnderstood", True)
+    door.data_received(noise)  # what follows is thrown away
+    assert len(line.said) == 1
+
+
+async def test_a_stranger_who_ends_within_a_frame_is_told_so():
+    door, line = House().door()
+    door.data_received(head(100) + b"x")
+    door.eof_received()
+    assert [type(each) for each in line.said] == [wire.Rejected]
+
+
+async def test_what_strangers_say_together_is_bounded():
+    house = House()
+    doors = [house.door() for _ in range(100)]
+    for door, _ in doors:
+        for _ in range(7):
+            door.data_received(head(STRANGERS_FRAME_MAX) if not door._unpacker.pending else b"x" * 60_000)
+    held = sum(door._unpacker.pending for door, _ in doors)
+    assert held <= STRANGERS_BYTES_MAX
+    assert any(line.is_ended for _, line in doors) and not all(line.is_ended for _, line in doors)
+    for door, _ in doors:
+        door.connection_lost(None)
+    assert not house.hall.said and not house.hall._bytes
