@@ -72,8 +72,9 @@ async def test_a_batch_larger_than_a_request_is_whole_or_not_there(etcd: Etcd):
     assert bodies(await store.load()) == [body]
     assert len(await etcd.names("part/")) == 4
     await etcd.client.txn([], [Delete((await etcd.names("part/"))[2].encode())])
-    loaded = await store.load()
-    assert (loaded.batches, loaded.quarantined) == ([], 1)
+    assert (await store.load()).batches == [Batch(1, b"", is_damaged=True)]
+    await store.set_aside(epoch, [1])
+    assert (await store.load()).batches == []
     assert await etcd.names("quarantine/") == [f"{etcd.prefix}/quarantine/log/{1:020}"]
     await store.append(epoch, a_batch(2), [])
 

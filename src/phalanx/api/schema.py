@@ -156,6 +156,7 @@ class JobView(Struct):
     retry_at: float | None = None  # nothing of it is placed before this
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
+    held: str | None = None  # why nothing of it runs until somebody resumes or cancels it
 
 
 class TaskView(Struct):

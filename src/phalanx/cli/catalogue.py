@@ -99,13 +99,14 @@ COMMANDS: Entries = {
         },
     ),
     "store": Group(
-        "Where the state is kept: check it, move it, keep a copy of it.",
+        "Where the state is kept: check it, repair it, move it, keep a copy of it.",
         {
             "check": "store:check",
             "backup": "store:backup",
             "restore": "store:restore",
             "migrate": "store:migrate",
             "reopen": "store:reopen",
+            "repair": "repair:repair",
         },
     ),
     "ca": Group(

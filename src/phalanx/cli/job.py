@@ -67,7 +67,7 @@ def pause(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> No
 
 
 def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Let a paused task go on."""
+    """Let a paused task go on, or a job that `phalanx store repair` held back."""
     here = session(ctx)
     task = here.client().resume(id)
     emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} goes on"])
@@ -98,6 +98,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("User", job.user),
             ("Queue", f"{job.queue}, priority {job.priority}"),
             ("Status", f"{job.status} ({job.reason})" if job.reason else job.status),
+            ("Held", job.held),
             ("Exit code", job.exit_code),
             ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
             ("Array", job.array),

@@ -43,11 +43,11 @@ def check(ctx: typer.Context, url: Url = None, output: OutputOption = None) -> i
     async def checked() -> Checked:
         from phalanx.store.check import check_store
 
-        place = _place(url, section)
-        async with _reading(place, section) as store:
+        place = place_of(url, section)
+        async with reading(place, section) as store:
             return await check_store(store, str(place))
 
-    found = _run(checked())
+    found = finish(checked())
     emit(found, here.output(output), [found.store], lambda _wide: _report(found))
     return 0 if found.is_good else 1
 
@@ -68,21 +68,21 @@ def migrate(
     """
     here = session(ctx)
     section = here.settings.coordinator
-    places = _place(source, section), _place(target, section)
+    places = place_of(source, section), place_of(target, section)
     if places[0] == places[1]:
         raise BadRequest(f"FROM and TO are both {places[0]}")
-    _refuse_memory(*places)
-    _refuse_missing(places[0])
+    refuse_memory(*places)
+    refuse_missing(places[0])
 
     async def moved() -> dict[str, Any]:
         from phalanx.store.copy import migrate
 
-        async with _writing(places[0], section) as old, _writing(places[1], section) as new:
+        async with writing(places[0], section) as old, writing(places[1], section) as new:
             names = str(places[0]), str(places[1])
             copied = await migrate(old, new, names, Progress(), force=force)
         return {"from": names[0], "to": names[1], **_counts(copied)}
 
-    told = _run(moved())
+    told = finish(moved())
     emit(told, here.output(output), [told["to"]], lambda _wide: fields((k, v) for k, v in told.items()))
 
 
@@ -97,7 +97,7 @@ def backup(
     section = here.settings.coordinator
     if len(words) > 2:
         raise BadRequest(f"{len(words)} arguments: expected [URL] FILE")
-    place, path = _place(words[0] if len(words) == 2 else None, section), Path(words[-1])
+    place, path = place_of(words[0] if len(words) == 2 else None, section), Path(words[-1])
 
     async def kept() -> dict[str, Any]:
         from phalanx import __version__
@@ -105,14 +105,14 @@ def backup(
         from phalanx.store.archive import write_archive
         from phalanx.store.contents import StoreContents
 
-        async with _reading(place, section) as store:
+        async with reading(place, section) as store:
             contents = await StoreContents.read(store, str(place))
             now = SystemClock().now()
             end = await write_archive(path, contents, now, __version__, Progress(), force=force)
         sizes = {"bytes": path.stat().st_size, "batches": end.batches, "ended_jobs": end.records}
         return {"file": str(path), "store": str(place), "revision": contents.head, **sizes}
 
-    told = _run(kept())
+    told = finish(kept())
     emit(told, here.output(output), [str(path)], lambda _wide: fields((k, v) for k, v in told.items()))
 
 
@@ -125,8 +125,8 @@ def restore(
     """Fill an empty store from a backup. What happened after the backup is forgotten."""
     here = session(ctx)
     section = here.settings.coordinator
-    place = _place(url, section)
-    _refuse_memory(place)
+    place = place_of(url, section)
+    refuse_memory(place)
 
     async def filled() -> dict[str, Any]:
         from phalanx.store.archive import Archive
@@ -134,12 +134,12 @@ def restore(
 
         archive = Archive(file)
         note(f"{file}: backup of {moment(archive.made_at)}, made by version {archive.version}")
-        async with _writing(place, section) as store:
+        async with writing(place, section) as store:
             await check_vacant(store, archive.name, str(place))
             copied = await fill(store, archive, archive.epoch + RESTORE_LEAP, Progress())
         return {"from": str(file), "to": str(place), **_counts(copied)}
 
-    told = _run(filled())
+    told = finish(filled())
     emit(told, here.output(output), [str(place)], lambda _wide: fields((k, v) for k, v in told.items()))
 
 
@@ -151,16 +151,16 @@ def reopen(
     """Give up a migration: let coordinators use a store again that it fenced off."""
     here = session(ctx)
     section = here.settings.coordinator
-    place = _place(url, section)
-    _refuse_missing(place)
+    place = place_of(url, section)
+    refuse_missing(place)
 
     async def reopened() -> int:
         from phalanx.store.copy import reopen
 
-        async with _writing(place, section) as store:
+        async with writing(place, section) as store:
             return await reopen(store, str(place))
 
-    epoch = _run(reopened())
+    epoch = finish(reopened())
     told = {"store": str(place), "epoch": epoch}
     emit(told, here.output(output), [str(place)], lambda _wide: [f"{place} may be used again, epoch {epoch}"])
 
@@ -216,25 +216,25 @@ def _counts(copied: Any) -> dict[str, Any]:
     }
 
 
-def _place(url: str | None, section: Coordinator) -> Place:
+def place_of(url: str | None, section: Coordinator) -> Place:
     from phalanx.store.place import read_place
 
     return read_place(section.store if url is None else url, section.state_dir)
 
 
-def _refuse_memory(*places: Place) -> None:
+def refuse_memory(*places: Place) -> None:
     if any(place.kind == "memory" for place in places):
         raise BadRequest("memory: is gone with its process, so nothing can be moved from or to it")
 
 
-def _refuse_missing(place: Place) -> None:
+def refuse_missing(place: Place) -> None:
     """Opening a file would make it."""
     if place.path is not None and not place.path.is_file():
         raise Conflict(f"there is no store at {place.path}")
 
 
 @asynccontextmanager
-async def _reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
+async def reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
     from phalanx.store.open import open_to_read
     from phalanx.store.place import read_access
 
@@ -243,7 +243,7 @@ async def _reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def _writing(place: Place, section: Coordinator) -> AsyncIterator[Store]:
+async def writing(place: Place, section: Coordinator) -> AsyncIterator[Store]:
     from phalanx.store.open import open_place
     from phalanx.store.place import read_access
 
@@ -259,7 +259,7 @@ async def _closed_after(store: Store) -> AsyncIterator[Store]:
         await store.close()
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def finish(work: Coroutine[Any, Any, T]) -> T:
     """Wait for it; what a store raises becomes one of our errors."""
     from phalanx.store.protocol import StoreError
 

@@ -110,7 +110,11 @@ class CoordinatorCommands(Previews, TokenWishes):
         return await self._set_paused(id, True)
 
     async def resume(self, id: str) -> TaskView:
-        return await self._set_paused(id, False)
+        job, position = await lookup.find_task(self._loop, self._store, id)
+        if not job.held_because:
+            return await self._set_paused(id, False)
+        accepted(await self._loop.ask([SetPaused(job.job.id, position or 0, False)]), id)
+        return task_view(job, position or 0, self._loop.state.known_names)
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
         job, position = await lookup.find_task(self._loop, self._store, id)

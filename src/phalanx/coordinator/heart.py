@@ -14,17 +14,11 @@ from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decide import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.effects import Effect
-from phalanx.core.cluster.events import (
-    VOLATILE,
-    Event,
-    JobForgotten,
-    NodeHeard,
-    decode,
-    encode,
-)
+from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, NodeHeard, encode
 from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeMuster, Redeem, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.log_events import LogRepaired
 from phalanx.core.cluster.membership import carry_on
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.subjects import jobs_of, node_of
@@ -32,7 +26,10 @@ from phalanx.core.cluster.view import reconsider, snapshot, wake
 from phalanx.core.model.plan import Policy
 from phalanx.core.placement.engine import place_one, plan
 from phalanx.core.placement.explain_gang import gang_never
-from phalanx.store.protocol import Batch, Fenced, History, Loaded
+from phalanx.store.chain import events_of, missing_before
+from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
+
+NAMED_MAX = 20  # jobs that are named where there may be thousands
 
 
 class Turn(Struct):
@@ -168,25 +165,37 @@ def _is_awaited(state: ClusterState, id: str) -> bool:
 
 
 def restore(loaded: Loaded, rules: Rules) -> ClusterState:
-    """The state that the store remembers. A record that cannot be read is passed over, as the store does."""
+    """The state that the store remembers; LogHole if a part of it cannot be told."""
     state = ClusterState(rules) if loaded.image is None else decode_state(loaded.image, rules)
     for batch in loaded.batches:
-        replay(state, batch)
+        try:
+            replay(state, batch)
+        except Pruned as error:  # a repair goes on from its image, and that is not here
+            raise hole(state, state.revision, batch.revision) from error
     return state
 
 
 def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]]:
-    """What a batch of the log says, done to the state. The effects were carried out by whoever wrote it."""
-    try:
-        events = decode(batch.body)
-    except ValueError:
-        state.skipped += 1
-        events = []
-    if events and state.revision + len(events) != batch.revision:
-        state.skipped += 1  # a revision counts events: some are missing
+    """What a batch of the log says, done to the state. The effects were carried out by whoever wrote it.
+
+    A damaged batch, or one before which others are missing, changes nothing and raises LogHole. One that a repair
+    wrote raises Pruned: what the operator chose stands in an image, and the state begins anew from that.
+    """
+    events = events_of(batch)
+    missing = missing_before(state.revision, batch, events)
+    if events is None or missing is not None:
+        raise hole(state, state.revision, missing or batch.revision)
+    if events and type(events[0]) is LogRepaired:
+        raise Pruned(f"the log was repaired at revision {batch.revision}")
     effects = [effect for event in events for effect in apply(state, event)]
-    state.revision = batch.revision  # of an unreadable record too: its number stands in the log
+    state.revision = batch.revision  # an empty batch may leave numbers out
     return events, effects
+
+
+def hole(state: ClusterState, after: int, upto: int) -> LogHole:
+    """What is missing after this state may be about every job that has not ended in it."""
+    unfinished = [id for id, job in state.jobs.items() if not job.is_over]
+    return LogHole(after, upto, unfinished[:NAMED_MAX], len(unfinished))
 
 
 def recalled(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:

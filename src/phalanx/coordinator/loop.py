@@ -21,12 +21,13 @@ from phalanx.coordinator.mailbox import Mailbox
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.events import encode
 from phalanx.core.cluster.inputs import Input, Tick
+from phalanx.core.cluster.log_events import LogSettled
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import next_due
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.diary import diary, told
 from phalanx.errors import PhalanxError, TooMany, Unavailable
-from phalanx.store.protocol import Batch, Fenced, Loaded, Store, StoreError
+from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Store, StoreError
 
 log = diary("coordinator")
 TICK_S = 0.25
@@ -61,6 +62,7 @@ class Loop:
         self._images = images
         self._wake = asyncio.Event()
         self._is_stale = False  # what is in memory was not kept, and could not be read back yet
+        self._kept = 0  # where the log ended when it was read back
         self._in_hand: list[Letter] = []  # taken out of the mailbox and not yet answered
         self._ticked_at = 0.0
         self._confirmed_at = term.sent_at  # when the store last knew no newer epoch than ours
@@ -93,7 +95,7 @@ class Loop:
         return answers
 
     async def run(self) -> None:
-        """Turn until the term is over (Fenced is raised), or until the mailbox is closed and empty."""
+        """Turn until the term is over (Fenced or LogHole is raised), or until the mailbox is closed and empty."""
         try:
             while self.mailbox or not self.mailbox.is_closed:
                 await self._rest()
@@ -101,7 +103,7 @@ class Loop:
                 try:
                     if await self._can_turn():
                         await self._turn()
-                except Fenced:
+                except (Fenced, LogHole):
                     raise
                 except StoreError as error:
                     self._throw_away(error)
@@ -197,10 +199,12 @@ class Loop:
                 state = recalled(self.state, loaded, self._clock.now())
             self.heart = Heart(state, self.heart.policy)
             self._is_stale = False
+            self._kept = state.revision
             self._hearers.reread(loaded, state)
         self.state.revision += 1  # never the same number twice: a failed try may have been kept after all
+        settled = LogSettled(at=self._clock.now(), cause="the store", after=self._kept)
         try:
-            await self._store.append(self.term.epoch, Batch(self.state.revision, encode([])), [])
+            await self._store.append(self.term.epoch, Batch(self.state.revision, encode([settled])), [])
         except Fenced:
             raise
         except StoreError as error:

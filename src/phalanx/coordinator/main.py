@@ -39,7 +39,7 @@ from phalanx.settings import Coordinator as Section
 from phalanx.settings import Settings
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
-from phalanx.store.wary import EpochsSeen, WaryStore
+from phalanx.store.wary import FILE, EpochsSeen, WaryStore
 
 log = diary("coordinator")
 ALONE = Candidate("alone")
@@ -158,11 +158,11 @@ def candidate_of(section: Section) -> Candidate:
 
 
 async def _opened(section: Section) -> Store:
-    """The store. One on another machine may be mistaken for ours, or have forgotten."""
+    """The store. It may be mistaken for ours, or have forgotten; memory: always has."""
     store: Store = await open_store(section)
-    if not section.store.startswith(("etcd", "redis")):
+    if section.store == "memory:":
         return store
-    return WaryStore(store, EpochsSeen(section.state_dir / "epoch-seen", section.store))
+    return WaryStore(store, EpochsSeen(section.state_dir / FILE, section.store))
 
 
 async def _serve(settings: Settings) -> int:

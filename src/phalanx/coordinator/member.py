@@ -2,6 +2,7 @@
 
     Standby → Active     it won the office, read the rest of the log and wrote that its term is open
     Active  → Standby    another has a newer epoch, or the lease is over and the office cannot be confirmed
+    Standby → Standby    the log has a hole: it does not stand for the office, and serves nothing until it is repaired
     any     → Stopped    it was told to stop; an active one resigns first
 
 What a standby knows is read from the log and may be a moment old; wishes are for the active one. Whoever stops being
@@ -18,12 +19,13 @@ from msgspec import Struct
 
 from phalanx.api.schema_cluster import CoordinatorView
 from phalanx.clock import Clock
+from phalanx.coordinator.damage import damaged, named
 from phalanx.coordinator.heart import Heart, Turn
 from phalanx.coordinator.images import Images, Keep
 from phalanx.coordinator.lease import Term
 from phalanx.coordinator.links import Letter
 from phalanx.coordinator.loop import NOT_TAKEN, Loop, unavailable
-from phalanx.coordinator.outage import Outage, in_words, why_over
+from phalanx.coordinator.outage import Outage, in_words, standing_by, why_over
 from phalanx.coordinator.porch import Oath, Porch
 from phalanx.coordinator.replica import Replica
 from phalanx.core.cluster.apply import apply
@@ -33,14 +35,25 @@ from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.plan import Policy
 from phalanx.diary import diary
-from phalanx.errors import NotActive, Unavailable
+from phalanx.errors import Unavailable
 from phalanx.store.copy import MIGRATED
-from phalanx.store.protocol import Batch, Candidate, Fenced, Leader, Moved, Pruned, Store, StoreError
+from phalanx.store.protocol import (
+    Batch,
+    Candidate,
+    Fenced,
+    Leader,
+    LogHole,
+    Moved,
+    Pruned,
+    Store,
+    StoreError,
+)
 
 log = diary("coordinator")
 LOOK_EVERY_S = 0.25  # how often a standby reads the log, and whether the office is vacant
 FAR_BEHIND_S = 5.0
 PAUSE_S = 0.5  # after the store did not answer
+HOLE_PAUSE_S = 5.0  # before the whole log is read again, to see whether it was repaired
 
 
 class Role(Enum):
@@ -120,19 +133,10 @@ class Member:
 
     def refuse(self) -> NoReturn:
         """Raise NotActive, and say who is."""
+        if isinstance(trouble := self._outage.error, LogHole):
+            raise damaged(trouble)
         other = self.leader.candidate if self.leader is not None else None
-        extra: dict[str, str] = {}
-        if other is None or other == self.candidate:
-            detail = "this coordinator is a standby, and no other is known to be active"
-        else:
-            detail = f"this coordinator is a standby; {other.name} is active at {other.address}"
-            extra = {"leader": other.address}
-        if other is not None and other.name.startswith(MIGRATED):
-            to = other.name.removeprefix(MIGRATED)
-            detail, extra = f"this store was moved to {to}: coordinators belong there now (--store)", {}
-        if (trouble := self._outage.error) is not None:  # so who is active is hearsay
-            detail = f"this coordinator is a standby, and its store does not answer: {trouble}"
-        raise NotActive(detail, hint="ask the active coordinator", retry_after_s=1.0, extra=extra)
+        raise standing_by(None if other == self.candidate else other, trouble)
 
     def require_lease(self) -> None:
         """Raise NotActive unless this one is active, surely so by its clock."""
@@ -151,12 +155,14 @@ class Member:
                 await self._store.confirm(loop.term.epoch)
             except StoreError as error:
                 raise unavailable(error) from error
-        elif self.role is Role.STOPPED or self.behind_s() > FAR_BEHIND_S:
+        elif self.role is Role.STOPPED or self._outage.is_hole or self.behind_s() > FAR_BEHIND_S:
             raise self._not_ready("does not read the log")
 
     def _not_ready(self, what: str) -> Unavailable:
         """What it cannot do and, if the store is why, what the store says."""
         trouble = self._outage.error
+        if isinstance(trouble, LogHole):
+            return damaged(trouble)
         detail = f"this coordinator {what}" + (f", its store does not answer: {trouble}" if trouble else "")
         hint = trouble.hint if trouble else ""
         return Unavailable(detail, reason="NotReady", hint=hint, retry_after_s=1.0)
@@ -192,7 +198,7 @@ class Member:
         """Become what one can be at once: active if the office is vacant or our own, else a standby that has read."""
         self._porch.closed()
         if not await self._won():
-            await self._read()
+            await self._follow()
 
     async def run(self) -> None:
         """Follow, stand for the office and serve, again and again, until told to stop."""
@@ -206,7 +212,7 @@ class Member:
                     await self._pause(LOOK_EVERY_S)
             except StoreError as error:
                 self._outage.meet(error)
-                await self._pause(PAUSE_S)
+                await self._pause(HOLE_PAUSE_S if isinstance(error, LogHole) else PAUSE_S)
         if self.loop is not None:  # told to stop at the moment of winning
             self.loop.finish()
             await self._serve(self.loop)
@@ -227,6 +233,8 @@ class Member:
                 if self.leader != known:
                     self._met(self.leader.candidate)
                 return False
+        if self._replica.heart is None:
+            await self._read()  # a log with a hole is found before anything is written
         if self._oath is not None:
             self._oath.check()
         self._may_be_ours = True  # until the answer is here
@@ -304,6 +312,7 @@ class Member:
             await loop.close()
         failed = [each for each in ends if isinstance(each, Exception) and not isinstance(each, Fenced)]
         if failed:
+            await self._resign(loop.term.epoch)
             raise failed[0]
         if self._stopping.is_set():
             await self._resign(loop.term.epoch)
@@ -355,10 +364,15 @@ class Member:
 
     async def _read(self) -> None:
         loaded = await self._store.load()
-        state = self._replica.begin(loaded, self._clock.monotonic())
-        if loaded.quarantined or state.skipped:
-            what = "records are damaged or missing, `phalanx store check` names them"
-            log.error(what, set_aside=loaded.quarantined, skipped=state.skipped)
+        if loaded.quarantined:
+            log.error(
+                "damaged images are set aside, `phalanx store check` names them", count=loaded.quarantined
+            )
+        try:
+            state = self._replica.begin(loaded, self._clock.monotonic())
+        except LogHole as hole:
+            self._replica.forget()
+            raise await named(hole, self._store) from None
         self._porch.reread(loaded, state)
 
     async def _follow(self) -> None:
@@ -369,7 +383,7 @@ class Member:
         try:
             async for batch, turn in self._replica.follow(self._store, self._clock):
                 self._porch.followed(batch, turn)
-        except Pruned:  # the beginning of what we still had to read is in an image by now
+        except (Pruned, LogHole):  # what we still had to read is in an image by now, or may be
             await self._read()
 
     async def _pause(self, seconds: float) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 
 from phalanx.clock import Clock
 from phalanx.diary import diary, told
-from phalanx.store.protocol import Fenced, StoreError
+from phalanx.errors import NotActive
+from phalanx.store.copy import MIGRATED
+from phalanx.store.protocol import Candidate, Fenced, LogHole, StoreError
 
 log = diary("coordinator")
 TELL_EVERY_S = 60.0
@@ -31,14 +33,43 @@ class Outage:
             self._since = now
         if self.error is None or now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
-            log.warning("the store does not answer", for_s=round(now - self._since), **told(error))
+            what = "the log cannot be trusted" if isinstance(error, LogHole) else "the store does not answer"
+            log.warning(what, for_s=round(now - self._since), **_in_detail(error))
         self.error = error
+
+    @property
+    def is_hole(self) -> bool:
+        """Whether it answers, and its log has a hole."""
+        return isinstance(self.error, LogHole)
 
     def end(self) -> None:
         """It has answered."""
         if self.error is not None:
             log.info("the store answers again", after_s=round(self._clock.monotonic() - self._since))
             self.error = None
+
+
+def _in_detail(error: StoreError) -> dict[str, object]:
+    """What is wrong and, of a hole in the log, which jobs are concerned."""
+    if not isinstance(error, LogHole):
+        return {**told(error)}
+    return {**told(error), "jobs_concerned": error.count, "some_of_them": " ".join(error.jobs)}
+
+
+def standing_by(active: Candidate | None, trouble: StoreError | None) -> NotActive:
+    """Why a standby does nothing for people, and who would."""
+    extra: dict[str, str] = {}
+    if active is None:
+        detail = "this coordinator is a standby, and no other is known to be active"
+    else:
+        detail = f"this coordinator is a standby; {active.name} is active at {active.address}"
+        extra = {"leader": active.address}
+    if active is not None and active.name.startswith(MIGRATED):
+        to = active.name.removeprefix(MIGRATED)
+        detail, extra = f"this store was moved to {to}: coordinators belong there now (--store)", {}
+    if trouble is not None:  # so who is active is hearsay
+        detail = f"this coordinator is a standby, and its store does not answer: {trouble}"
+    return NotActive(detail, hint="ask the active coordinator", retry_after_s=1.0, extra=extra)
 
 
 def in_words(error: Exception) -> str:

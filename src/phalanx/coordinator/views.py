@@ -27,6 +27,7 @@ from phalanx.core.cluster.health import trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.queue import DEFAULT, Usage
+from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.waiting import WaitingClass
@@ -80,6 +81,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         retry_at=job.hold_until or None,
         finished=len(job.done),
         failures=sum(job.charged.values()),
+        held=job.held_because or None,
     )
 
 
@@ -87,6 +89,8 @@ def task_viewer(job: JobState, node_names: list[str]) -> Callable[[int], TaskVie
     """What shows the tasks of a job, each with its newest attempt, one by one."""
     ranked = ranks(job)
     held = {group.number: no.text for group in job.groups for no in list(comes_first(job, group))[:1]}
+    if job.held_because:
+        held = dict.fromkeys(range(len(job.groups)), held_back(job.held_because).text)
     return lambda position: _task_view(job, position, node_names, ranked.get(position), held)
 
 

@@ -18,6 +18,8 @@ from phalanx.core.model.status import Status, Why
 
 def standstill(state: ClusterState, job: JobState, position: int, now: float) -> Iterator[Reason]:
     """Why a waiting task is not even looked at for a place; nothing if it is."""
+    if job.held_because:
+        yield reason.held_back(job.held_because)
     if job.promise is not None:
         left = max(0.0, job.promise.until - now)
         yield reason.waiting_victims(task_ids(state, job.promise.victims), nominated(job.promise), left)

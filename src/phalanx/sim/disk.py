@@ -162,6 +162,14 @@ class DiskStore:
         self._disk.check_reachable()
         return await self._store.story(subject, after, limit)
 
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        self._disk.check_reachable()
+        return await self._store.concerned(after, upto)
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        self._disk.check_writable()
+        await self._store.set_aside(epoch, revisions)
+
     async def history(self, job: str) -> bytes | None:
         self._disk.check_reachable()
         return await self._store.history(job)

@@ -47,6 +47,12 @@ class StoreAround:
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
         return await self._store.story(subject, after, limit)
 
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        return await self._store.concerned(after, upto)
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        await self._store.set_aside(epoch, revisions)
+
     async def history(self, job: str) -> bytes | None:
         return await self._store.history(job)
 

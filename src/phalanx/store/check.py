@@ -10,26 +10,16 @@ from typing import Protocol, runtime_checkable
 from msgspec import MsgspecError, Struct
 
 from phalanx.core.cluster.apply import apply
-from phalanx.core.cluster.events import decode
+from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image import decode_job, decode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.errors import NotFound
+from phalanx.store.chain import events_of, missing_before
 from phalanx.store.contents import StoreContents
 from phalanx.store.protocol import Batch, Loaded, Store
 from phalanx.store.record import Damage
-
-# What `apply` may stumble over when records before it are missing.
-_IMPOSSIBLE = (
-    MsgspecError,
-    LookupError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    AssertionError,
-    RuntimeError,
-)
+from phalanx.store.salvage import IMPOSSIBLE
 
 
 class Checked(Struct, frozen=True):
@@ -71,14 +61,14 @@ async def check_store(store: Store, name: str) -> Checked:
     if not contents.epoch and not contents.head:
         raise NotFound(f"there is no cluster in {name}", hint="is the address right, its prefix too?")
     batches, events = 0, 0
-    chain = Chain()
-    async for batch in contents.batches():
+    chain = Chain(contents.image_revision, contents.begin)
+    async for batch in contents.everything():
         batches += 1
-        count = _events(batch)
-        if count is None:
+        said = events_of(batch)
+        if said is None:
             found.add(Damage("log", str(batch.revision)))
-        chain.follow(batch.revision, count)
-        events += count or 0
+        chain.follow(batch, said)
+        events += len(said or ())
     ended = 0
     async for record in contents.records():
         ended += 1
@@ -100,35 +90,28 @@ async def check_store(store: Store, name: str) -> Checked:
         ended_jobs=ended,
         damaged=sorted(each for each in found if not each.set_aside),
         set_aside=sorted(each for each in found if each.set_aside),
-        broken=broken
-        if found
-        else [*chain.holes, *broken],  # what is damaged is a hole, and is named already
+        # A story of which a part was set aside has a gap, which is named already; the state does not need it.
+        broken=[*chain.holes, *([] if found else chain.gaps), *broken],
     )
 
 
 class Chain:
-    """Whether each batch follows the one before: a revision counts events, so what is missing leaves a hole.
+    """Whether each batch follows the one before. What an image covers is missing from stories, not from the state."""
 
-    An empty batch may leave numbers out: it settles the fate of tries whose answer was lost.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, covered: int = 0, begin: int | None = None) -> None:
         self.holes: list[str] = []
-        self._at: int | None = None  # where the batch before ended, if that is known
+        self.gaps: list[str] = []
+        self._covered = covered
+        self._at = begin  # where the batch before ended, if that is known
 
-    def follow(self, revision: int, events: int | None) -> None:
-        """The next batch; `events` None if it cannot be read."""
-        missing = revision - (events or 0) - self._at if self._at is not None and events else 0
-        if missing:
-            self.holes.append(f"the log has a hole: {missing} events before revision {revision} are missing")
-        self._at = None if events is None else revision
-
-
-def _events(batch: Batch) -> int | None:
-    try:
-        return len(decode(batch.body))
-    except (MsgspecError, ValueError):
-        return None
+    def follow(self, batch: Batch, events: list[Event] | None) -> None:
+        """The next batch; `events` None if it cannot be read, which is named elsewhere."""
+        if events is not None and self._at is not None:
+            upto = missing_before(self._at, batch, events)
+            if upto is not None:
+                lost = f"{upto - self._at} events before revision {batch.revision} are missing"
+                (self.holes if upto > self._covered else self.gaps).append(f"the log has a hole: {lost}")
+        self._at = None if events is None else batch.revision
 
 
 def _is_job(body: bytes) -> bool:
@@ -148,8 +131,8 @@ def _replayed(loaded: Loaded) -> tuple[ClusterState, list[str]]:
             state = decode_state(loaded.image, Rules())
         for batch in loaded.batches:
             at = batch.revision
-            for event in decode(batch.body) if _events(batch) is not None else ():
+            for event in events_of(batch) or ():
                 apply(state, event)
         return state, check(state)
-    except _IMPOSSIBLE as error:
+    except IMPOSSIBLE as error:
         return state, [f"the log cannot be replayed at revision {at}: {type(error).__name__}: {error}"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, Pruned, Store
+from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned, Store
 
 PAGE = 200
 
@@ -53,6 +53,15 @@ class StoreContents:
         return cls(store, name, epoch, await _begin_of(store, loaded.image_revision), loaded)
 
     async def batches(self) -> AsyncIterator[Batch]:
+        """Those that can be read. Without one that the state needs, a copy would be worth nothing."""
+        async for batch in self.everything():
+            if not batch.is_damaged:
+                yield batch
+            elif batch.revision > self.image_revision:
+                raise LogHole(batch.revision - 1, batch.revision)
+
+    async def everything(self) -> AsyncIterator[Batch]:
+        """The same with damaged ones, which say so."""
         after = self.begin
         while after < self.head:
             try:

@@ -70,14 +70,14 @@ class EtcdStore:
             head, before = await self._log.look()
             revision, image, bad_images = await self._images.newest()
             good, bad = await self._log.read(revision)
-            damaged += bad_images + sum([await self._log.quarantine(entry) for entry in bad])
+            damaged += bad_images
             _, pruned = await self._log.look()
             if pruned <= revision:
                 for batch in good:
                     self._stories.note(batch)
                 self._log.head = head
                 self._log.end = good[-1].revision if good else revision or pruned
-                return Loaded(image, revision, [each.batch for each in good], damaged)
+                return Loaded(image, revision, self._in_order(good, bad), damaged)
             if image is None and pruned == before:
                 raise StoreError(f"no image in etcd is good, and the log begins after {pruned}: {_RESTORE}")
             # A newer image was saved meanwhile, and what it covers was pruned: begin again with that one.
@@ -99,7 +99,12 @@ class EtcdStore:
         if last == number(head) and (self._log.head is None or after >= self._log.end):
             # Whoever asked has seen it all, and may go on from there.
             self._log.head, self._log.end = head, max(seen, default=after)
-        return [each.batch for each in good]
+        return self._in_order(good, bad)
+
+    def _in_order(self, good: list[Logged], bad: list[Entry]) -> list[Batch]:
+        damaged = [Batch(self._keys.revision_of(each.key), b"", is_damaged=True) for each in bad]
+        batches = [each.batch for each in good]
+        return sorted([*batches, *damaged], key=lambda batch: batch.revision) if bad else batches
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         if self._log.head is None:
@@ -137,6 +142,14 @@ class EtcdStore:
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
         return await self._stories.tell(subject, after, limit)
+
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        return await self._stories.concerned(after, upto)
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        await self.confirm(epoch)
+        for revision in revisions:
+            await self._log.set_aside(revision)
 
     async def history(self, job: str) -> bytes | None:
         return await self._history.get(job)

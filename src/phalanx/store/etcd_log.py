@@ -112,8 +112,13 @@ class EtcdLog:
         value = await assembled(self._kv, record, lambda at: self._keys.part(revision, tag, at))
         return unsealed(value, Logged)
 
-    async def quarantine(self, entry: Entry) -> bool:
-        return await quarantined(self._kv, self._keys, entry)
+    async def set_aside(self, revision: int) -> None:
+        """Keep a damaged batch elsewhere; a good one stays."""
+        for entry in (await self._kv.range(self._keys.log(revision))).entries:
+            try:
+                await self._opened(entry)
+            except Damaged:
+                await _moved_aside(self._kv, self._keys, entry)
 
 
 def parted(value: bytes, tag: str, key: Callable[[int], bytes]) -> tuple[Parted, list[Put]]:
@@ -137,15 +142,19 @@ async def quarantined(kv: Kv, keys: Keys, entry: Entry) -> bool:
     Not being able to must not stop a start.
     """
     try:
-        outcome = await settled(
-            kv,
-            [Compare(entry.key, "mod", entry.mod_revision)],
-            [Put(keys.quarantine(entry.key), entry.value), Delete(entry.key)],
-            [Get(keys.quarantine(entry.key))],
-        )
+        return await _moved_aside(kv, keys, entry)
     except StoreError as error:
         log.error("a damaged record could not be set aside", key=entry.key.decode(), error=str(error))
         return True
+
+
+async def _moved_aside(kv: Kv, keys: Keys, entry: Entry) -> bool:
+    outcome = await settled(
+        kv,
+        [Compare(entry.key, "mod", entry.mod_revision)],
+        [Put(keys.quarantine(entry.key), entry.value), Delete(entry.key)],
+        [Get(keys.quarantine(entry.key))],
+    )
     is_aside = outcome.succeeded or value_of(outcome.found[0]) == entry.value
     if is_aside:
         log.error("a damaged record is set aside", key=entry.key.decode(), bytes=len(entry.value))

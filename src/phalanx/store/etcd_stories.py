@@ -107,6 +107,18 @@ class EtcdStories:
         wanted = sorted({revision for revision in revisions if revision > after})[:limit]
         return [each.batch for each in await self._log.fetch(wanted)]
 
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        """Whom batches of a range were about; nothing if some of them are not in the index yet."""
+        indexed = number(value_of((await self._kv.range(self._keys.indexed)).entries))
+        found: set[str] = set()
+        if indexed < upto:
+            return []
+        for bucket in range(BUCKETS):
+            begin, end = self._keys.index(bucket, after + 1), self._keys.index_end(bucket)
+            for entry in (await self._kv.range(begin, end)).entries:
+                found.update(_names_in(entry, after, upto))
+        return sorted(found)
+
     async def _indexed(self, subject: str, after: int, limit: int) -> list[int]:
         bucket, found = bucket_of(subject), list[int]()
         begin, end = self._keys.index(bucket, after + 1), self._keys.index_end(bucket)
@@ -168,3 +180,16 @@ def _in_segment(entry: Entry, subject: str) -> list[int]:
     except Damaged:
         log.error("a damaged segment of the index is left out of a story", key=entry.key.decode())
         return []
+
+
+def _names_in(entry: Entry, after: int, upto: int) -> list[str]:
+    try:
+        revisions_of = unsealed(entry.value, Segment).revisions
+    except Damaged:
+        log.error("a damaged segment of the index names nobody", key=entry.key.decode())
+        return []
+    return [
+        name
+        for name, revisions in revisions_of.items()
+        if any(after < revision <= upto for revision in revisions)
+    ]

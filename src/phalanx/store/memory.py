@@ -115,6 +115,17 @@ class MemoryStore:
         found = (batch for batch in self._after(after) if subject in batch.subjects)
         return [batch for batch, _ in zip(found, range(limit), strict=False)]
 
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        """What is missing from memory is not named anywhere else."""
+        return []
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        self._check(epoch)
+        wanted = set(revisions)
+        self._kept.batches = [
+            batch for batch in self._kept.batches if not (batch.is_damaged and batch.revision in wanted)
+        ]
+
     async def history(self, job: str) -> bytes | None:
         return self._kept.history.get(job)
 

@@ -7,6 +7,7 @@ docs/operations/stores.md says what each of them can be trusted with.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
@@ -43,6 +44,25 @@ class Pruned(StoreError):
     """The log no longer reaches back so far: start again from the image."""
 
 
+class LogHole(StoreError):
+    """A record of the log is damaged or missing after the newest good image, so the state cannot be told.
+
+    What stood between the revisions `after` and `upto` is not known. `jobs` are some of those concerned, `count` how
+    many they are. Nothing may be decided or written on top of it: the choice is the operator's.
+    """
+
+    hint = "`phalanx store repair` names the jobs concerned and offers what can be done"
+
+    def __init__(self, after: int, upto: int, jobs: Iterable[str] = (), count: int = 0) -> None:
+        super().__init__(
+            f"the log has a hole: what stood in it from revision {after + 1} to {upto} is damaged or missing"
+        )
+        self.after = after
+        self.upto = upto
+        self.jobs = tuple(jobs)
+        self.count = max(count, len(self.jobs))
+
+
 class Candidate(Struct, frozen=True):
     """Who stands for the office, and where it would be reached. A name stays the same across restarts."""
 
@@ -64,6 +84,7 @@ class Batch(Struct, frozen=True):
     revision: int
     body: bytes
     subjects: tuple[str, ...] = ()
+    is_damaged: bool = False  # it is not what was written, so nothing in it may be believed
 
 
 class History(Struct, frozen=True):
@@ -74,12 +95,12 @@ class History(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """What a new term starts from: the newest good image and the batches after it."""
+    """What a new term starts from: the newest good image and the batches after it, damaged ones among them."""
 
     image: bytes | None
     image_revision: int
     batches: list[Batch]
-    quarantined: int = 0  # damaged records set aside
+    quarantined: int = 0  # damaged images set aside
 
 
 class Store(Protocol):
@@ -118,11 +139,17 @@ class Store(Protocol):
     # The log.
 
     async def load(self) -> Loaded:
-        """The newest image and what came after it. The next append goes after what this saw."""
+        """The newest good image and what came after it. The next append goes after what this saw.
+
+        A damaged image is set aside; a damaged batch stays where it is, and is given as one.
+        """
         ...
 
     async def since(self, after: int, limit: int) -> list[Batch]:
-        """Batches with a revision above `after`, oldest first, with their subjects; or raise Pruned."""
+        """Batches with a revision above `after`, oldest first, with their subjects; or raise Pruned.
+
+        A damaged one is given as such: who follows the log must not pass over it.
+        """
         ...
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
@@ -139,6 +166,16 @@ class Store(Protocol):
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
         """Batches that concern a job or node, oldest first, with a revision above `after`."""
+        ...
+
+    # Damage.
+
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        """The jobs and nodes that batches above `after`, up to `upto`, were about. Nothing: it cannot be told."""
+        ...
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        """Take damaged batches out of the log and keep them elsewhere; a good one stays."""
         ...
 
     # The past.

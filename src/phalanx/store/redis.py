@@ -9,7 +9,7 @@ Whether a server may be used at all is decided in `redis_server.py`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.asyncio import Redis
@@ -116,24 +116,21 @@ class RedisStore:
         bad, tried = 0, -1
         while True:
             revision, image, bad_images = await self._newest_image()
+            bad += bad_images
             try:
-                batches, damaged, head = await self._read(revision)
+                batches = [_batch(at, record) async for at, record in self._records(revision, "")]
             except Pruned as error:
                 if revision == tried:
                     raise StoreError(f"{self._name}: no image is good, and {error}: {RESTORE}") from error
                 tried = revision  # the writer saved a newer image and dropped what we were about to read
                 continue
-            bad += bad_images + len(damaged)
-            aside = [await self._set_aside("log", at, record) for at, record in damaged]
-            if not any(aside):  # otherwise the log may end elsewhere now
-                self._head = head
-                return Loaded(image, revision, batches, bad)
+            self._head = self._page_head
+            return Loaded(image, revision, batches, bad)
 
     async def since(self, after: int, limit: int) -> list[Batch]:
         found: list[Batch] = []
         async for at, record in self._records(after, ""):
-            if batch := unsealed_batch(at, record):
-                found.append(batch)
+            found.append(_batch(at, record))
             if len(found) >= limit:
                 break
         return found
@@ -170,6 +167,24 @@ class RedisStore:
             if len(found) >= limit:
                 break
         return found
+
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        """Every subject has an index of its own: all of them are asked, which takes its time."""
+        begin = self._key["about:"]
+        with _translated(self._name):
+            keys = [
+                key
+                async for key in self._client.scan_iter(match=f"{_literal(begin)}*", count=PAGE)
+                if await self._client.zcount(key, f"({after}", upto)
+            ]
+        return sorted({key.decode().removeprefix(begin) for key in keys})
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        await self.confirm(epoch)
+        for revision in revisions:
+            record = await self._get("log", str(revision))
+            if record is not None and unsealed_batch(revision, record) is None:
+                await self._call(scripts.SET_ASIDE, "log", revision, record)
 
     # The past.
 
@@ -246,21 +261,13 @@ class RedisStore:
             if not subject and after < int(pruned):
                 raise Pruned(f"the log begins after revision {int(pruned)}")
             for revision, record in zip(revisions, records, strict=True):
-                if record is not None:  # one that was set aside may still be named by a subject
-                    yield int(revision), record
+                if (
+                    record is not None or not subject
+                ):  # one that was set aside may still be named by a subject
+                    yield int(revision), record or b""
             if len(revisions) < PAGE:
                 return
             after = int(revisions[-1])
-
-    async def _read(self, after: int) -> tuple[list[Batch], list[tuple[int, bytes]], int]:
-        """The good and the damaged records above a revision, and where the log ended when the last was read."""
-        batches, damaged = list[Batch](), list[tuple[int, bytes]]()
-        async for at, record in self._records(after, ""):
-            if batch := unsealed_batch(at, record):
-                batches.append(batch)
-            else:
-                damaged.append((at, record))
-        return batches, damaged, self._page_head
 
     async def _newest_image(self) -> tuple[int, bytes | None, int]:
         bad = 0
@@ -295,14 +302,20 @@ class RedisStore:
                 pruned = gone[-1]
                 await self._call(scripts.PRUNE_LOG, epoch, pruned, len(gone), *gone, *about)
 
-    async def _set_aside(self, source: str, key: int, record: bytes) -> bool:
+    async def _set_aside(self, source: str, key: int, record: bytes) -> None:
         """Set a damaged record aside, if we can: a server that cannot do so must not stop the start."""
         log.error("a damaged record is set aside", store=self._name, source=source, key=key)
-        try:
+        with suppress(StoreError):
             await self._call(scripts.SET_ASIDE, source, key, record)
-        except StoreError:
-            return False
-        return True
+
+
+def _batch(revision: int, record: bytes) -> Batch:
+    return unsealed_batch(revision, record) or Batch(revision, b"", is_damaged=True)
+
+
+def _literal(text: str) -> str:
+    """A name as a pattern that matches nothing else."""
+    return "".join(f"\\{each}" if each in "*?[]\\" else each for each in text)
 
 
 def _ms(lease_s: float) -> int:

@@ -1,8 +1,9 @@
 """The embedded store: one SQLite file in WAL mode, every commit on the disk before it is answered.
 
 The epoch is compared in the same transaction that writes, so a replaced coordinator can write nothing. Every
-record carries a checksum; a damaged one is set aside in `quarantine` and the rest is read. Calls run on the
-caller's thread: a commit takes half a millisecond and inputs gather meanwhile (docs/decisions/0004).
+record carries a checksum: a damaged image is set aside in `quarantine` and the rest is read, a damaged batch is given
+as what it is. A damaged page may hold any value of any type, so what is read is believed only after a look. Calls run
+on the caller's thread: a commit takes half a millisecond and inputs gather meanwhile (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ log = diary("store")
 IMAGES_KEPT = 2
 RESTORE = "restore a backup into an empty store (`phalanx store restore`)"
 _TAKE_OFFICE = "INSERT OR REPLACE INTO office VALUES (1, ?, ?, ?, ?)"
+_CONCERNED = "SELECT DISTINCT name FROM subject WHERE revision > ? AND revision <= ? ORDER BY name"
 _SUBJECTS = "SELECT revision, name FROM subject WHERE revision > ? AND revision <= ? ORDER BY revision, name"
 _DROP_OLD_IMAGES = (
     "DELETE FROM image WHERE revision NOT IN (SELECT revision FROM image ORDER BY revision DESC LIMIT ?)"
@@ -108,15 +110,10 @@ class SqliteStore:
                 raise StoreError(
                     f"{self._path}: no image is good, and the log begins after {pruned}: {RESTORE}"
                 )
-            batches: list[Batch] = []
             rows = self._db.execute(
                 "SELECT revision, crc, body FROM log WHERE revision > ? ORDER BY revision", (revision,)
             )
-            for at, crc, body in rows:
-                if crc == zlib.crc32(body):
-                    batches.append(Batch(at, body))
-                else:
-                    damaged.append(("log", at, body))
+            batches = [_batch(*row) for row in rows]
         self._set_aside(damaged)
         with translated(self._path):
             self._head = self._newest()
@@ -153,11 +150,7 @@ class SqliteStore:
             last = rows[-1][0] if rows else after
             for revision, name in self._db.execute(_SUBJECTS, (after, last)):
                 subjects.setdefault(revision, []).append(name)
-        return [
-            Batch(revision, body, tuple(subjects.get(revision, ())))
-            for revision, crc, body in rows
-            if crc == zlib.crc32(body)
-        ]
+        return [_batch(at, crc, body, tuple(subjects.get(at, ()))) for at, crc, body in rows]
 
     async def prune(self, epoch: int, before: int, keep_jobs: int) -> None:
         with self._transaction():
@@ -194,18 +187,30 @@ class SqliteStore:
         )
         with translated(self._path):
             rows = self._db.execute(query, (subject, after, limit)).fetchall()
-        return [Batch(revision, body) for revision, crc, body in rows if crc == zlib.crc32(body)]
+        return [Batch(revision, body) for revision, crc, body in rows if _is_good(crc, body)]
+
+    async def concerned(self, after: int, upto: int) -> list[str]:
+        with translated(self._path):
+            return [str(name) for (name,) in self._db.execute(_CONCERNED, (after, upto))]
+
+    async def set_aside(self, epoch: int, revisions: list[int]) -> None:
+        with self._transaction():
+            self._check_epoch(epoch)
+            for revision in revisions:
+                row = self._db.execute("SELECT crc, body FROM log WHERE revision = ?", (revision,)).fetchone()
+                if row is not None and not _is_good(*row):
+                    self._move_aside("log", revision, row[1])
 
     async def history(self, job: str) -> bytes | None:
         with translated(self._path):
             row = self._db.execute("SELECT crc, body FROM history WHERE job = ?", (job,)).fetchone()
-        return bytes(row[1]) if row and row[0] == zlib.crc32(row[1]) else None
+        return bytes(row[1]) if row and _is_good(*row) else None
 
     async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
         query = "SELECT job, crc, body FROM history WHERE job < ? AND job >= ? AND job < ? ORDER BY job DESC LIMIT ?"
         with translated(self._path):
             rows = self._db.execute(query, (before or "~", prefix, prefix + "~", limit)).fetchall()
-        return [History(job, body) for job, crc, body in rows if crc == zlib.crc32(body)]
+        return [History(job, body) for job, crc, body in rows if isinstance(job, str) and _is_good(crc, body)]
 
     async def close(self) -> None:
         with translated(self._path):
@@ -218,10 +223,10 @@ class SqliteStore:
                 Damage(source, str(key))
                 for source, query in _ALL_RECORDS.items()
                 for key, crc, body in self._db.execute(query)
-                if crc != zlib.crc32(body)
+                if not _is_good(crc, body)
             ]
             aside = self._db.execute("SELECT source, key FROM quarantine").fetchall()
-        return sorted([*found, *(Damage(source, key, set_aside=True) for source, key in aside)])
+        return sorted([*found, *(Damage(str(source), str(key), set_aside=True) for source, key in aside)])
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -244,7 +249,10 @@ class SqliteStore:
                 raise
 
     def _meta(self, key: str) -> int:
-        return int(self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0])
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        if row is None or not isinstance(row[0], int):
+            raise StoreError(f"{self._path}: the record {key!r} of table meta is damaged: {RESTORE}")
+        return int(row[0])
 
     def _epoch(self) -> int:
         return self._meta("epoch")
@@ -257,7 +265,9 @@ class SqliteStore:
         row = self._db.execute(
             "SELECT name, address, link FROM office WHERE until > ?", (self._now(),)
         ).fetchone()
-        return None if row is None else Candidate(*row)
+        if row is None or not all(isinstance(each, str) for each in row):
+            return None  # if it is damaged nobody has it: the epoch keeps two from writing
+        return Candidate(*row)
 
     def _check_epoch(self, epoch: int) -> None:
         current = self._epoch()
@@ -269,7 +279,7 @@ class SqliteStore:
         for revision, crc, body in self._db.execute(
             "SELECT revision, crc, body FROM image ORDER BY revision DESC"
         ):
-            if crc == zlib.crc32(body):
+            if _is_good(crc, body):
                 return revision, body, damaged
             damaged.append(("image", revision, body))
         return 0, None, damaged
@@ -282,5 +292,17 @@ class SqliteStore:
             return
         with suppress(StoreError), self._transaction():
             for source, key, body in damaged:
-                self._db.execute("INSERT INTO quarantine VALUES (?, ?, ?)", (source, str(key), body))
-                self._db.execute(_DROP_RECORD[source], (key,))
+                self._move_aside(source, key, body)
+
+    def _move_aside(self, source: str, key: int, body: object) -> None:
+        self._db.execute("INSERT INTO quarantine VALUES (?, ?, ?)", (source, str(key), body))
+        self._db.execute(_DROP_RECORD[source], (key,))
+
+
+def _is_good(crc: object, body: object) -> bool:
+    """Whether a record is what was written. Of a damaged page anything may come, of any type."""
+    return isinstance(body, bytes) and crc == zlib.crc32(body)
+
+
+def _batch(revision: int, crc: object, body: bytes, subjects: tuple[str, ...] = ()) -> Batch:
+    return Batch(revision, body, subjects) if _is_good(crc, body) else Batch(revision, b"", subjects, True)

@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from phalanx.store.protocol import StoreError
 
-DAMAGED = ("malformed", "not a database")  # what SQLite says of a file that is not what was written
+# What SQLite says of a file that is not what was written.
+DAMAGED = ("malformed", "not a database", "corrupt", "Could not decode", "encrypted")
 # 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
 SCHEMA = 2
+_DAMAGED_FILE = "the file is damaged: `phalanx store restore FILE URL` fills another one from a backup"
 _CREATE = """
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -65,11 +67,22 @@ def open_file_to_read(path: Path) -> sqlite3.Connection:
         return db
 
 
+def is_blank(path: Path) -> bool:
+    """Whether there is no file, or one in which nothing was ever kept."""
+    if not path.is_file():
+        return True
+    with translated(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        return _check_schema(db, path) == 0
+
+
 def _check_schema(db: sqlite3.Connection, path: Path) -> int:
     """Refuse a file of a newer version before anything in it is changed; 0 is a new one."""
     if not db.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'meta'").fetchone()[0]:
         return 0
-    found = int(db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()[0])
+    row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    if row is None or not isinstance(row[0], int):
+        raise StoreError(f"{path}: the record 'schema' of table meta is damaged", hint=_DAMAGED_FILE)
+    found = int(row[0])
     if found > SCHEMA:
         raise StoreError(
             f"{path} has schema {found}, this Phalanx reads schemas up to {SCHEMA}: use a newer version"
@@ -84,7 +97,6 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         if any(word in str(error) for word in DAMAGED):
-            hint = "the file is damaged: `phalanx store restore FILE URL` fills another one from a backup"
-            raise StoreError(f"{path}: {error}", hint) from error
+            raise StoreError(f"{path}: {error}", _DAMAGED_FILE) from error
         text = f"{path}: {error} (is the disk full or the folder read-only?)"
         raise StoreError(text, hint="free some space or make the state folder writable") from error

@@ -1,82 +1,120 @@
 """A store that is believed only if it knows no less than this coordinator has seen.
 
-An etcd under a mistyped prefix, a Redis that was flushed or gave way to a server that knew less: each would be
-taken for a new cluster, with every job gone and every runner unknown. Epochs only grow, so whoever knows a lower one
-is not ours, or not all of it. The highest one seen is kept in a file beside the coordinator. Where the state itself is
-a file of this machine there is nothing to compare it with, and nothing to mistake it for.
+An etcd under a mistyped prefix, a Redis that was flushed or gave way to a server that knew less, a database or its WAL
+that was deleted: each would be taken for a new cluster, or for an older one, with jobs gone and runners unknown. Epochs
+only grow, and within an epoch revisions do, so whoever knows less is not ours, or not all of it. The highest seen are
+kept in a small file in the state folder. It is written without waiting for the disk: it survives the death of the
+process, and after a loss of power it may only know too little.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from msgspec import Struct
+
+from phalanx.diary import diary
 from phalanx.errors import ConfigError
 from phalanx.store.around import StoreAround
-from phalanx.store.protocol import Candidate, Fenced, Leader, Loaded, Store
+from phalanx.store.contents import epoch_of
+from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Store
+
+log = diary("store")
+FILE = "epoch-seen"
+
+
+class Seen(Struct, frozen=True, order=True):
+    """How far a store was. A later epoch counts for more than any revision: a restored backup goes back in those."""
+
+    epoch: int = 0
+    revision: int = 0
 
 
 class EpochsSeen:
-    """The highest epoch that was seen in a store: one number in a file."""
+    """The highest epoch that was seen in a store, and the highest revision in it: two numbers in a file."""
 
     def __init__(self, path: Path, store: str) -> None:
         self.highest = _read(path)
         self._path = path
         self._store = store
+        self._file: int | None = None
+        self._is_told = False  # that it cannot be written
 
-    def check(self, epoch: int) -> None:
+    def check(self, found: Seen) -> None:
         """Refuse a store that has gone back in time."""
-        if epoch < self.highest:
+        if found < self.highest:
             raise ConfigError(
-                f"{self._store} knows epoch {epoch}, and this coordinator has seen epoch {self.highest}: it is another "
-                "cluster's, was emptied, or has lost what it acknowledged",
-                hint=f"look at coordinator.store, or restore a backup; to begin anew with it, remove {self._path}",
+                f"{self._store} knows epoch {found.epoch}, revision {found.revision}, and this coordinator has seen "
+                f"epoch {self.highest.epoch}, revision {self.highest.revision}: it is another cluster's, was emptied, "
+                "or has lost what it acknowledged",
+                hint="look at coordinator.store, or restore a backup; `phalanx store repair --accept-loss` goes on "
+                f"with what is left (the numbers are in {self._path})",
             )
 
-    def note(self, epoch: int) -> None:
-        """Remember an epoch, if it is the highest so far."""
-        if epoch > self.highest:
-            self.highest = epoch
-            draft = self._path.with_name(f"{self._path.name}.new")
-            draft.write_text(f"{epoch}\n")
-            draft.replace(self._path)
+    def note(self, found: Seen) -> None:
+        """Remember this, if it is the highest so far. Others of this machine may have seen more meanwhile."""
+        if found.epoch > self.highest.epoch:
+            self.highest = max(self.highest, _read(self._path))
+        if found <= self.highest:
+            return
+        self.highest = found
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.pwrite(self._file, b"%020d %020d\n" % (found.epoch, found.revision), 0)
+        except OSError as error:
+            if not self._is_told:
+                log.warning("what was seen of the store cannot be written down", error=str(error))
+            self._is_told = True
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
-def _read(path: Path) -> int:
-    """The number; 0 if there is none, or none that can be read: then nothing is known, and nothing is refused."""
+def _read(path: Path) -> Seen:
+    """The numbers; zeros if there are none that can be read: then nothing is known, and nothing is refused."""
     try:
-        return int(path.read_text())
+        epoch, _, revision = path.read_text().partition(" ")
+        return Seen(int(epoch), int(revision or 0))
     except (OSError, ValueError):
-        return 0
+        return Seen()
 
 
 class WaryStore(StoreAround):
-    """Another store, asked for its epoch before it is read or taken office in."""
+    """Another store, asked how far it is before it is read or taken office in."""
 
     def __init__(self, store: Store, seen: EpochsSeen) -> None:
         super().__init__(store)
         self._seen = seen
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        await self._check()
+        # Nothing is written to find out: an epoch minted at each try would soon be high enough.
+        self._seen.check(Seen(await epoch_of(self._store), self._seen.highest.revision))
         leader = await self._store.elect(candidate, lease_s)
-        self._seen.note(leader.epoch)
+        self._seen.note(Seen(leader.epoch, self._seen.highest.revision))
         return leader
 
     async def load(self) -> Loaded:
-        await self._check()
-        return await self._store.load()
+        epoch, loaded = await epoch_of(self._store), await self._store.load()
+        found = Seen(epoch, loaded.batches[-1].revision if loaded.batches else loaded.image_revision)
+        self._seen.check(found)
+        self._seen.note(found)
+        return loaded
 
     async def leader(self) -> Leader | None:
         leader = await self._store.leader()
         if leader is not None:
-            self._seen.check(leader.epoch)
-            self._seen.note(leader.epoch)
+            self._seen.check(Seen(leader.epoch, self._seen.highest.revision))
+            self._seen.note(Seen(leader.epoch))
         return leader
 
-    async def _check(self) -> None:
-        """Nothing is written to find out: an epoch minted at each try would soon be high enough."""
-        if self._seen.highest:
-            try:
-                await self._store.confirm(self._seen.highest)
-            except Fenced as other:
-                self._seen.check(other.current)
+    async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
+        await self._store.append(epoch, batch, history)
+        self._seen.note(Seen(epoch, batch.revision))
+
+    async def close(self) -> None:
+        self._seen.close()
+        await super().close()

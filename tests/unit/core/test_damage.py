@@ -1,6 +1,8 @@
-"""One bad record must not stop a start: what it said is missing, and the rest agrees with itself."""
+"""What is left when a record is missing agrees with itself: a repair may go on from it. A start does not."""
 
 from __future__ import annotations
+
+import pytest
 
 from phalanx.coordinator.heart import restore
 from phalanx.core.cluster.events import (
@@ -17,7 +19,7 @@ from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
-from phalanx.store.protocol import Batch, Loaded
+from phalanx.store.protocol import Batch, Loaded, LogHole
 from tests.builders import a_capacity, a_job
 
 JOB = a_job()
@@ -82,8 +84,8 @@ def test_a_job_that_left_memory_leaves_even_if_it_seems_alive() -> None:
     assert len(state.waiting) == 0
 
 
-def test_a_record_of_another_version_is_passed_over_and_its_number_is_not_used_again() -> None:
-    good = Batch(1, encode([joined()]))
-    state = restore(Loaded(None, 0, [good, Batch(9, b"\x93from the future")]), Rules())
-    assert (state.revision, state.skipped) == (9, 1)
-    assert "n1" in state.nodes
+def test_a_record_that_cannot_be_read_stops_everything() -> None:
+    good = Batch(2, encode([joined(), submitted(OTHER)]))
+    with pytest.raises(LogHole, match="from revision 3 to 9") as found:
+        restore(Loaded(None, 0, [good, Batch(9, b"\x93from the future")]), Rules())
+    assert found.value.jobs == (OTHER.id,), "it may be about whoever has not ended"

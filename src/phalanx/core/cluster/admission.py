@@ -15,6 +15,7 @@ from phalanx.core.cluster.events import (
 )
 from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.log_events import JobReleased
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
 from phalanx.core.model.job import Job
@@ -92,8 +93,10 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
 
 
 def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
-    """Pause or resume a running task; it keeps all that it holds."""
+    """Pause or resume a running task, which keeps all that it holds; or release a job that a repair held back."""
     job = state.jobs.get(given.job)
+    if job is not None and job.held_because and not given.paused and not job.is_over:
+        return Decision([JobReleased(at=now, cause="user", job=given.job)], [], Accepted())
     attempt = job.live.get(given.position) if job else None
     if job is None or attempt is None or job.status[given.position] != Status.RUNNING:
         return _refuse(

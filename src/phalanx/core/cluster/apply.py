@@ -38,6 +38,7 @@ from phalanx.core.cluster.holdings import (
     tell_to_leave,
 )
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.log_events import LogRepaired, LogSettled
 from phalanx.core.cluster.starting import start_order
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.subjects import job_of
@@ -70,6 +71,8 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
             case TermOpened():
                 state.epoch = event.epoch
                 membership.begin_term(state, event.at)
+            case LogSettled() | LogRepaired():
+                pass  # of the log, not of the cluster
             case _:
                 effects = wholes.apply(state, event)
                 if effects is not None:

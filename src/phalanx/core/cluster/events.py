@@ -6,8 +6,10 @@ choices. `NodeHeard` alone is volatile: it moves a lease and is not worth a plac
 
 from __future__ import annotations
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
+from phalanx.core.cluster.log_events import JobReleased, LogRepaired, LogSettled
+from phalanx.core.cluster.log_events import Recorded as _Event
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
@@ -16,16 +18,6 @@ from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status
 from phalanx.core.model.topology import Topology
-
-
-class _Event(Struct, frozen=True, array_like=True, kw_only=True, tag=True):
-    """In the log an event is an array: its own fields, then these, then what later versions added (kw_only as well).
-
-    So a field is added in a subclass that is kw_only, with a default, and old logs are read as before.
-    """
-
-    at: float
-    cause: str = ""
 
 
 class TermOpened(_Event, frozen=True):
@@ -326,6 +318,9 @@ class NodeHeard(_Event, frozen=True):
 
 Event = (
     TermOpened
+    | LogSettled
+    | LogRepaired
+    | JobReleased
     | JobSubmitted
     | TaskPlaced
     | AttemptReady

@@ -142,6 +142,13 @@ def hold(state: ClusterState, job: JobState, until: float, now: float) -> None:
         heappush(state.retries, (until, job.job.id, -1))
 
 
+def hold_back(state: ClusterState, job: JobState, because: str) -> None:
+    """Nothing of the job is placed until somebody releases it. What runs goes on."""
+    drop_promise(state, job)
+    job.held_because = because
+    queue_up(state, job)
+
+
 def keep_for(state: ClusterState, job: JobState, at: float) -> None:
     """Set the places of the job's promise aside."""
     assert job.promise is not None

@@ -88,6 +88,7 @@ class JobImage(Struct, array_like=True):
     whole: WholeImage
     past: dict[int, float] = {}  # of conditions that are no longer true: since when
     earlier: dict[int, list[int]] = {}
+    held_because: str = ""
 
 
 class NodeImage(Struct, array_like=True):
@@ -258,6 +259,7 @@ def _job_image(job: JobState) -> JobImage:
         _whole_image(job),
         {position: each.past_at for position, each in job.conditions.items() if each.past_at is not None},
         job.earlier,
+        job.held_because,
     )
 
 
@@ -361,7 +363,7 @@ def _job_state(
     job.outcome, job.done, job.satisfied = whole.outcome, set(whole.done), whole.satisfied
     job.formations, job.recalls = whole.formations, whole.recalls
     job.restarts, job.setbacks, job.restarting = whole.restarts, whole.setbacks, whole.restarting
-    job.hold_until = whole.hold_until
+    job.hold_until, job.held_because = whole.hold_until, image.held_because
     return job
 
 

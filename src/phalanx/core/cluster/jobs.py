@@ -43,8 +43,8 @@ class JobState:
 
     __slots__ = (
         "attempts", "charged", "code", "conditions", "counts", "delayed", "details", "done", "earlier", "ended_at",
-        "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups", "hold_until",
-        "job", "live", "losses", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
+        "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups", "held_because",
+        "hold_until", "job", "live", "losses", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
         "satisfied", "setbacks", "status", "times", "totals", "why",
     )  # fmt: skip
 
@@ -87,6 +87,7 @@ class JobState:
         self.setbacks = 0  # of the whole job, those that were nobody's doing
         self.restarting = False  # attempts of the life before are still ending
         self.hold_until = 0.0  # nothing is placed before this
+        self.held_because = ""  # nothing is placed until somebody releases it, and why
         self.firsts = [0, *accumulate(group.tasks for group in job.groups)][:-1]
         urgency = -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
         self.groups = [
@@ -116,8 +117,8 @@ class JobState:
 
     @property
     def is_held(self) -> bool:
-        """True while nothing of it may be placed: it restarts, backs off, or has places promised."""
-        return self.restarting or self.promise is not None or self.hold_until > 0.0
+        """True while nothing of it may be placed: it restarts, backs off, has places promised, or was held back."""
+        return self.restarting or self.promise is not None or self.hold_until > 0.0 or bool(self.held_because)
 
     @property
     def restarts_whole(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster import log_events as log
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
 from phalanx.core.model.patterns import unreadable
@@ -70,11 +71,25 @@ def _whole_sentence(event: e.Event) -> str:
             return f"{what} anew{'' if event.counted else ', not counted'}"
         case e.JobSettled():
             return f"the job is {event.status.word}: {event.text}"
+        case log.JobReleased():
+            return "released: it may run again"
+        case log.LogRepaired():
+            return _repaired(event)
+        case log.LogSettled():
+            return "writing works again"
         case e.TopologySet():
             return f"the layers of the network are {' > '.join(event.topology.names())}"
         case e.QuotaSet():
             return f"queue {event.queue} {'is no longer declared' if event.quota is None else 'has another quota'}"
     return ""
+
+
+def _repaired(event: log.LogRepaired) -> str:
+    """What an operator chose when a part of the past could not be read."""
+    lost = f"what was written after revision {event.after} is damaged in part"
+    if event.choice == "hold":
+        return f"{lost}: the job is held until somebody resumes or cancels it"
+    return f"{lost}, and an operator went back to there"
 
 
 def _node_sentence(event: e.Event) -> str:

@@ -22,6 +22,7 @@ from phalanx.core.cluster.events import (
     TasksCancelled,
     TasksEvicted,
 )
+from phalanx.core.cluster.log_events import JobReleased, LogRepaired
 from phalanx.core.model.ids import JobId, NodeName
 
 
@@ -32,6 +33,8 @@ def jobs_of(event: Event) -> tuple[JobId, ...]:
             return tuple(dict.fromkeys([event.job, *(key[0] for key in event.victims), *event.displaced]))
         case TasksEvicted():
             return tuple(dict.fromkeys(key[0] for key in event.keys))
+        case LogRepaired():
+            return event.jobs
     job = job_of(event)
     return () if job is None else (job,)
 
@@ -50,6 +53,7 @@ def job_of(event: Event) -> JobId | None:
             | PromiseWithdrawn()
             | JobRestarted()
             | JobSettled()
+            | JobReleased()
         ):
             return event.job
         case (

@@ -29,6 +29,7 @@ from phalanx.core.cluster.holdings import (
     tell_to_leave,
 )
 from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.log_events import JobReleased
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status, Why
@@ -54,6 +55,10 @@ def apply(state: ClusterState, event: Event) -> list[Effect] | None:
             queue_up(state, job)
         case TasksEvicted():
             return [*_asked_to_leave(state, event.keys, event.text, event.at)]
+        case JobReleased():
+            job = state.jobs[event.job]
+            job.held_because = ""
+            queue_up(state, job)
         case JobRestarted():
             return _restarted(state, event)
         case JobSettled():

@@ -335,6 +335,12 @@ def waiting_dependency(group: str, when: str, done: int, tasks: int) -> Reason:
     return Reason("WaitingDependency", Tier.HELD, text, {"group": group, "done": done, "tasks": tasks})
 
 
+def held_back(because: str) -> Reason:
+    """A person has to say whether it may run."""
+    text = f"It is held: {because}. `phalanx resume` lets it run, `phalanx cancel` ends it"
+    return Reason("Held", Tier.HELD, text, {"because": because})
+
+
 def restarting(left: int) -> Reason:
     text = f"All tasks of its job start anew; {left} attempts of the life before are still ending"
     return Reason("Restarting", Tier.PROGRESS, text, {"left": left})

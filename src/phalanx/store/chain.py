@@ -1,0 +1,33 @@
+"""Whether the batches of a log follow each other without a hole.
+
+A revision counts events, so what is missing leaves a gap. An empty batch settles the fate of tries whose answer was
+lost, and leaves their numbers out; `LogSettled` says after which revision, so that nothing can hide behind it.
+"""
+
+from __future__ import annotations
+
+from msgspec import MsgspecError
+
+from phalanx.core.cluster.events import Event, decode
+from phalanx.core.cluster.log_events import LogSettled
+from phalanx.store.protocol import Batch
+
+
+def missing_before(revision: int, batch: Batch, events: list[Event] | None) -> int | None:
+    """Up to where events are missing between a revision and the end of the next batch; None if none is."""
+    if events is None or batch.revision <= revision:
+        return batch.revision
+    if len(events) == 1 and isinstance(settled := events[0], LogSettled):
+        return settled.after if settled.after > revision else None
+    begins = batch.revision - len(events)
+    return begins if events and begins != revision else None
+
+
+def events_of(batch: Batch) -> list[Event] | None:
+    """What a batch says; None if it is damaged, or cannot be read."""
+    if batch.is_damaged:
+        return None
+    try:
+        return decode(batch.body)
+    except (MsgspecError, ValueError):
+        return None

@@ -1,0 +1,197 @@
+"""One flipped bit at every record of a log: it is found before anything is decided or written, by whoever would lead,
+and whatever an operator chooses, no finished job runs again unless they said so (R29)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from phalanx.clock import SteadyClock
+from phalanx.coordinator.heart import restore
+from phalanx.coordinator.member import Charter, Member, Role
+from phalanx.core.cluster.events import NodeDrained, NodeResumed, TermOpened, encode
+from phalanx.core.cluster.log_events import LogSettled
+from phalanx.core.cluster.state import Rules
+from phalanx.errors import Conflict, Unavailable
+from phalanx.store.check import check_store
+from phalanx.store.contents import epoch_of
+from phalanx.store.protocol import Batch, Candidate, LogHole, Store
+from phalanx.store.repair import repair, survey
+from phalanx.store.sqlite import SqliteStore
+from tests.contract.logs import Lived, placed_afterwards
+from tests.contract.worlds import SqliteWorld, World, a_world, revisions
+from tests.unit.coordinator.members import Listener
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def lived() -> Lived:
+    return Lived()
+
+
+@pytest.fixture(params=["sqlite", "redis", "etcd"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path):
+    found = a_world(request.param, tmp_path)
+    yield found
+    await found.close()
+
+
+def a_member(store: Store, name: str = "a") -> Member:
+    return Member(store, Candidate(name), Charter(), SteadyClock(), Listener())
+
+
+async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(world: World, lived: Lived):
+    store = await world.store()
+    await lived.keep(store)
+    epoch, log = await epoch_of(store), revisions(await store.since(0, 1000))
+    needed = [revision for revision in log if revision > lived.image[0]]
+    assert len(needed) > 20, "there is something to flip"
+    for revision in needed:
+        await world.flip("log", str(revision))
+        opened = await world.store()
+        for _ in range(2):  # it stays what it is, however often one looks
+            with pytest.raises(LogHole) as found:
+                await a_member(opened).open()
+            assert found.value.upto == revision
+            assert found.value.count > 0
+        assert (await epoch_of(opened), revisions(await opened.since(0, 1000))) == (epoch, log)
+        assert await opened.leader() is None
+        await world.flip("log", str(revision))  # the same bit again: it is whole
+    assert restore(await store.load(), Rules()).revision == log[-1]
+
+
+async def test_what_an_image_covers_stops_nobody(world: World, lived: Lived):
+    """R18: stories have a gap, the record is named, and the start succeeds."""
+    store = await world.store()
+    await lived.keep(store)
+    covered = [at for at in revisions(await store.since(0, 1000)) if at <= lived.image[0]]
+    await world.flip("log", str(covered[3]))
+    member = a_member(await world.store())
+    await member.open()
+    assert member.role is Role.ACTIVE
+    assert [each.key for each in (await check_store(store, "it")).damaged] == [str(covered[3])]
+
+
+async def test_a_standby_does_not_lead_over_a_hole(world: World, lived: Lived):
+    """It follows, the leader writes on and dies, and one of the records it has not read yet is damaged."""
+    store = await world.store()
+    await lived.keep(store)
+    leading, following = a_member(await world.store(), "leader"), a_member(await world.store(), "standby")
+    await leading.open()
+    await following.open()
+    assert following.role is Role.STANDBY
+    known = following.state.revision
+    epoch = await epoch_of(store)
+    written = await world.store()
+    await written.load()
+    for batch in _more(known):
+        await written.append(epoch, batch, [])
+    await world.flip("log", str(known + 1))
+    await store.resign(epoch)
+    with pytest.raises(LogHole):
+        await following._won()
+    assert await store.leader() is None
+    assert revisions(await store.since(known, 10)) == [known + 1, known + 2], "nothing was written after it"
+    following._outage.meet(LogHole(known, known + 1, (), 3))
+    with pytest.raises(Unavailable, match=r"hole.*3 jobs") as told:
+        await following.ready()
+    assert told.value.reason == "StoreDamaged"
+    with pytest.raises(Unavailable, match="hole"):
+        following.require_active()
+
+
+def _more(after: int) -> list[Batch]:
+    drained = NodeDrained(at=9e3, node="n1", reason="a test")
+    resumed = NodeResumed(at=9e3, node="n1")
+    return [Batch(after + 1, encode([drained]), ("n1",)), Batch(after + 2, encode([resumed]), ("n1",))]
+
+
+async def test_with_the_jobs_held_no_finished_job_runs_again(tmp_path: Path, lived: Lived):
+    """R29, for every record: what can be read is kept, and the jobs that may have ended wait for a person."""
+    world = SqliteWorld(tmp_path / "store.db")
+    await lived.keep(await world.store())
+    await world.close()
+    waiting = next(job.id for job in lived.jobs if job.name == "waiting")
+    for batch in [each for each in lived.batches() if each.revision > lived.image[0]]:
+        copy = SqliteWorld(tmp_path / f"{batch.revision}.db")
+        shutil.copy(world.path, copy.path)
+        await copy.flip("log", str(batch.revision))
+        store = await copy.store()
+        done = await repair(store, "a copy", "hold", 9e3)
+        assert done.set_aside == [batch.revision]
+        state = restore(await store.load(), Rules())
+        held = {id for id, job in state.jobs.items() if job.held_because}
+        assert held == set(done.held)
+        assert waiting not in held or waiting in batch.subjects, "whoever has nothing to do with it may run"
+        again = placed_afterwards(state, lived.cluster.now) & lived.ended
+        assert again == set(), f"after damage at {batch.revision}"
+        assert (await check_store(store, "a copy")).is_good
+        member = a_member(await copy.store())
+        await member.open()
+        assert member.role is Role.ACTIVE
+        await copy.close()
+
+
+async def test_where_the_index_names_nobody_every_job_that_had_not_ended_is_held(world: World, lived: Lived):
+    store = await world.store()
+    await lived.keep(store)
+    last_end = [batch for batch in lived.batches() if b"AttemptEnded" in batch.body][-1]
+    await world.flip("log", str(last_end.revision))
+    done = await repair(await world.store(), "it", "hold", 9e3)
+    state = restore(await store.load(), Rules())
+    assert placed_afterwards(state, lived.cluster.now) & lived.ended == set()
+    assert done.held and all(state.jobs[id].held_because for id in done.held)
+
+
+async def test_going_back_says_first_what_it_costs(world: World, lived: Lived):
+    store = await world.store()
+    await lived.keep(store)
+    after = [batch.revision for batch in lived.batches() if batch.revision > lived.image[0]]
+    await world.flip("log", str(after[4]))
+    told = await survey(await world.store(), "it")
+    assert [hole.after for hole in told.holes] == [after[3]]
+    assert told.forgotten, "jobs were accepted since"
+    assert revisions(await store.since(0, 1000))[-1] == after[-1], "nothing is changed by asking"
+    await repair(store, "it", "to-image", 9e3)
+    state = restore(await store.load(), Rules())
+    assert state.revision == after[-1] + 1, "revisions only grow"
+    assert not set(told.forgotten) & set(state.jobs)
+    assert (await survey(store, "it")).is_good
+    with pytest.raises(Conflict, match="no hole"):
+        await repair(store, "it", "hold", 9e3)
+
+
+async def test_who_follows_begins_anew_after_a_repair(lived: Lived, tmp_path: Path):
+    """A standby that had read everything before it was damaged must not go on from what the operator gave up."""
+    world = SqliteWorld(tmp_path / "store.db")
+    await lived.keep(await world.store())
+    leader, follower = a_member(await world.store(), "leader"), a_member(await world.store(), "standby")
+    await leader.open()
+    await follower.open()
+    after = [batch.revision for batch in lived.batches() if batch.revision > lived.image[0]]
+    await world.flip("log", str(after[4]))
+    store = await world.store()
+    await store.resign(await epoch_of(store))
+    done = await repair(store, "it", "to-image", 9e3)
+    await follower._follow()
+    assert follower.state.revision == done.revision
+    assert len(follower.state.jobs) < len(leader.state.jobs)
+    await world.close()
+
+
+async def test_an_empty_batch_hides_no_missing_one(tmp_path: Path):
+    """It may leave numbers out, but it says after which revision."""
+    store = SqliteStore(tmp_path / "store.db")
+    epoch = await store.open_term()
+    term = encode([TermOpened(at=1.0, epoch=epoch)])
+    settled = encode([LogSettled(at=1.0, after=2)])
+    for batch in (Batch(1, term), Batch(2, term), Batch(7, settled), Batch(8, term)):
+        await store.append(epoch, batch, [])
+    assert restore(await store.load(), Rules()).revision == 8
+    store._db.execute("DELETE FROM log WHERE revision = 2")
+    with pytest.raises(LogHole, match="from revision 2 to 2"):
+        restore(await store.load(), Rules())
+    await store.close()
