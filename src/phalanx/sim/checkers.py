@@ -65,6 +65,7 @@ class Checkers:
         self._settled = 0
         self._quiet = (0, 0, 0)  # epoch, revision and gain of the last quiet turn that was looked at
         self._patient_until = 0.0
+        self._latest = 0.0  # what the fastest clock of a coordinator has shown
 
     def count(self, what: str) -> None:
         self.counts[what] += 1
@@ -158,6 +159,7 @@ class Checkers:
         for event in turn.events:
             if type(event) not in VOLATILE:
                 self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
+        self._latest = max(self._latest, coordinator.heart.turned_at)
         if turn.events:
             check_state(coordinator.state)
             self._settled_down(coordinator)
@@ -188,7 +190,7 @@ class Checkers:
     def compare(self, coordinator: Coordinator, loaded: Loaded) -> None:
         if coordinator.state.epoch != self.chronicle.epoch:
             return  # it has been replaced and does not know it yet
-        found = differences(coordinator.state, loaded, coordinator.heart.turned_at)
+        found = differences(coordinator.state, loaded, coordinator.heart.turned_at, self._latest)
         if found:
             raise Violation(
                 "replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}"

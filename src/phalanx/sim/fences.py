@@ -56,6 +56,8 @@ class Fences:
         match event:
             case e.NodeJoined() | e.NodeLost():
                 self._leased(event.node, event.generation)
+            case e.TermOpened():
+                self._is_braked = False  # every lease begins anew, and so does the count of the silent
             case e.BrakeSet():
                 self._count("brake")
                 self._is_braked = True

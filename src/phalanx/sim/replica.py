@@ -7,17 +7,24 @@ from typing import Any
 from msgspec import msgpack, structs
 
 from phalanx.coordinator.heart import restore
-from phalanx.core.cluster.image import ClusterImage, encode_state
+from phalanx.core.cluster.image import ClusterImage, decode_state, encode_state
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.store.protocol import Loaded
 
 
-def differences(state: ClusterState, loaded: Loaded, now: float) -> list[str]:
-    """Where the state that the store remembers differs from this one."""
+def differences(state: ClusterState, loaded: Loaded, now: float, latest: float = 0.0) -> list[str]:
+    """Where the state that the store remembers differs from this one, which has seen the time `now`.
+
+    `latest` is what the fastest clock of a coordinator has shown. Backoffs end with time, not with events, so an image
+    that a faster one left has more of them behind it than the log tells a slower one: both count as woken by then.
+    """
     replayed = restore(loaded, state.rules)
-    wake(replayed, now)  # backoffs end with time, not with events; the live state has seen the same time pass
+    if latest > now:
+        state = decode_state(encode_state(state), state.rules)
+        wake(state, latest)
+    wake(replayed, max(now, latest))
     mine, theirs = _fields(state), _fields(replayed)
     return [
         f"{name} is {mine.get(name)!r} in memory, {theirs.get(name)!r} in the store"

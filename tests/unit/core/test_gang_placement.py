@@ -172,8 +172,10 @@ def test_a_quota_bounds_how_many_more_than_needed_are_placed():
 
 
 def test_part_of_a_gang_can_be_placed_where_the_most_of_it_fits():
-    draft = a_room("s1/b1/r1", "s1/b1/r2", "s1/b1/r2", cores=2)
-    crew = Crew(some(9), gather=must("rack"))
+    draft = a_room("s1/b1/r1", "s1/b1/r2", "s1/b1/r2", cores=3)
+    for row in range(3):
+        draft.take(row, Grant(1, 0), "default")
+    crew = Crew(some(5), gather=must("rack"))
     assert placed(draft, crew, partial=True) == {0: "n2", 1: "n2", 2: "n3", 3: "n3"}
     draft.take(0, Grant(2, 0), "default")
     assert isinstance(place_gang(draft, crew, partial=True), Reason), "nothing is left, and that is a no"

@@ -92,8 +92,8 @@ class GangState:
 
     @property
     def is_surplus(self) -> bool:
-        """Whether it runs with all that it needs, so that whoever is still to be placed is one more."""
-        return self.owner.satisfied and not self._is_short
+        """Whether it has a place for all that it needs, so that whoever is still to be placed is one more."""
+        return not self._is_short
 
     @property
     def comes_back(self) -> bool:

@@ -32,7 +32,7 @@ def propose_muster(state: ClusterState, given: ProposeMuster, now: float) -> Dec
         return STALE
     if muster.is_promise:
         return _promise(state, job, muster, now)
-    if not _fits_after(state, muster):
+    if not _fits_after(state, muster) or _would_be_second_part(state, job, muster.members):
         return STALE
     return Decision(_placed(state, job, muster.members, now, "plan", promised=False), [], Accepted())
 
@@ -46,6 +46,7 @@ def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
         Placement(given.job, position, node, grant) for position, (node, grant) in job.promise.members.items()
     )
     ready = all(state.nodes[each.node].takes_work and job.is_ready(each.position) for each in members)
+    ready = ready and not _would_be_second_part(state, job, members)
     if not ready or not _fits_after(state, Muster(given.job, members, displaced=(given.job,))):
         gone = PromiseWithdrawn(at=now, cause="a promised place is no longer there", job=given.job)
         return Decision([gone], [], Accepted())
@@ -160,6 +161,14 @@ def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
         if staying and any(staying[number] < job.groups[number].group.needed for number in losing):
             return True
     return False
+
+
+def _would_be_second_part(state: ClusterState, job: JobState, members: tuple[Placement, ...]) -> bool:
+    """Whether a gang would hold a part with these while another does (decision 14): it lost members since the plan."""
+    if job.gang is None or job.satisfied or job.gang.gang.strict or not state.incomplete - {job.job.id}:
+        return False
+    held = job.gang.held() + Counter(job.group_of(each.position).number for each in members)
+    return any(held[group.number] < group.group.needed for group in job.groups)
 
 
 def _fits_after(state: ClusterState, muster: Muster) -> bool:

@@ -137,6 +137,10 @@ def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
     if any(not state.table.ledgers[row].devices_promised.isdisjoint(grant.devices) for row, grant in rows):
         raise KeyError(event.job)  # after a damaged record an older promise may still seem to stand
     members = {position: (node, grant) for position, node, grant in event.members}
+    for position in members:  # in a replay their backoff may not have been noticed to end
+        if position in job.delayed:
+            job.wait_again(position)
+    job.hold_until = 0.0
     job.promise = Promise(members, event.trigger, event.until, event.at)
     awaited = (*event.victims, *event.awaited)
     job.promise.victims = {key for key in awaited if state.attempt(key) is not None}

@@ -25,6 +25,7 @@ from phalanx.core.placement.packing import STEPS_MAX, Packing
 from phalanx.core.placement.rules import Gathers, rules_to_try
 from phalanx.core.placement.shapes import Member, Shape, admitted, shapes_of
 from phalanx.core.placement.shortage import Shortage
+from phalanx.core.placement.spread import Field
 from phalanx.core.placement.stand import Stand, in_turn
 
 SIZES_MAX = 256  # how many sizes of a gang with multiples are tried in one domain
@@ -39,6 +40,7 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Mus
     shapes = shapes_of(unit.wanted())
     if not shapes:
         return Muster(unit.job.id, ())
+    needs = [shape.need for shape in shapes]
     if partial:
         shapes = [structs.replace(shape, need=0) for shape in shapes]
     most = admitted(draft.queues, unit.job.queue, shapes)
@@ -46,7 +48,7 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Mus
         return most
     tried = [Tries(draft, unit, shapes, most, gather) for gather in rules_to_try(unit)]
     for tries in tried:
-        for seats in tries.as_many_as_fit() if partial else tries.whole():
+        for seats in tries.as_many_as_fit(needs) if partial else tries.whole():
             members = seat(draft, unit, shapes, seats)
             if members:
                 muster = Muster(unit.job.id, tuple(members))
@@ -148,6 +150,7 @@ class Tries:
             existing = np.zeros(len(self._nodes), dtype=np.int64)  # those of this very gang are among them
             existing[list(near)] = list(near.values())
         self.search = Search(self._nodes.tree, asks, gather, existing, bound)
+        self._gather, self._existing, self._bound = gather, existing, bound
         self._apart: Search | None = None  # the same on nodes that have no free devices
         if (
             not bound
@@ -176,11 +179,12 @@ class Tries:
             if not is_exact and (found := self._pack(candidate)) is not None:
                 yield found
 
-    def as_many_as_fit(self) -> Iterator[Seats]:
+    def as_many_as_fit(self, needs: Sequence[int]) -> Iterator[Seats]:
         """The layout with the most members in one domain of the layer that must hold them all."""
-        search = self.search
-        if search.rules.top is None:
+        if self.search.rules.top is None:
             return
+        self._leave_out_hopeless(needs)
+        search = self.search
         best = search.roomiest()
         if len(self._shapes) > 1:
             packing = self._packing(best)
@@ -190,6 +194,22 @@ class Tries:
         ask.most = ask.need = min(ask.most, int(search.fields[0].at(best.level)[best.number]))
         if ask.most:
             yield from self.whole()
+
+    def _leave_out_hopeless(self, needs: Sequence[int]) -> None:
+        """Part of a gang waits only where all that it needs could come: elsewhere it would hold places in vain."""
+        tree, top = self._nodes.tree, self.search.rules.top or 0
+        could = np.ones(tree.size(top), dtype=np.bool_)
+        for shape, need in zip(self._shapes, needs, strict=True):
+            could &= Field(tree, *self._nodes.ever(shape.request)).at(top) >= need
+        if could.all():
+            return
+        rows = could[tree.up(tree.node_level, np.arange(len(self._nodes)), top)]
+        asks = [
+            Ask(ask.need, ask.most, np.where(rows, ask.slots, 0), grades=ask.grades)
+            for ask in self.search.asks
+        ]
+        self.search = Search(tree, asks, self._gather, self._existing, self._bound)
+        self._apart = None
 
     def _pack(self, candidate: Candidate) -> Seats | None:
         """Look for a layout in one domain by trying, if steps are left."""
