@@ -68,6 +68,8 @@ class RealCluster:
         self.heartbeat_s, self.lost_after_s = heartbeat_s, lost_after_s
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.pretends: dict[str, str] = {}
+        self.environment: dict[str, str] = {}  # of every process, besides what it inherits
+        self.prelude = ""  # what every process does first
         folder.mkdir(parents=True, exist_ok=True)
         self.user_token = ensure_token(folder / "token")
         self.node_token = ensure_token(folder / "node-token")
@@ -216,7 +218,8 @@ class RealCluster:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PHALANX_", "KRISHIV_"))}
         env |= {"XDG_STATE_HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / "none")}
         log = (self.folder / f"{name}.log").open("ab")
-        argv = [sys.executable, "-c", _RUN.format(part=part), json.dumps(settings)]
+        env |= self.environment
+        argv = [sys.executable, "-c", self.prelude + _RUN.format(part=part), json.dumps(settings)]
         self.processes[name] = subprocess.Popen(
             argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env
         )

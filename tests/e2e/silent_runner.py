@@ -9,14 +9,16 @@ from types import TracebackType
 from typing import Self
 
 from phalanx.api import wire
+from phalanx.core.model.orders import AttemptKey, Phase, Start
 from phalanx.core.model.resources import Capacity
 from tests.e2e.cluster import RealCluster
 
 
 class SilentRunner:
-    """Speaks the real protocol over a real connection, and ignores every order."""
+    """Speaks the real protocol over a real connection, and ignores every order; or lists them, and does nothing."""
 
-    def __init__(self, cluster: RealCluster, name: str, beat_s: float = 0.2) -> None:
+    def __init__(self, cluster: RealCluster, name: str, beat_s: float = 0.2, accepts: bool = False) -> None:
+        self._accepts = accepts
         self._cluster = cluster
         self._name = name
         self._beat_s = beat_s
@@ -34,7 +36,8 @@ class SilentRunner:
         self._thread.join(5)
 
     def _run(self) -> None:
-        unpacker, epoch, generation = wire.Unpacker(), 0, 0
+        unpacker, epoch, generation, seen_at = wire.Unpacker(), 0, 0, 0.0
+        held: list[tuple[AttemptKey, Phase]] = []
         with socket.create_connection(("127.0.0.1", self._cluster.link_port)) as connection:
             hello = wire.HelloMessage(
                 wire.VERSION,
@@ -53,7 +56,23 @@ class SilentRunner:
                     for message in unpacker.feed(connection.recv(65536)):
                         if isinstance(message, wire.Welcome):
                             epoch, generation = message.epoch, message.generation
+                        if isinstance(message, wire.BeatAck):
+                            seen_at = message.at
+                        if isinstance(message, wire.Orders) and self._accepts:
+                            held += [
+                                (order.key, Phase.QUEUED)
+                                for order in message.orders
+                                if isinstance(order, Start)
+                            ]
                 except TimeoutError:
                     pass
                 if epoch:
-                    connection.sendall(wire.pack(wire.Beat(epoch, time.monotonic(), [], generation)))
+                    beat = wire.Beat(
+                        epoch,
+                        time.monotonic(),
+                        held,
+                        generation,
+                        seen_at=seen_at,
+                        starts_expire=self._accepts,
+                    )
+                    connection.sendall(wire.pack(beat))

@@ -209,6 +209,8 @@ class RunnerState:
             return []
         if code == "retracted":
             self._close(key, held, Returned(key))
+        elif code == "late":
+            self.give_back(key, now)
         else:
             self._close(key, held, Ended(key, exit_unstarted(code, message, held.stopping, now)))
         return []

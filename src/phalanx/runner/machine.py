@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from phalanx.runner.processes import KeeperFailed, Processes
+from phalanx.runner.keeper import journal
+from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 SOCKET = "keeper.sock"
@@ -43,6 +44,10 @@ class LocalMachine:
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def begun(self) -> dict[str, tuple[float, Ticks]]:
+        told = journal.read(str(self._state_dir / journal.NAME)).attempts
+        return {key: (started_at, (ticks[0], ticks[1])) for key, (_, ticks, started_at, *_) in told.items()}
 
 
 def _start_keeper(state_dir: Path, within_s: float) -> None:

@@ -9,6 +9,7 @@ what to do about their ends, is decided elsewhere (`core/runner.py`).
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ from msgspec import Struct
 REQUESTS_PER_FRAME = 256
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
+STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's, in which the start of a process is told
+Ticks = tuple[int, int]  # since boot, one before and one after; zeros: not known
 
 
 class Launch(Struct, frozen=True, omit_defaults=True):
@@ -56,6 +60,11 @@ class Started(Struct, frozen=True, array_like=True, tag="started"):
     key: str
     pid: int
     started_at: float
+    born: Ticks = (0, 0)
+
+
+class Pong(Struct, frozen=True, array_like=True, tag="pong"):
+    """The keeper is there and works."""
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready"):
@@ -65,7 +74,10 @@ class Ready(Struct, frozen=True, array_like=True, tag="ready"):
 
 
 class Refused(Struct, frozen=True, array_like=True, tag="refused"):
-    """Not started: retracted, not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced or spawn_failed."""
+    """Not started.
+
+    Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced, spawn_failed.
+    """
 
     key: str
     code: str
@@ -99,6 +111,7 @@ class Row(Struct, frozen=True, array_like=True):
     pid: int
     started_at: float
     exit: Exit | None = None
+    born: Ticks = (0, 0)
 
 
 class Facts(Struct, frozen=True):
@@ -115,7 +128,7 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
 
 
 Event = Ready | Started | Refused | Ended | Misunderstood | KeeperLost
-_Answer = Ready | Started | Refused | Ended | Misunderstood | Listing
+_Answer = Ready | Started | Refused | Ended | Misunderstood | Listing | Pong
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[_Answer]).decode
 
@@ -137,6 +150,10 @@ class Machine(Protocol):
 
     def make_folder(self, path: Path) -> None: ...
 
+    def begun(self) -> dict[str, tuple[float, Ticks]]:
+        """What the keeper wrote down as started: when, by key. It may not have been able to say so."""
+        ...
+
 
 class Processes(asyncio.Protocol):
     """One connection to the keeper of a state folder. Calls after it was lost have no effect."""
@@ -146,6 +163,7 @@ class Processes(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._listings: deque[asyncio.Future[Listing]] = deque()
+        self._pings: deque[asyncio.Future[None]] = deque()
         self._requests: list[Sequence[Any]] = []
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
@@ -183,6 +201,20 @@ class Processes(asyncio.Protocol):
         """False for a keeper of an older version, which would start a held attempt at once."""
         return self._version >= HOLDS_SINCE
 
+    @property
+    def starts_expire(self) -> bool:
+        """False for a keeper of an older version, which may start an attempt after its instant."""
+        return self._version >= STARTS_EXPIRE_SINCE
+
+    def ping(self) -> asyncio.Future[Any]:
+        """Done when the keeper has answered; also when it is lost, which is told as an event."""
+        if not self.starts_expire:
+            return asyncio.ensure_future(self.listing())
+        answer: asyncio.Future[None] = self._loop.create_future()
+        self._pings.append(answer)
+        self._ask("ping")
+        return answer
+
     def brief(
         self,
         brief_id: str,
@@ -204,9 +236,12 @@ class Processes(asyncio.Protocol):
         """Answered by Started or Refused, or by Ready. A key that runs or has ended is not started again, only told."""
         self._ask("start", key, brief_id, launch)
 
-    def go(self, key: str) -> None:
-        """Start an attempt that is ready. No effect on any other."""
-        self._ask("go", key)
+    def go(self, key: str, not_after: float | None = None) -> None:
+        """Start an attempt that is ready, unless it is too late. No effect on any other."""
+        if not_after is None or not self.starts_expire:
+            self._ask("go", key)
+        else:
+            self._ask("go", key, not_after)
 
     def signal(self, key: str, signum: int) -> None:
         """Signal the whole process tree of the attempt."""
@@ -303,7 +338,10 @@ class Processes(asyncio.Protocol):
             self._on_event(Misunderstood(f"the keeper's answer cannot be read: {error}"))
             return
         for answer in answers:
-            if not isinstance(answer, Listing):
+            if isinstance(answer, Pong):
+                if self._pings and not (ping := self._pings.popleft()).done():
+                    ping.set_result(None)
+            elif not isinstance(answer, Listing):
                 self._on_event(answer)
             elif not (asked := self._listings.popleft()).done():
                 asked.set_result(answer)
@@ -314,5 +352,7 @@ class Processes(asyncio.Protocol):
         for asked in self._listings:
             if not asked.done():
                 asked.set_exception(KeeperFailed("the keeper was lost before it answered"))
+        for ping in self._pings:
+            ping.cancel()
         if not self._leaving:
             self._on_event(KeeperLost(str(error or "the keeper closed the connection")))

@@ -12,25 +12,24 @@ from pathlib import Path
 
 from phalanx.api import wire
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Brief, Phase, Start, key_from_text, key_text
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.orders import AttemptKey, Phase, key_from_text
 from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, Spawn
 from phalanx.core.verdict import ProcessEnd
 from phalanx.diary import diary
-from phalanx.runner import logs, processes
+from phalanx.runner import processes
 from phalanx.runner.agent import Agent
-from phalanx.runner.cgroups import Cgroup, Cgroups
-from phalanx.runner.environment import attempt_environment, group_environment
+from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.health import LOOK_S, KeeperHealth
+from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Machine, Processes
-from phalanx.runner.standing import Peer, standing
 
 log = diary("runner")
-TICK_S = 0.2
+REOPEN_WITHIN_S = 3.0  # one try to find or start a keeper
+REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 GATHER_S = 0.02
 START_GATHER_S = 0.005
-LOOPBACK = "127.0.0.1"
 OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
 
 
@@ -51,39 +50,36 @@ class Shell:
         self.clock = clock
         self._refusal: wire.Message | None = None  # what we were told last, instead of a welcome
         self.joined = asyncio.Event()
-        self._log_root = state_dir / "logs"
-        self._checkpoints = state_dir / "checkpoints"
         self._machine = machine or LocalMachine(state_dir)
-        self._base_env = base_env
-        self._log_max_bytes = log_max_bytes
         self._cgroups = cgroups
-        self._held_cgroups: dict[AttemptKey, Cgroup] = {}
-        self._keys: dict[AttemptKey, str] = {}  # the keeper's word for an attempt carries its lane
-        self._briefed: set[str] = set()
+        self._launches = Launches(agent, state_dir, base_env, log_max_bytes, cgroups, self._machine)
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
+        self._health = KeeperHealth()
+        self._reopening: asyncio.Task[None] | None = None
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not agent.address  # unless it was given
         self._early: list[processes.Event] | None = None  # what happens while we still read what there is
 
     @property
     def log_root(self) -> Path:
-        return self._log_root
+        return self._launches.log_root
 
     async def open(self) -> None:
         """Find the keeper of this folder, or start one, and adopt what it kept."""
         self._early = []
         self._keeper = await Processes.open(self._machine, self._news)
+        self.agent.starts_expire = self._keeper.starts_expire
         unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in (await self._keeper.listing()).attempts:
             text, _, lane = row.key.rpartition("/")
             key = key_from_text(text)
-            self._keys[key] = row.key
-            self._held_cgroups[key] = self._cgroups.named(_cgroup_name(key))
+            self._launches.adopt(key, row.key)
             end, started_at = _end_of(row.exit) if row.exit else None, row.started_at if row.pid else None
-            self.agent.state.adopt(key, int(lane), end, started_at, row.state == "ready")
+            since = self._since(row.born)
+            self.agent.state.adopt(key, int(lane), end, started_at, row.state == "ready", since)
             if not row.pid:
-                unstarted.add(_cgroup_name(key))
+                unstarted.add(cgroup_name(key))
         self._cgroups.sweep(unstarted)
         early, self._early = self._early, None
         for event in early:
@@ -92,6 +88,8 @@ class Shell:
 
     async def close(self, stop_tasks: bool) -> None:
         """Leave; the tasks go on unless they are to be stopped."""
+        if self._reopening is not None:
+            self._reopening.cancel()
         if self._keeper is None:
             return
         if stop_tasks:
@@ -166,9 +164,10 @@ class Shell:
     async def tick(self) -> None:
         """Time limits, lanes whose first attempt takes long, and a coordinator that is silent."""
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(LOOK_S)
             now = self.clock.now()
             self._do(self.agent.state.tick(now), now)
+            self._look(now)
             self._flush()
             if self._wire is not None and self.agent.is_deserted(now):
                 log.warning("the coordinator is silent, dialling again")
@@ -185,35 +184,88 @@ class Shell:
             case processes.Ready():
                 self._do(state.process_ready(_key(event.key)), now)
             case processes.Started():
-                self._do(state.process_started(_key(event.key), event.started_at), now)
+                since = self._since(event.born)
+                self._do(state.process_started(_key(event.key), event.started_at, since), now)
             case processes.Ended():
-                self._release_cgroup(_key(event.key))
+                self._launches.release(_key(event.key))
                 self._do(state.process_ended(_key(event.key), _end_of(event.exit)), now)
             case processes.Refused():
-                self._release_cgroup(_key(event.key))
+                self._launches.release(_key(event.key))
                 self._do(state.process_refused(_key(event.key), event.code, event.message, now), now)
             case processes.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
                 self._keeper = None
-                asyncio.get_running_loop().create_task(self._reopen())
+                if self._reopening is None:
+                    self._reopening = asyncio.get_running_loop().create_task(self._reopen())
             case processes.Misunderstood():
                 log.error("the keeper did not understand", text=event.text)
         self._flush_soon()
 
     async def _reopen(self) -> None:
+        """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we say so."""
+        pause_s = REOPEN_PAUSE_FIRST_S
+        try:
+            while True:
+                try:
+                    await self._attach()
+                    return
+                except (RuntimeError, OSError) as error:  # KeeperFailed, or no thread, process or descriptor
+                    self._keeper = None
+                    self._health.failed(error)
+                    log.error("no keeper, trying again", error=str(error), pause_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, REOPEN_PAUSE_MAX_S)
+        finally:
+            self._reopening = None
+
+    async def _attach(self) -> None:
         """A new keeper reads the journal of the old one and tells us what became of its attempts."""
-        self._briefed.clear()
-        self._keeper = await Processes.open(self._machine, self._news)
+        keeper = await Processes.open(self._machine, self._news, deadline_s=REOPEN_WITHIN_S)
+        self._launches.new_keeper()
         # It knows no lease until it is told one, and without a lease it would stop nothing.
-        self._renew_lease(self._keeper)
-        for row in (await self._keeper.listing()).attempts:
-            if row.exit is not None:
+        self._renew_lease(keeper)
+        rows = (await keeper.listing()).attempts
+        self._keeper = keeper
+        self.agent.starts_expire = keeper.starts_expire
+        self._health.works()
+        for row in rows:
+            if row.exit is not None and _key(row.key) not in self.agent.state.held:
+                keeper.forget([row.key])  # it was disposed of while there was no keeper to tell
+            elif row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))
         now = self.clock.now()
         self._do(self.agent.state.keeper_lost(now), now)
-        for key in [each for each in self._held_cgroups if not self.is_live(each)]:
-            self._release_cgroup(key)
+        self._launches.release_all_but(self.live_keys())
         self._flush_soon()
+
+    def _look(self, now: float) -> None:
+        """See whether the keeper works. If not, that is told before anything is given back, or it would come again."""
+        trouble = self._health.look(self._keeper)
+        if trouble != self.agent.trouble:
+            self.agent.trouble = trouble
+            log.error("cannot start tasks", trouble=trouble) if trouble else log.info("tasks can start again")
+            if self.agent.welcomed and self._wire is not None:
+                self._wire.send(self.agent.beat(now))
+        overdue = self.agent.state.overdue(now) if trouble and self.agent.starts_expire else []
+        if overdue:
+            self._give_back(overdue, now)
+
+    def _give_back(self, overdue: list[AttemptKey], now: float) -> None:
+        """Attempts of which the keeper says nothing and that cannot start any more, unless it wrote down a start."""
+        begun = self._machine.begun()
+        for key in overdue:
+            started = begun.get(self._launches.names.get(key, ""))
+            if started is None:
+                self.agent.state.give_back(key, now)
+            else:
+                self._do(self.agent.state.process_started(key, started[0], self._since(started[1])), now)
+
+    def _since(self, born: processes.Ticks) -> float | None:
+        """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
+        if not born[1]:
+            return None
+        ago_s = self.clock.monotonic() - (born[1] + 1) / processes.TICKS_PER_S
+        return self.clock.now() - max(0.0, ago_s)
 
     # What the state machine wants done.
 
@@ -223,11 +275,11 @@ class Shell:
                 case Spawn():
                     self._spawn(deed, now)
                 case Release():
-                    self._with_keeper(deed.key, Processes.go)
+                    self._go(deed)
                 case Forget():
-                    self._forget(deed.key)
+                    self._launches.forget(self._keeper, deed.key)
                 case ForgetBrief():
-                    self._forget_brief(_brief_id(deed.job, deed.group))
+                    self._launches.forget_brief(self._keeper, deed.job, deed.group)
                 case Halt():
                     self._halt(deed)
                 case Retract():
@@ -237,78 +289,33 @@ class Shell:
                     self._with_keeper(deed.key, freeze)
 
     def _halt(self, deed: Halt) -> None:
-        if self._keeper is not None and deed.key in self._keys:
-            self._keeper.stop(self._keys[deed.key], deed.grace_s)
+        if self._keeper is not None and deed.key in self._launches.names:
+            self._keeper.stop(self._launches.names[deed.key], deed.grace_s)
+
+    def _go(self, deed: Release) -> None:
+        if self._keeper is not None and deed.key in self._launches.names:
+            self._keeper.go(self._launches.names[deed.key], self._instant(deed.not_after))
+
+    def _instant(self, at: float | None) -> float:
+        """An instant of our clock as seconds since boot, which is how the keeper counts; None: the end of the lease."""
+        left_s = self._lease_left_s() if at is None else at - self.clock.now()
+        return self.clock.monotonic() + left_s
 
     def _with_keeper(self, key: AttemptKey, request: Callable[[Processes, str], None]) -> None:
-        if self._keeper is not None and key in self._keys:
-            request(self._keeper, self._keys[key])
+        if self._keeper is not None and key in self._launches.names:
+            request(self._keeper, self._launches.names[key])
 
     def _spawn(self, deed: Spawn, now: float) -> None:
-        start, brief, keeper = deed.start, deed.brief, self._keeper
-        if keeper is None or (deed.held and not keeper.can_hold):
-            no = "the keeper is not there" if keeper is None else OLD_KEEPER
-            self._do(self.agent.state.process_refused(start.key, "fenced", no, now), now)
+        start, keeper = deed.start, self._keeper
+        if self.agent.trouble:
+            self.agent.state.give_back(start.key, now)
             return
-        self._brief(keeper, brief)
-        name = self._keys[start.key] = f"{key_text(start.key)}/{start.lane}"
-        job, position, number = start.key
-        cgroup = self._cgroup(start)
-        place = standing(start, brief, deed.roll, Peer(self.agent.node, self.agent.address or LOOPBACK))
-        launch = processes.Launch(
-            out=str(logs.log_path(self._log_root, job, position, number, "stdout")),
-            err=str(logs.log_path(self._log_root, job, position, number, "stderr")),
-            env=attempt_environment(brief, start, place, self.agent.capacity, self.agent.state.epoch),
-            cpus=self._cpus(start.grant),
-            cgroups=cgroup.folders if cgroup else None,
-            log_max_bytes=self._log_max_bytes,
-            lane=start.lane,
-            limit_s=brief.time_limit_s,
-            held=deed.held,
-            not_after=self.clock.monotonic() + self._lease_left_s(),
-        )
-        keeper.start(name, _brief_id(job, brief.group), launch)
-
-    def _brief(self, keeper: Processes, brief: Brief) -> None:
-        """Tell the keeper what a group's attempts share, once, and make the folder of the job's logs."""
-        id = _brief_id(brief.job, brief.group)
-        if id in self._briefed:
+        if keeper is None:
+            return  # the next one is sent whatever has not started
+        if deed.held and not keeper.can_hold:
+            self._do(self.agent.state.process_refused(start.key, "fenced", OLD_KEEPER, now), now)
             return
-        self._briefed.add(id)
-        checkpoints = self._checkpoints / brief.job
-        self._machine.make_folder(self._log_root / brief.job)
-        env = self._base_env | group_environment(brief, self.agent.node, str(checkpoints))
-        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
-
-    def _cpus(self, grant: Grant) -> list[int] | None:
-        """The kernel CPUs of the NUMA node a task is bound to."""
-        if grant.numa is None:
-            return None
-        return (
-            next((list(numa.cpus) for numa in self.agent.capacity.numa if numa.id == grant.numa), None)
-            or None
-        )
-
-    def _cgroup(self, start: Start) -> Cgroup | None:
-        if not start.grant.memory_bytes:
-            return None
-        cgroup = self._cgroups.create(_cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
-        if cgroup is not None:
-            self._held_cgroups[start.key] = cgroup
-        return cgroup
-
-    def _release_cgroup(self, key: AttemptKey) -> None:
-        if (cgroup := self._held_cgroups.pop(key, None)) is not None:
-            self._cgroups.remove(cgroup)
-
-    def _forget(self, key: AttemptKey) -> None:
-        if self._keeper is not None and (name := self._keys.pop(key, None)) is not None:
-            self._keeper.forget([name])
-
-    def _forget_brief(self, id: str) -> None:
-        if self._keeper is not None and id in self._briefed:
-            self._briefed.discard(id)
-            self._keeper.forget_brief(id)
+        self._launches.start(keeper, deed, self._instant(deed.not_after))
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""
@@ -337,14 +344,6 @@ class Shell:
             self._flush_at = None
         if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
             self._wire.send(reports)
-
-
-def _brief_id(job: str, group: int) -> str:
-    return f"{job}/{group}"
-
-
-def _cgroup_name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
 
 
 def _key(name: str) -> AttemptKey:

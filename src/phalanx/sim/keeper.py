@@ -16,6 +16,7 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
 from phalanx.runner.keeper.loop import REQUESTS_PER_TURN
 from phalanx.runner.keeper.table import Table, without_questions
+from phalanx.runner.processes import TICKS_PER_S
 from phalanx.sim.life import Life
 from phalanx.sim.process import Process
 from phalanx.sim.script import script
@@ -191,6 +192,8 @@ class Keeper(Life):
             return []
         attempt = Attempt(deed.key, deed.options)
         attempt.pid, attempt.started_at = 1, self.clock.now()
+        tick = int(self.clock.monotonic() * TICKS_PER_S)
+        attempt.born = (tick, tick)
         self._watcher.process_started(self.node, start)
         self.processes[deed.key] = Process(self.world, self._dice, attempt, fate, self._process_ended)
         return self.table.started(attempt)

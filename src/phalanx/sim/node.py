@@ -19,7 +19,7 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.journal import Past
 from phalanx.runner.keeper.past import over
 from phalanx.runner.keeper.table import Table
-from phalanx.runner.processes import KeeperFailed, Processes
+from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
 from phalanx.sim.eventloop import outside
@@ -98,6 +98,10 @@ class Node:
 
     def make_folder(self, path: Path) -> None:
         """There are none."""
+
+    def begun(self) -> dict[str, tuple[float, Ticks]]:
+        past = _read_lines(self._disk.journal)
+        return {key: (told[2], (told[1][0], told[1][1])) for key, told in past.attempts.items()}
 
     def given(self, start: Start) -> None:
         self._disk.starts[start.key] = start
@@ -178,9 +182,7 @@ class Node:
             return
         if not self.keeper.is_alive:
             self._keeper_starts_s = KEEPER_STARTS_S
-            past = Past()
-            for line in self._disk.journal:
-                past.apply(json.loads(line))
+            past = _read_lines(self._disk.journal)
             attempts = over(past, self._end_processes(), self.clock.now())
             self._disk.journal[:] = _compact(attempts, past.stopped)
             table = Table(attempts, past.stopped)
@@ -205,6 +207,14 @@ class Node:
         boot = self._boots
         runner.begin(lambda: self._world.after(RUNNER_RESTARTS_S, self._start_runner, boot))
         return runner
+
+
+def _read_lines(journal: list[str]) -> Past:
+    """What a journal says, as `journal.read` finds it in a file."""
+    past = Past()
+    for line in journal:
+        past.apply(json.loads(line))
+    return past
 
 
 def _compact(attempts: list[Attempt], stopped: dict[str, None]) -> list[str]:

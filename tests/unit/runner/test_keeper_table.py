@@ -268,3 +268,26 @@ def test_an_attempt_whose_brief_is_not_known_is_refused():
 def test_what_a_runner_that_has_gone_asked_for_is_done_and_what_it_asked_is_not_answered():
     requests = [["stop", "a", 1.0], ["list"], ["ping"], [], 7, ["go", "b"]]
     assert without_questions(requests) == [["stop", "a", 1.0], [], 7, ["go", "b"]]
+
+
+def test_a_ping_is_answered():
+    assert Driver().ask("ping") == [["pong"]]
+
+
+def test_nothing_starts_after_its_instant_however_long_it_was_on_its_way_or_in_its_lane():
+    driver = Driver()
+    assert driver.start("a", not_after=99.0) == [["refused", "a", "late"]]
+    driver.start("b", lane=1, not_after=130.0)
+    driver.start("c", lane=1, not_after=130.0)
+    driver.start("d", lane=1, not_after=200.0)
+    driver.wait(40.0)
+    assert driver.end("b") == [["ended", "b"], ["refused", "c", "late"], ["started", "d"]]
+
+
+def test_one_at_the_barrier_waits_as_long_as_it_must_and_goes_in_time_or_not_at_all():
+    driver = Driver()
+    driver.start("a", held=True, not_after=110.0)
+    driver.start("b", held=True, not_after=110.0)
+    driver.wait(60.0)
+    assert driver.ask("go", "a", 150.0) == [["refused", "a", "late"]]
+    assert driver.ask("go", "b", 170.0) == [["started", "b"]]

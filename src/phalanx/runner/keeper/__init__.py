@@ -11,19 +11,20 @@ typing, asyncio) stay out: they would double its memory.
 
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
+    ping                                     → pong
     brief        id {argv env cwd}           what many attempts share, until forget_brief id
     start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane? limit_s? held?
                      not_after?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
-                     not_after: refused as fenced when it is read at or after this instant since boot
+                     not_after: refused as late instead of started, or got ready, from this instant since boot on
                      held: → ready key | refused key code message; takes its lane, and starts with go
-    go           key                         start one that is ready; no effect on any other
+    go           key not_after?              start one that is ready; no effect on any other
     retract      key                         take back what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
     stop         key grace_s                 SIGTERM, after the grace SIGKILL; a later start is refused
     lease        seconds_left until?         without a renewal in that time, and before that instant since
                                              boot (it may have been long on its way), everything is stopped
-    list                                     → listing [[key state pid started_at exit?]…] facts
+    list                                     → listing [[key state pid started_at exit? [tick tick]?]…] facts
     forget       [keys]                      ended attempts the runner has safely reported
     shutdown     grace_s                     stop everything, then exit
 
@@ -31,4 +32,4 @@ and, whenever an attempt has ended and nothing of its tree is alive: `ended key 
 answered with `misunderstood text`.
 """
 
-VERSION = 3  # 2: held starts; 3: a lease ends at an instant
+VERSION = 4  # 2: held starts; 3: a lease ends at an instant; 4: ping, and nothing starts after its instant

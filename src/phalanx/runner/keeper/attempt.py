@@ -72,7 +72,7 @@ class Attempt:
         return [*self.cgroups, self.slot_folder] if self.slot_folder else self.cgroups
 
     def started_line(self) -> str:
-        """The runner reads as far as started_at; the rest is for a later keeper."""
+        """The runner reads as far as the ticks since boot; the rest is for a later keeper."""
         folders = self.folders
         key, cgroups = json.dumps(self.key), json.dumps(folders) if folders else "[]"
         return f'["started",{key},{self.pid},{self.started_at},[{self.born[0]},{self.born[1]}],{cgroups}]'
@@ -82,7 +82,8 @@ class Attempt:
 
     def row(self) -> str:
         ended = self.exit or "null"
-        return f'[{json.dumps(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended}]'
+        born = f"[{self.born[0]},{self.born[1]}]"
+        return f'[{json.dumps(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended},{born}]'
 
     def _state(self) -> str:
         if self.exit is not None:

@@ -32,7 +32,7 @@ FENCE_GRACE_S = 2.0  # or a quarter of the lease if less: the coordinator waits 
 STOPPED_MAX = 10_000
 QUESTIONS = ("list", "ping")
 _FENCED = "the runner's lease has run out"
-_LATE = "it came after the end of the lease under which it was sent"
+_LATE = "it could not start in time"
 _STOPPED = "it was stopped before it could start"
 _BAD_REQUEST = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -75,13 +75,9 @@ class Table:
             if attempt.exit is not None:
                 self._deeds.append(Say(attempt.ended_line()))
             return
-        not_after: float | None = options.get("not_after")
-        if not_after is not None and now >= not_after:
-            self._refuse(key, "fenced", _LATE)
-            return
         lane = options.get("lane")
         if key in self.lanes.ready:
-            self._say_ready(key) if options.get("held") else self._go(now, key)
+            self._say_ready(key) if options.get("held") else self._go(now, key, options.get("not_after"))
         elif key in self._starting or key in self.lanes.waiting:
             return  # it will be told
         elif lane is None or not self.lanes.is_taken(lane):
@@ -89,11 +85,17 @@ class Table:
         else:
             self.lanes.wait(lane, (key, brief_id, options))
 
-    def _go(self, now: float, key: str) -> None:
+    def _go(self, now: float, key: str, not_after: float | None = None) -> None:
         """Start one that is ready. Should it be refused even now, its lane goes on without it."""
         request = self.lanes.ready.pop(key, None)
-        if request is not None and not self._begin((key, request[1], {**request[2], "held": False}), now):
+        if request is None:
+            return
+        options = {**request[2], "held": False, "not_after": not_after}
+        if not self._begin((key, request[1], options), now):
             self._go_on(request[2].get("lane"), key, now)
+
+    def _ping(self, now: float) -> None:
+        self._deeds.append(Say('["pong"]'))
 
     def _brief(self, now: float, brief_id: str, content: dict[str, Any]) -> None:
         self.briefs[brief_id] = Brief(content)
@@ -252,7 +254,7 @@ class Table:
         """Its lane is free, or its own: start it, or get it ready if it is held; False if that is refused."""
         key, brief_id, options = request
         brief = self.briefs.get(brief_id)
-        if (no := self._why_not(key, now)) is not None:
+        if (no := self._why_not(key, options.get("not_after"), now)) is not None:
             self._refuse(key, *no)
         elif brief is None:
             self._refuse(key, "no_brief", f"the keeper was not given the brief {brief_id!r}")
@@ -263,13 +265,15 @@ class Table:
             return True
         return False
 
-    def _why_not(self, key: str, now: float) -> tuple[str, str] | None:
+    def _why_not(self, key: str, not_after: float | None, now: float) -> tuple[str, str] | None:
         if key in self.stopped:
             return "stopped", _STOPPED
         if self.closing:
             return "stopped", "the keeper is shutting down"
         if self.lease_is_over(now):
             return "fenced", _FENCED
+        if not_after is not None and now >= not_after:
+            return "late", _LATE
         return None
 
     def _go_on(self, lane: int | None, key: str, now: float) -> None:
@@ -317,7 +321,7 @@ def remember(stopped: dict[str, None], key: str) -> None:
 
 
 VERBS = (
-    *("brief", "forget_brief", "start", "go", "signal", "pause", "resume", "stop", "retract"),
+    *("ping", "brief", "forget_brief", "start", "go", "signal", "pause", "resume", "stop", "retract"),
     *("lease", "list", "forget", "shutdown"),
 )
 _SERVE: dict[str, Callable[..., None]] = {verb: getattr(Table, f"_{verb}") for verb in VERBS}

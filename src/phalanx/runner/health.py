@@ -1,0 +1,58 @@
+"""Whether the keeper works: it is asked every second, and what it owes us is counted in looks, not in time.
+
+So a runner that was frozen itself accuses nobody when it wakes. What is found is told to the coordinator with the
+heartbeats (`agent.py`); a keeper that is gone is replaced by the shell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from phalanx.runner.processes import Processes
+
+LOOK_S = 0.2  # between two looks
+ASK_AFTER = 5  # looks after an answer
+SILENT_AFTER = 15  # looks without an answer
+GONE_AFTER = 10  # looks without a keeper: another one is usually there sooner
+SILENT = "its keeper does not answer; is that process stopped?"
+GONE = "its keeper is gone, and another one is not there yet"
+
+
+class KeeperHealth:
+    """What keeps us from starting tasks; nothing while the keeper answers."""
+
+    def __init__(self) -> None:
+        self.trouble = ""
+        self._keeper: Processes | None = None
+        self._answer: asyncio.Future[Any] | None = None
+        self._looks = 0  # since the last question, answer or loss
+
+    def look(self, keeper: Processes | None) -> str:
+        """Ask, or see whether it has answered; to be called every LOOK_S."""
+        if keeper is not self._keeper:
+            self._keeper, self._answer, self._looks = keeper, None, 0
+        self._looks += 1
+        if keeper is None:
+            if self._looks > GONE_AFTER and not self.trouble:
+                self.trouble = GONE
+        elif self._answer is not None and self._answer.done():
+            self._note(self._answer)
+            self._answer, self._looks = None, 0
+        elif self._answer is not None and self._looks > SILENT_AFTER:
+            self.trouble = SILENT
+        elif self._answer is None and self._looks >= ASK_AFTER:
+            self._answer, self._looks = keeper.ping(), 0
+        return self.trouble
+
+    def failed(self, error: Exception) -> None:
+        """There is no keeper, and none can be started."""
+        self.trouble = f"its keeper is gone, and another one cannot be started: {error}"
+
+    def works(self) -> None:
+        """There is a keeper, and it has answered."""
+        self.trouble = ""
+
+    def _note(self, answer: asyncio.Future[Any]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            self.trouble = ""

@@ -1,0 +1,130 @@
+"""What an attempt is started with: its logs, environment, processors and cgroup, as the keeper is told of them.
+
+A group's brief is told to a keeper once. Which attempts are started, and when, is decided in `core/runner.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from phalanx.core.model.orders import AttemptKey, Brief, Start, key_text
+from phalanx.core.model.resources import Grant
+from phalanx.core.runner import Spawn
+from phalanx.runner import logs
+from phalanx.runner.agent import Agent
+from phalanx.runner.cgroups import Cgroup, Cgroups
+from phalanx.runner.environment import attempt_environment, group_environment
+from phalanx.runner.processes import Launch, Machine, Processes
+from phalanx.runner.standing import Peer, standing
+
+LOOPBACK = "127.0.0.1"
+
+
+class Launches:
+    """Of one runner. The keeper's name for an attempt carries its lane."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        state_dir: Path,
+        base_env: dict[str, str],
+        log_max_bytes: int,
+        cgroups: Cgroups,
+        machine: Machine,
+    ) -> None:
+        self.log_root = state_dir / "logs"
+        self.names: dict[AttemptKey, str] = {}
+        self._agent = agent
+        self._checkpoints = state_dir / "checkpoints"
+        self._base_env = base_env
+        self._log_max_bytes = log_max_bytes
+        self._cgroups = cgroups
+        self._machine = machine
+        self._held_cgroups: dict[AttemptKey, Cgroup] = {}
+        self._briefed: set[str] = set()
+
+    def start(self, keeper: Processes, deed: Spawn, not_after: float) -> None:
+        """Have the keeper start an attempt, or get it ready."""
+        start, brief = deed.start, deed.brief
+        self._brief(keeper, brief)
+        name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
+        job, position, number = start.key
+        cgroup = self._cgroup(start)
+        place = standing(start, brief, deed.roll, Peer(self._agent.node, self._agent.address or LOOPBACK))
+        launch = Launch(
+            out=str(logs.log_path(self.log_root, job, position, number, "stdout")),
+            err=str(logs.log_path(self.log_root, job, position, number, "stderr")),
+            env=attempt_environment(brief, start, place, self._agent.capacity, self._agent.state.epoch),
+            cpus=self._cpus(start.grant),
+            cgroups=cgroup.folders if cgroup else None,
+            log_max_bytes=self._log_max_bytes,
+            lane=start.lane,
+            limit_s=brief.time_limit_s,
+            held=deed.held,
+            not_after=not_after,
+        )
+        keeper.start(name, _brief_id(job, brief.group), launch)
+
+    def adopt(self, key: AttemptKey, name: str) -> None:
+        """An attempt that an earlier life of this runner had started."""
+        self.names[key] = name
+        self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
+
+    def new_keeper(self) -> None:
+        """It has been told nothing yet."""
+        self._briefed.clear()
+
+    def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
+        if keeper is not None and (name := self.names.pop(key, None)) is not None:
+            keeper.forget([name])
+
+    def forget_brief(self, keeper: Processes | None, job: str, group: int) -> None:
+        id = _brief_id(job, group)
+        if keeper is not None and id in self._briefed:
+            self._briefed.discard(id)
+            keeper.forget_brief(id)
+
+    def release(self, key: AttemptKey) -> None:
+        """Nothing of it is alive: its cgroup can go."""
+        if (cgroup := self._held_cgroups.pop(key, None)) is not None:
+            self._cgroups.remove(cgroup)
+
+    def release_all_but(self, live: set[AttemptKey]) -> None:
+        for key in [each for each in self._held_cgroups if each not in live]:
+            self.release(key)
+
+    def _brief(self, keeper: Processes, brief: Brief) -> None:
+        """Tell the keeper what a group's attempts share, once, and make the folder of the job's logs."""
+        id = _brief_id(brief.job, brief.group)
+        if id in self._briefed:
+            return
+        self._briefed.add(id)
+        checkpoints = self._checkpoints / brief.job
+        self._machine.make_folder(self.log_root / brief.job)
+        env = self._base_env | group_environment(brief, self._agent.node, str(checkpoints))
+        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
+
+    def _cpus(self, grant: Grant) -> list[int] | None:
+        """The kernel CPUs of the NUMA node a task is bound to."""
+        if grant.numa is None:
+            return None
+        return (
+            next((list(numa.cpus) for numa in self._agent.capacity.numa if numa.id == grant.numa), None)
+            or None
+        )
+
+    def _cgroup(self, start: Start) -> Cgroup | None:
+        if not start.grant.memory_bytes:
+            return None
+        cgroup = self._cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
+        if cgroup is not None:
+            self._held_cgroups[start.key] = cgroup
+        return cgroup
+
+
+def cgroup_name(key: AttemptKey) -> str:
+    return "-".join(map(str, key))
+
+
+def _brief_id(job: str, group: int) -> str:
+    return f"{job}/{group}"

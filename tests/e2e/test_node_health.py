@@ -1,0 +1,102 @@
+"""A node that does not work is not Online: its keeper frozen, or dead and not to be replaced, or its runner broken."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.silent_runner import SilentRunner
+from tests.unit.runner.keeper_node import Node
+
+NODES = {"n1": "cpus=4,ram=4GiB", "n2": "cpus=4,ram=4GiB"}
+LONG = ["sleep", "300"]
+
+
+@contextmanager
+def frozen_keeper(cluster: RealCluster, node: str) -> Iterator[None]:
+    pid = Node(cluster.folder / node).keeper_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def status(cluster: RealCluster, node: str) -> str:
+    return cluster.client.node(node).status
+
+
+def test_a_frozen_keeper_is_noticed_and_its_node_gets_no_work_until_it_goes_on(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES) as cluster:
+        runs = cluster.client.submit(targets=["n1"], command=LONG).task_ids[0]
+        cluster.wait_task(runs, "Running")
+        with frozen_keeper(cluster, "n1"):
+            eventually(lambda: status(cluster, "n1") == "Unhealthy", 8.0, "the coordinator knows")
+            pinned = cluster.client.submit(targets=["n1"], command=["true"]).task_ids[0]
+            free = cluster.client.submit(command=["true"]).task_ids[0]
+            assert cluster.wait_task(free, "Completed").node == "n2"
+            said = cluster.client.why(pinned).dominant
+            assert (said.code, "does not answer" in said.text) == ("NodeUnhealthy", True)
+            assert cluster.client.task(runs).status == "Running", "what runs there is left alone"
+        cluster.wait_online("n1")
+        cluster.wait_task(pinned, "Completed")
+
+
+def test_what_was_on_its_way_into_a_frozen_keeper_runs_elsewhere_and_never_there(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    with a_real_cluster(tmp_path / "c", {"n1": NODES["n1"]}) as cluster:
+        with frozen_keeper(cluster, "n1"):
+            id = cluster.client.submit(shell=f"touch {marks}/$PHALANX_ATTEMPT").task_ids[0]
+            eventually(lambda: cluster.client.task(id).status == "Assigned", 5.0, "it is on its way")
+            cluster.start_runner("n2", NODES["n2"])
+            task = cluster.wait_task(id, "Completed", within_s=18.0)  # three times lost_after_s
+            assert (task.node, task.retries_used) == ("n2", 0)
+        cluster.wait_online("n1")
+        again = cluster.client.submit(targets=["n1"], command=["true"]).task_ids[0]
+        cluster.wait_task(again, "Completed")
+        assert len(list(marks.iterdir())) == 1, "the keeper refused what it found in its socket"
+
+
+def test_a_keeper_that_cannot_be_started_again_is_tried_for_ever_and_heals(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES) as cluster:
+        node = Node(tmp_path / "n1")
+        kept = os.open(tmp_path / "n1" / "keeper.lock", os.O_RDWR)
+        try:
+            cluster.kill("n1", signal.SIGSTOP)  # so that it starts no other keeper before we have the lock
+            os.kill(node.keeper_pid(), signal.SIGKILL)
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            cluster.kill("n1", signal.SIGCONT)
+            eventually(lambda: status(cluster, "n1") == "Unhealthy", 10.0, "the coordinator knows")
+            tried = tmp_path / "n1.log"
+            eventually(
+                lambda: tried.read_text().count("no keeper, trying again") >= 2, 30.0, "it tries again"
+            )
+            id = cluster.client.submit(targets=["n1"], command=["true"]).task_ids[0]
+            assert cluster.client.task(id).status == "Pending", "nothing goes there, so nothing fails there"
+        finally:
+            os.close(kept)
+        cluster.wait_online("n1", within_s=30.0)
+        assert cluster.wait_task(id, "Completed").attempt == 1
+
+
+def test_a_runner_that_never_starts_anything_keeps_nothing(tmp_path: Path) -> None:
+    with (
+        a_real_cluster(tmp_path, {}, heartbeat_s=0.2, lost_after_s=2.0) as cluster,
+        SilentRunner(cluster, "ghost", accepts=True),
+    ):
+        cluster.wait_online("ghost")
+        id = cluster.client.submit(command=["true"]).task_ids[0]
+        pinned = cluster.client.submit(targets=["ghost"], command=["true"]).task_ids[0]
+        eventually(lambda: cluster.client.task(id).status == "Assigned", 5.0, "it is given to the ghost")
+        cluster.start_runner("n1", NODES["n1"])
+        task = cluster.wait_task(id, "Completed", within_s=10.0)
+        assert (task.node, task.retries_used, task.losses) == ("n1", 0, 1)
+        failed = cluster.wait_task(pinned, "Failed", within_s=5.0)
+        assert (failed.exit_code, "did not confirm start" in failed.message) == (-1, True)
+        assert status(cluster, "ghost") == "Quarantined", "no work until it has confirmed the end"
