@@ -96,7 +96,7 @@ def test_a_start_that_waited_in_a_frozen_keepers_socket_is_refused(tmp_path: Pat
         node.start("early/0/1", "true", not_after=not_after + 60)
         await node.until(lambda: clock.monotonic() > not_after)
         os.kill(keeper, signal.SIGCONT)
-        assert (await node.refused("late/0/1")).code == "fenced"
+        assert (await node.refused("late/0/1")).code == "late"
         assert (await node.ended("early/0/1")).code == 0
 
     tell(tmp_path, story)
