@@ -166,8 +166,9 @@ class AsyncClient:
     async def node(self, name: str) -> NodeView:
         return await self._ask(calls.node(name))
 
-    async def drain(self, name: str, reason: str) -> NodeView:
-        return await self._ask(calls.drain(name, reason))
+    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+        """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
+        return await self._ask(calls.drain(name, reason, evict=evict))
 
     async def undrain(self, name: str) -> NodeView:
         return await self._ask(calls.undrain(name))

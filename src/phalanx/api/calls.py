@@ -255,8 +255,8 @@ def node(name: str) -> Call[NodeView]:
     return _get(_path("nodes", name), NodeView)
 
 
-def drain(name: str, reason: str) -> Call[NodeView]:
-    body = msgspec.json.encode(DrainRequest(reason))
+def drain(name: str, reason: str, *, evict: bool = False) -> Call[NodeView]:
+    body = msgspec.json.encode(DrainRequest(reason, evict))
     return Call(method="POST", path=_path("nodes", name, "drain"), answer=NodeView, body=body)
 
 

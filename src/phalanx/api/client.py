@@ -179,8 +179,9 @@ class Client:
     def node(self, name: str) -> NodeView:
         return self._ask(calls.node(name))
 
-    def drain(self, name: str, reason: str) -> NodeView:
-        return self._ask(calls.drain(name, reason))
+    def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+        """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
+        return self._ask(calls.drain(name, reason, evict=evict))
 
     def undrain(self, name: str) -> NodeView:
         return self._ask(calls.undrain(name))

@@ -23,7 +23,7 @@ async def node(service: Service, visit: Visit) -> Reply:
 
 async def drain(service: Service, visit: Visit) -> Reply:
     request: DrainRequest = visit.document
-    return json_reply(await service.commands.drain(visit.id, _said(request.reason)))
+    return json_reply(await service.commands.drain(visit.id, _said(request.reason), evict=request.evict))
 
 
 async def resume(service: Service, visit: Visit) -> Reply:

@@ -316,6 +316,7 @@ class EvictReply(Struct):
 
 class DrainRequest(Struct, forbid_unknown_fields=True):
     reason: str
+    evict: bool = False  # what runs there is asked to leave, gangs as a whole
 
 
 class LoseRequest(Struct, forbid_unknown_fields=True):

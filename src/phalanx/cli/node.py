@@ -38,12 +38,23 @@ def drain(
     ctx: typer.Context,
     name: NameArgument,
     reason: Annotated[str, typer.Option(help="Why; others will see it.")],
+    evict: Annotated[
+        bool, typer.Option("--evict", help="Move what runs there: stop it with its grace, gangs as a whole.")
+    ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Place nothing more on a node. What runs there goes on."""
+    """Place nothing more on a node.
+
+    What runs there goes on; with --evict it is stopped, each task with its own grace, and waits to be placed elsewhere.
+    """
     here = session(ctx)
-    node = here.client().drain(name, reason)
-    emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} takes no more work: {reason}"])
+    node = here.client().drain(name, reason, evict=evict)
+    said = [f"{node.name} takes no more work: {reason}"]
+    if evict:
+        said.append(
+            f"{node.task_count} tasks there are being stopped" if node.task_count else "nothing runs there"
+        )
+    emit(node, here.output(output), [node.name], lambda _wide: said)
 
 
 def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:

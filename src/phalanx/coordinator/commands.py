@@ -128,10 +128,10 @@ class CoordinatorCommands(Previews, TokenWishes):
         assert position is not None
         return task_view(job, position, self._loop.state.known_names)
 
-    async def drain(self, name: str, reason: str) -> NodeView:
+    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
         if not reason.strip() or len(reason) > 1000:
             raise BadRequest("a drain needs a reason of 1 to 1000 characters", reason="ReasonMissing")
-        accepted(await self._loop.ask([Drain(name, reason)]), name)
+        accepted(await self._loop.ask([Drain(name, reason, evict)]), name)
         return node_view(self._loop.state, self._loop.state.nodes[name])
 
     async def undrain(self, name: str) -> NodeView:

@@ -230,7 +230,7 @@ class FakeCluster:
     async def node(self, name: str) -> NodeView:
         return _node_view(name, self._reason(name))
 
-    async def drain(self, name: str, reason: str) -> NodeView:
+    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
         self._reason(name)
         self.drained[name] = reason
         return _node_view(name, reason)

@@ -87,7 +87,7 @@ async def test_neither_a_token_nor_a_body_is_written_down():
 async def test_a_failure_of_ours_is_written_down_with_its_change():
     cluster = FakeCluster()
 
-    async def fails(name: str, reason: str) -> None:
+    async def fails(name: str, reason: str, **_: object) -> None:
         raise Unavailable("no disk")
 
     cluster.drain = fails  # type: ignore[method-assign,assignment]

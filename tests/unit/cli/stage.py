@@ -290,8 +290,8 @@ class FakeCluster:
         self._note("node", name)
         return self.machines[0]
 
-    def drain(self, name: str, reason: str) -> NodeView:
-        self._note("drain", name, reason)
+    def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+        self._note("drain", name, reason, *(["evict"] if evict else []))
         return a_node(name, drained=True, drain_reason=reason)
 
     def lose(self, name: str, reason: str) -> NodeView:

@@ -6,7 +6,16 @@ answer for whoever asked. One file per noun holds the choices: `admission`, `mus
 
 from __future__ import annotations
 
-from phalanx.core.cluster import admission, credentials, health, liveness, musters, reports, settings
+from phalanx.core.cluster import (
+    admission,
+    credentials,
+    draining,
+    health,
+    liveness,
+    musters,
+    reports,
+    settings,
+)
 from phalanx.core.cluster.decision import Decision
 from phalanx.core.cluster.inputs import (
     Admit,
@@ -73,7 +82,7 @@ def decide(state: ClusterState, given: Input, now: float) -> Decision:
         case Disconnect():
             return liveness.disconnect(state, given, now)
         case Drain():
-            return liveness.drain(state, given, now)
+            return draining.drain(state, given, now)
         case Undrain():
             return liveness.undrain(state, given, now)
         case DeclareLost():

@@ -132,8 +132,11 @@ class Disconnect(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
+    """Place nothing more on a node; with `evict`, what runs there is asked to leave, gangs as a whole."""
+
     node: NodeName
     reason: str
+    evict: bool = False
 
 
 class Undrain(Struct, frozen=True):

@@ -20,7 +20,6 @@ from phalanx.core.cluster.events import (
     JobForgotten,
     NodeConnected,
     NodeDisconnected,
-    NodeDrained,
     NodeHeard,
     NodeJoined,
     NodeLost,
@@ -30,7 +29,6 @@ from phalanx.core.cluster.events import (
 from phalanx.core.cluster.inputs import (
     DeclareLost,
     Disconnect,
-    Drain,
     Heartbeat,
     Hello,
     RemoveNode,
@@ -139,12 +137,6 @@ def tick(state: ClusterState, now: float) -> Decision:
         if not state.jobs[job].live:
             events.append(JobForgotten(at=now, cause="history", job=job))
     return Decision(events)
-
-
-def drain(state: ClusterState, given: Drain, now: float) -> Decision:
-    if given.node not in state.nodes:
-        return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    return Decision([NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)], [], Accepted())
 
 
 def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:

@@ -79,7 +79,7 @@ def evict(state: ClusterState, given: Evict, now: float) -> Decision:
         text = "only a task that holds a place can be evicted"
         return Decision([], [], Refused(Reason("NotRunning", Tier.NEVER, text), "conflict"))
     event = TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
-    return Decision([event, *_recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
+    return Decision([event, *recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
 
 
 def _may_be_placed(state: ClusterState, job: JobState, muster: Muster) -> bool:
@@ -108,10 +108,10 @@ def _promise(state: ClusterState, job: JobState, muster: Muster, now: float) -> 
         until=now + grace_s + state.rules.promise_s,
         awaited=awaited,
     )
-    return Decision([event, *_recalls(state, keys, now, "plan")], [], Accepted())
+    return Decision([event, *recalls(state, keys, now, "plan")], [], Accepted())
 
 
-def _recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause: str) -> list[Event]:
+def recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause: str) -> list[Event]:
     """Formations that lose a member at the barrier cannot start whole; the others need not wait for it."""
     events: list[Event] = []
     for id in dict.fromkeys(key[0] for key in keys):
