@@ -18,6 +18,7 @@ from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.audit import AuditFile
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import raise_limit, shares
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.heart import Turn
@@ -68,7 +69,9 @@ class Coordinator:
         self.links = Links(lambda: self.member.state, keys)
         keys.follow(lambda: self.member.state)
         self.doors = Hall()
-        self.commands = CoordinatorCommands(self.member, store, self.feed, self.roads, clock, retries)
+        self.commands = CoordinatorCommands(
+            self.member, AskedStore(store), self.feed, self.roads, clock, retries
+        )
 
     # As a Porch, for the member.
 

@@ -256,7 +256,7 @@ class Questions:
                     piece = await self._pace.turn()
                 lines += self._lines(batch, subject, job, position)
                 after = batch.revision
-            if len(batches) < BATCHES_PER_PAGE:
+            if not batches:  # a short page is not the last: damaged records are left out of it
                 return Page(_begun(lines, cursor), None)
         return Page(_begun(lines, cursor), str(after))
 

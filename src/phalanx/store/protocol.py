@@ -44,7 +44,11 @@ class Pruned(StoreError):
     """The log no longer reaches back so far: start again from the image."""
 
 
-class LogHole(StoreError):
+class StoreDamaged(StoreError):
+    """Something in the store is not what was written, and what was asked for cannot be read."""
+
+
+class LogHole(StoreDamaged):
     """A record of the log is damaged or missing after the newest good image, so the state cannot be told.
 
     What stood between the revisions `after` and `upto` is not known. `jobs` are some of those concerned, `count` how

@@ -24,6 +24,7 @@ from phalanx.store.protocol import (
     Loaded,
     Moved,
     Pruned,
+    StoreDamaged,
     StoreError,
 )
 from phalanx.store.record import Damage
@@ -251,7 +252,7 @@ class SqliteStore:
     def _meta(self, key: str) -> int:
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         if row is None or not isinstance(row[0], int):
-            raise StoreError(f"{self._path}: the record {key!r} of table meta is damaged: {RESTORE}")
+            raise StoreDamaged(f"{self._path}: the record {key!r} of table meta is damaged: {RESTORE}")
         return int(row[0])
 
     def _epoch(self) -> int:

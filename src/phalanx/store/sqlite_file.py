@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from phalanx.store.protocol import StoreError
+from phalanx.store.protocol import StoreDamaged, StoreError
 
 # What SQLite says of a file that is not what was written.
 DAMAGED = ("malformed", "not a database", "corrupt", "Could not decode", "encrypted")
@@ -81,7 +81,7 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> int:
         return 0
     row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     if row is None or not isinstance(row[0], int):
-        raise StoreError(f"{path}: the record 'schema' of table meta is damaged", hint=_DAMAGED_FILE)
+        raise StoreDamaged(f"{path}: the record 'schema' of table meta is damaged", hint=_DAMAGED_FILE)
     found = int(row[0])
     if found > SCHEMA:
         raise StoreError(
@@ -95,8 +95,10 @@ def translated(path: Path) -> Iterator[None]:
     """What SQLite raises, as ours."""
     try:
         yield
+    except UnicodeDecodeError as error:  # SQLite says what is wrong in the damaged words themselves
+        raise StoreDamaged(f"{path}: {error.object!r}", _DAMAGED_FILE) from error
     except (sqlite3.Error, OSError) as error:
         if any(word in str(error) for word in DAMAGED):
-            raise StoreError(f"{path}: {error}", _DAMAGED_FILE) from error
+            raise StoreDamaged(f"{path}: {error}", _DAMAGED_FILE) from error
         text = f"{path}: {error} (is the disk full or the folder read-only?)"
         raise StoreError(text, hint="free some space or make the state folder writable") from error
