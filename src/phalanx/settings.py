@@ -93,7 +93,9 @@ class Coordinator(Struct, frozen=True, kw_only=True):
     heartbeat_s: Annotated[Seconds, "how often runners report"] = 5.0
     lost_after_s: Annotated[Seconds, "how long a runner may be silent before it counts as lost"] = 30.0
     brake_share: Annotated[Share, "the share of nodes that, silent at once, are not believed lost"] = 0.55
-    breaker_failures: Annotated[Count, "failures in a row after which a node rests; 0: never"] = 5
+    breaker_failures: Annotated[
+        Count, "failures in a row, of several users, after which a node rests; 0: never"
+    ] = 5
     breaker_pause_s: Annotated[Seconds, "how long it rests"] = 60.0
     max_task_retries: Annotated[Count, "retries of a task whose job does not say"] = 3
     loss_limit: Annotated[Count, "how often a task may be lost with its node before it fails"] = 5

@@ -93,14 +93,15 @@ def test_hundreds_started_at_once_all_end(tmp_path: Path):
     [
         (("no-such-program",), {}, "not_found", "no-such-program"),
         (("/no/such/program",), {}, "not_found", "/no/such/program"),
+        (("true",), {"env": {"PATH": "/opt/s3cr3t/bin"}}, "not_found", "no program 'true' in its PATH"),
         (("/etc/passwd",), {}, "not_executable", "Permission denied"),
         (("true",), {"cwd": "/no/such/folder"}, "no_cwd", "/no/such/folder"),
         (("true",), {"out": "/no/such/folder/out"}, "no_log", "No such file or directory"),
         (("true",), {"err": "/dev/null/err"}, "no_log", "Not a directory"),
         (("true",), {"cpus": [4000]}, "spawn_failed", "4000"),
         (("true",), {"cgroups": ["/no/such/cgroup"]}, "spawn_failed", "/no/such/cgroup"),
-        (("true", "a\0b"), {}, "spawn_failed", "null byte"),
-        (("sh", "x" * 200_000), {}, "spawn_failed", "Argument list too long"),
+        (("true", "a\0b"), {}, "not_readable", "null byte"),
+        (("sh", "x" * 200_000), {}, "not_executable", "'sh' in its PATH: Argument list too long"),
     ],
 )
 def test_what_cannot_start_is_refused_with_a_reason(
@@ -111,6 +112,7 @@ def test_what_cannot_start_is_refused_with_a_reason(
         refusal = await node.refused("j/0/1")
         assert refusal.code == code
         assert words in refusal.message
+        assert "s3cr3t" not in refusal.message  # a value of the job's environment, and others read this
         node.start("j/1/1", "true")  # the keeper itself is back in its own place
         assert (await node.ended("j/1/1")).code == 0
 
@@ -164,7 +166,7 @@ def test_an_unreadable_request_harms_nobody(tmp_path: Path):
         for request in (["dance"], ["stop"], [], ["signal", "j/0/1", 10**6], ["brief", "b", 7], [["list"]]):
             node.processes._ask(*request)
         node.processes._ask("start", "j/1/1", "j/0/1", {"out": 5, "err": None})
-        assert (await node.refused("j/1/1")).code == "spawn_failed"
+        assert (await node.refused("j/1/1")).code == "not_readable"
         assert sum(isinstance(event, Misunderstood) for event in node.events) == 6
         assert alive(pid)
 

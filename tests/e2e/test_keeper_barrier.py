@@ -81,7 +81,7 @@ def test_a_start_that_need_not_wait_lets_a_held_one_go(tmp_path: Path):
         (("./no-such-script",), {"cwd": "/usr"}, "not_found", "./no-such-script"),
         (("/etc/passwd",), {}, "not_executable", "Permission denied"),
         (("/usr/bin",), {}, "not_executable", "Permission denied"),
-        (("true",), {"env": {"PATH": "/no/such/folder"}}, "not_found", "'true' in PATH /no/such/folder"),
+        (("true",), {"env": {"PATH": "/no/such/folder"}}, "not_found", "no program 'true' in its PATH"),
         (("true",), {"cwd": "/no/such/folder"}, "no_cwd", "/no/such/folder"),
         (("true",), {"cwd": "/etc/passwd"}, "no_cwd", "Not a directory"),
         (("true",), {"out": "/no/such/folder/out"}, "no_log", "No such file or directory"),

@@ -208,6 +208,9 @@ class NumaView(Struct):
     cores_free: int
 
 
+EXCLUDED = "temporarily excluded"  # how the note of a node begins that gets no new work before `rests_until`
+
+
 class NodeView(Struct):
     """One node: what it has, what is free, who is on it."""
 
@@ -228,7 +231,7 @@ class NodeView(Struct):
     last_seen_at: float | None
     generation: int = 0  # of its lease: one more with each join and each loss
     failures: int = 0  # reported there in a row
-    rests_until: float | None = None  # after so many failures it gets no new work before this
+    rests_until: float | None = None  # after failures it gets no new work before this
     note: str = ""  # what is unusual about it
 
 

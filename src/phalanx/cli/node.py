@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.schema import NodeView
+from phalanx.api.schema import EXCLUDED, NodeView
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
-from phalanx.cli.text import moment, size
+from phalanx.cli.text import moment, size, time_of_day
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node_names)]
 
@@ -58,10 +58,10 @@ def drain(
 
 
 def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Let a drained node take work again."""
+    """Let a node take work again that was drained, or is temporarily excluded after failures."""
     here = session(ctx)
     node = here.client().undrain(name)
-    emit(node, here.output(output), [node.name], lambda _wide: [f"{node.name} takes work again"])
+    emit(node, here.output(output), [node.name], lambda _wide: [_resumed(node)])
 
 
 def lose(
@@ -86,12 +86,25 @@ def remove(ctx: typer.Context, name: NameArgument, output: OutputOption = None) 
     emit(gone, here.output(output), [gone.name], lambda _wide: [f"{gone.name} is removed"])
 
 
+def _resumed(node: NodeView) -> str:
+    if node.status == "Online":
+        return f"{node.name} takes work again"
+    return f"{node.name} may take work again, but is {node.status}{f': {node.note}' if node.note else ''}"
+
+
+def _note(node: NodeView) -> str:
+    """What is unusual about it, and until when."""
+    if node.rests_until is None or not node.note.startswith(EXCLUDED):
+        return node.note
+    return f"{node.note} (until {time_of_day(node.rests_until)})"
+
+
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
     more = (("NOTE",) if noted else ()) + (("HOLDERS", "LABELS", "SEEN") if wide else ())
     table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
     for node in found:
-        cells: tuple[str | None, ...] = (node.note,) if noted else ()
+        cells: tuple[str | None, ...] = (_note(node),) if noted else ()
         cells += (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
         table.add(
             node.name,
@@ -111,7 +124,7 @@ def _lines(node: NodeView) -> Iterable[str]:
         [
             ("Node", node.name),
             ("Status", node.status),
-            ("Note", node.note or None),
+            ("Note", _note(node) or None),
             ("Drained", (node.drain_reason or "yes") if node.drained else None),
             ("Cores", f"{node.cores_free} of {node.cores} free"),
             ("Memory", f"{size(node.memory_free_bytes)} of {size(node.memory_bytes)} free"),

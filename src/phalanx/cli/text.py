@@ -35,6 +35,11 @@ def moment(at: float | None) -> str:
     return "-" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def time_of_day(at: float) -> str:
+    """The time where we are, of today."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+
+
 def span(begin: float | None, end: float | None) -> str:
     """How long something took, or a dash."""
     return "-" if begin is None or end is None else describe_seconds(max(0.0, end - begin))

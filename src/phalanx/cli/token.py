@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,9 +18,19 @@ from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.text import moment
 from phalanx.core.model.credential import ROLES
+from phalanx.endpoint import endpoint
 from phalanx.errors import BadRequest
-from phalanx.settings import Output
+from phalanx.settings import Output, Settings
 
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+
+SHARED_ACCOUNT = (
+    "warning: tasks on {nodes} run under the account of the cluster itself. Whoever submits jobs there can read its"
+    " credentials from a task, and become admin: give such a token only to whom you would trust with that, or run the"
+    " runners under an account of their own (docs/operations/tokens.md)."
+)
+_SUBMITTERS = ("user", "operator")
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `phalanx token list` shows it.")]
 
 
@@ -46,7 +56,18 @@ def create(
         raise BadRequest("give --role, or --join for a runner", hint=f"roles are {', '.join(ROLES)}")
     here = session(ctx)
     request = TokenRequest("join" if join else "user", name, role, expires, node)
-    _tell(here.client().create_token(request), here.output(output))
+    client = here.client()
+    _tell(client.create_token(request), here.output(output))
+    if role in _SUBMITTERS and (shared := _sharing(here.settings, client)):
+        note(SHARED_ACCOUNT.format(nodes=", ".join(shared[:8])))
+
+
+def _sharing(settings: Settings, client: Client) -> list[str]:
+    """The nodes whose runners keep their state in this folder, beside the cluster's credentials: same account."""
+    local, given = endpoint(settings.state_dir), settings.client.address
+    if local is None or given not in (None, (local.address,)):
+        return []
+    return [node.name for node in client.nodes() if (settings.state_dir / "runners" / node.name).is_dir()]
 
 
 def tokens(ctx: typer.Context, output: OutputOption = None) -> None:

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from phalanx.api.quotas import QueueView, QuotaView, UsageView
 from phalanx.api.schema import (
+    EXCLUDED,
     Counts,
     DeviceView,
     GroupView,
@@ -191,8 +192,8 @@ def _note(state: ClusterState, node: NodeState) -> str:
         return trouble
     if node.rests_until is None or not node.could_work:
         return ""
-    failed = f"{node.failures} tasks in a row failed here"
-    return f"rests: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
+    failed = node.rest_text or f"{node.failures} tasks in a row failed here"
+    return f"{EXCLUDED}: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
 
 
 def queue_view(state: ClusterState, name: str) -> QueueView:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.status import Why
 
+_OF_NODE = frozenset({"spawn_failed", "no_log"})  # refusals that another node would not give
 STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 
 
@@ -37,7 +38,7 @@ def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) ->
         return Exit(stopping or Why.EVICTED, ended_at=now, message=message)
     if code == "fenced":
         return Exit(Why.FENCED, ended_at=now, message=message)
-    return Exit(Why.REFUSED, 127, ended_at=now, message=message)
+    return Exit(Why.REFUSED, 127, ended_at=now, message=message, of_node=code in _OF_NODE)
 
 
 def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:

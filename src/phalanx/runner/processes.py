@@ -76,7 +76,8 @@ class Ready(Struct, frozen=True, array_like=True, tag="ready"):
 class Refused(Struct, frozen=True, array_like=True, tag="refused"):
     """Not started.
 
-    Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, stopped, fenced, spawn_failed.
+    Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable, stopped,
+    fenced, spawn_failed.
     """
 
     key: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from msgspec import json
 
@@ -108,8 +110,12 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
 
 
 def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeCluster):
-    cluster.machines = [a_node(), a_node("n2", note="rests: 5 tasks in a row failed here")]
+    until = datetime(2026, 11, 15, 11, 52, 9).astimezone().timestamp()
+    note = "temporarily excluded: 5 tasks in a row failed here"
+    cluster.machines = [a_node(), a_node("n2", note=note, rests_until=until)]
     assert "NOTE" in cli("nodes").out
-    assert "rests: 5 tasks in a row failed here" in cli("nodes").out
+    assert f"{note} (until 11:52:09)" in cli("nodes").out
+    cluster.machines.reverse()
+    assert f"{note} (until 11:52:09)" in cli("node", "show", "n2").out
     cluster.machines = [a_node()]
     assert "NOTE" not in cli("nodes").out

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import json
 
 from phalanx.api.audit import AuditLine
 from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
-from tests.unit.cli.stage import Cli, FakeCluster
+from phalanx.endpoint import Endpoint
+from tests.unit.cli.stage import Cli, FakeCluster, a_node
 
 ID = "3b03e5da89561dd2"
 MADE = TokenView(ID, "user", "ada", "user", True, False, 1000.0, "admin", 2000.0, None)
@@ -100,3 +103,27 @@ def test_the_audit_is_shown(cli: Cli, cluster: FakeCluster):
     assert "POST /v1/nodes/n1/drain" in said.out and "403" in said.out and "RoleForbids" in said.out
     assert json.decode(cli("audit", "-o", "json").out, type=list[AuditLine]) == [LINE]
     assert cluster.asked == [("audit", 5), ("audit", 100)]
+
+
+@pytest.mark.parametrize(
+    ("role", "runner", "is_told"),
+    [("user", "n1", True), ("operator", "n1", True), ("viewer", "n1", False), ("user", "n2", False)],
+)
+def test_where_tasks_share_the_clusters_account_that_is_said(
+    cli: Cli, cluster: FakeCluster, away: Path, role: str, runner: str, is_told: bool
+):
+    Grants(cluster)
+    cluster.machines = [a_node("n1")]
+    assert "become admin" not in cli("token", "create", "--role", role).err  # nothing of a cluster is here
+    state = away.parent / "home/.local/state/phalanx"
+    (state / "runners" / runner).mkdir(parents=True)
+    endpoint = Endpoint("http://127.0.0.1:7433", "127.0.0.1:7434", str(state / "credentials"), 1)
+    (state / "endpoint.json").write_bytes(json.encode(endpoint))
+    said = cli("token", "create", "--role", role)
+    assert said.out == "phx_new\n"
+    told = (
+        "tasks on n1 run under the account of the cluster itself" in said.err and "become admin" in said.err
+    )
+    assert told is is_told
+    elsewhere = cli("--address", "https://head:7433", "token", "create", "--role", role)
+    assert "become admin" not in elsewhere.err

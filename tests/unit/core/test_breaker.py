@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import msgpack
 
+from phalanx.coordinator.views import node_view
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.events import NodeRested
+from phalanx.core.cluster.events import Event, NodeRested
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Tick, Undrain
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Disposition
+from phalanx.core.model.orders import Disposition, Ended, Exit
 from phalanx.core.model.status import UNCHARGED, Status, Why
+from phalanx.core.verdict import exit_unstarted
 from tests.builders import Cluster, a_cluster, a_job
 
 
@@ -149,8 +152,97 @@ def test_a_drain_says_more_than_a_rest() -> None:
     cluster.submit(waiting)
     said = why_reply(cluster.state, cluster.state.jobs[waiting.id], 0, cluster.now)
     assert said.dominant.code == "Maintenance"
+
+
+def test_resume_ends_a_rest_and_forgives_what_failed() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    fail(cluster, "n1", 5)
+    assert not takes(cluster, "n1")
     cluster.give(Undrain("n1"))
+    assert cluster.state.nodes["n1"].rests_until is None
+    assert takes(cluster, "n1")
+    fail(cluster, "n1", 4)  # the count begins anew
+    assert takes(cluster, "n1")
+    fail(cluster, "n1")
+    assert not takes(cluster, "n1")
+
+
+def fail_of(cluster: Cluster, user: str, tasks: int = 1) -> None:
+    """A job of this user comes to n1, and all of its tasks fail there."""
+    job = a_job("n1", array=f"1-{tasks}", max_retries=0, cores=1, user=user)
+    cluster.submit(job)
+    live = cluster.state.jobs[job.id].live
+    while live:
+        cluster.ended("n1", next(iter(live.values())).key, code=1)
+
+
+def test_one_users_broken_program_says_nothing_of_a_node() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    cluster.submit(a_job("n2", user="admin"))  # somebody else has work, too
+    for _ in range(4):
+        fail_of(cluster, "bob", 10)
+    assert cluster.state.nodes["n1"].failures == 40
+    assert cluster.state.nodes["n1"].takes_work
+
+
+def test_failures_of_two_users_are_the_nodes() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    fail_of(cluster, "bob", 4)
+    assert cluster.state.nodes["n1"].takes_work
+    fail_of(cluster, "ann")
     assert not cluster.state.nodes["n1"].takes_work
+
+
+@pytest.mark.parametrize(("jobs", "rests"), [(1, False), (2, False), (3, True)])
+def test_where_one_user_has_work_three_jobs_of_theirs_are_enough(jobs: int, rests: bool) -> None:
+    cluster = a_cluster(n1={}, n2={})
+    for _ in range(jobs):
+        fail_of(cluster, "bob", 5)
+    assert cluster.state.nodes["n1"].takes_work is not rests
+
+
+def test_whoever_has_nothing_left_has_no_work() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    other = a_job("n2", user="ann")
+    cluster.submit(other)
+    for _ in range(3):
+        fail_of(cluster, "bob", 5)
+    assert cluster.state.nodes["n1"].takes_work
+    cluster.ended("n2", (other.id, 0, 1))
+    fail_of(cluster, "bob")
+    assert not cluster.state.nodes["n1"].takes_work
+
+
+def own_fault(cluster: Cluster, message: str = "cannot write the log: No space left on device") -> None:
+    job = on("n1")
+    cluster.submit(job)
+    cluster.tell("n1", Ended((job.id, 0, 1), Exit(Why.REFUSED, 127, message=message, of_node=True)))
+
+
+def test_a_node_rests_at_once_for_its_own_fault_and_says_which() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    own_fault(cluster)
+    node = cluster.state.nodes["n1"]
+    assert not node.takes_work
+    view = node_view(cluster.state, node)
+    assert view.note == "temporarily excluded: cannot write the log: No space left on device"
+    assert view.rests_until == cluster.now + 60.0
+    again = decode_state(encode_state(cluster.state), cluster.state.rules)
+    assert again.nodes["n1"].rest_text == node.rest_text
+
+
+@pytest.mark.parametrize("code", ["not_found", "not_executable", "no_cwd", "not_readable"])
+def test_what_a_job_asks_for_in_vain_is_not_its_nodes_fault(code: str) -> None:
+    assert not exit_unstarted(code, "no program", None, 0.0).of_node
+    assert exit_unstarted("spawn_failed", "no memory", None, 0.0).of_node
+    assert exit_unstarted("no_log", "disk full", None, 0.0).of_node
+
+
+def test_logs_and_images_of_older_versions_are_read() -> None:
+    old = msgpack.encode(["NodeRested", "n1", 5, 90.0, 30.0, "report"])
+    event = msgpack.decode(old, type=Event)
+    assert event == NodeRested(at=30.0, cause="report", node="n1", failures=5, until=90.0)
+    assert msgpack.decode(msgpack.encode([int(Why.EXITED), 1]), type=Exit) == Exit(Why.EXITED, 1)
 
 
 @pytest.mark.parametrize("why", sorted(UNCHARGED | {Why.CANCELLED}))

@@ -169,7 +169,7 @@ def why_closed(node: NodeState) -> Reason | None:
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
     if node.is_kept_away:
-        return reason.resting(node.name, node.failures, node.rests_until or 0.0)
+        return reason.resting(node.name, node.failures, node.rests_until or 0.0, node.rest_text)
     return None
 
 

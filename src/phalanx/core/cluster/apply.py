@@ -158,7 +158,7 @@ def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
     if event.exit.why == Why.RETURNED:
         # What was given back because its lane is slow must not be queued there again.
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
-    count_fault(state.nodes[attempt.node], event.fault)
+    count_fault(state, state.nodes[attempt.node], event)
     release(state, job, attempt)
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1
@@ -266,7 +266,7 @@ def _over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
     # Ends are told late while nobody leads, and not in their order: the job ended when the last of its tasks did.
     last = max(job.times[1::2]) if job.times else at
     job.ended_at = max(at, last)
-    state.ended[job.job.id] = None
+    state.end_job(job)
     return [Settle(job.job.id, None)]
 
 

@@ -275,16 +275,20 @@ class SecretKnown(_Event, frozen=True):
     fingerprint: str
 
 
-class NodeRested(_Event, frozen=True):
-    """So many failures were reported in a row that the node gets no new work for a while."""
-
+class _Rested(_Event, frozen=True):
     node: NodeName
     failures: int
     until: float
 
 
+class NodeRested(_Rested, frozen=True, kw_only=True):
+    """The node gets no new work for a while: it failed itself, or so many failures were reported in a row."""
+
+    text: str = ""  # what it did wrong itself; nothing if tasks failed
+
+
 class NodeRecovered(_Event, frozen=True):
-    """The rest is over: it took its time, or a task did well there."""
+    """The rest is over: it took its time, a task did well there, or somebody said so."""
 
     node: NodeName
 

@@ -17,6 +17,7 @@ from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.membership import begin_term
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Rules
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
@@ -110,6 +111,9 @@ class NodeImage(Struct, array_like=True):
     trouble: str = ""
     leaving: bool = False
     kept_s: float = 0.0
+    failed_users: tuple[str, ...] = ()
+    failed_jobs: tuple[JobId, ...] = ()
+    rest_text: str = ""
 
 
 class ClusterImage(Struct, array_like=True):
@@ -215,6 +219,9 @@ def _node_image(node: NodeState) -> NodeImage:
         node.trouble,
         node.leaving,
         node.kept_s,
+        node.failed_users,
+        node.failed_jobs,
+        node.rest_text,
     )
 
 
@@ -288,8 +295,9 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
     node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
     node.generation, node.lost_at, node.failures = image.generation, image.lost_at, image.failures
     if image.rests_until is not None:
-        node.rests_until = image.rests_until
+        node.rests_until, node.rest_text = image.rests_until, image.rest_text
         state.resting[image.name] = None
+    node.failed_users, node.failed_jobs = image.failed_users, image.failed_jobs
     node.incarnation, node.origin, node.capacity = image.incarnation, image.origin, image.capacity
     node.lost, node.drain_reason, node.next_lane = image.lost, image.drain_reason, image.next_lane
     node.leftovers = set(image.leftovers)

@@ -80,6 +80,13 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
         yield f"totals {state.counts}, jobs say {totals}"
 
 
+def users_with_work_are_counted(state: ClusterState) -> Iterator[str]:
+    """Who has jobs that have not ended, and how many."""
+    working = Counter(job.job.user for job in state.jobs.values() if not job.is_over)
+    if not state.skipped and dict(working) != state.working:
+        yield f"users with work {state.working}, jobs say {dict(working)}"
+
+
 def ready_jobs_wait(state: ClusterState) -> Iterator[str]:
     """A unit is in the queue exactly when it has a task to place."""
     for id, job in state.jobs.items():
@@ -177,4 +184,5 @@ SENTENCES = (
     gangs_are_whole,
     rows_are_one_nodes,
     rests_are_counted,
+    users_with_work_are_counted,
 )

@@ -23,6 +23,7 @@ from phalanx.core.cluster.events import (
     NodeHeard,
     NodeJoined,
     NodeLost,
+    NodeRecovered,
     NodeRemoved,
     NodeResumed,
 )
@@ -140,9 +141,14 @@ def tick(state: ClusterState, now: float) -> Decision:
 
 
 def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:
-    if given.node not in state.nodes:
+    """Whoever says so takes it upon himself: a rest ends, too, and what failed there is forgotten."""
+    node = state.nodes.get(given.node)
+    if node is None:
         return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    return Decision([NodeResumed(at=now, cause="user", node=given.node)], [], Accepted())
+    events: list[Event] = [NodeResumed(at=now, cause="user", node=given.node)]
+    if node.rests_until is not None:
+        events.append(NodeRecovered(at=now, cause="user", node=given.node))
+    return Decision(events, [], Accepted())
 
 
 def declare_lost(state: ClusterState, given: DeclareLost, now: float) -> Decision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify
 
 from phalanx.core.cluster import health
-from phalanx.core.cluster.breaker import reopen, set_rest
+from phalanx.core.cluster.breaker import forgive, reopen, set_rest
 from phalanx.core.cluster.events import (
     BrakeReleased,
     BrakeSet,
@@ -37,7 +37,7 @@ def apply(state: ClusterState, event: Event) -> None:
             state.brake = None
         case NodeRested():
             node = state.nodes[event.node]
-            node.failures = event.failures
+            node.failures, node.rest_text = event.failures, event.text
             set_rest(state, node, event.until)
         case NodeRecovered():
             set_rest(state, state.nodes[event.node], None)
@@ -74,6 +74,7 @@ def apply(state: ClusterState, event: Event) -> None:
             reopen(state, state.nodes[event.node])
         case NodeResumed():
             state.nodes[event.node].drain_reason = None
+            forgive(state.nodes[event.node])
             reopen(state, state.nodes[event.node])
         case _:
             if not health.apply(state, event):
@@ -150,7 +151,7 @@ def _joined(state: ClusterState, event: NodeJoined) -> None:
     known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at
     known.leftovers = set(event.leftovers)
     known.trouble, known.leaving, known.kept_s = "", False, 0.0
-    known.failures = 0
+    forgive(known)
     set_rest(state, known, None)
 
 

@@ -45,7 +45,7 @@ class Rules(Struct, frozen=True):
         60.0  # how long after their grace victims may take to leave before a promise is withdrawn
     )
     aging_s: float = 0.0  # after waiting so long a job counts as one point of priority more urgent; 0: never
-    breaker_failures: int = 5  # reported failures in a row after which a node rests; 0: never
+    breaker_failures: int = 5  # failures in a row, of several users, after which a node rests; 0: never
     breaker_pause_s: float = 60.0
     brake_share: float = 0.55  # if more than this share of the nodes is silent at once, nobody is lost
     brake_nodes_min: int = 5  # of fewer nodes, most may well be gone
@@ -64,9 +64,9 @@ class NodeState:
     """One node: the life of its runner that we talk to, and what it holds."""
 
     __slots__ = (
-        "address", "attempts", "capacity", "connected", "counted", "drain_reason", "failures", "generation", "heard_at",
-        "incarnation", "is_kept_away", "kept_s", "lanes", "leaving", "leftovers", "lost", "lost_at", "name",
-        "next_lane", "number", "origin", "rests_until", "row", "trouble",
+        "address", "attempts", "capacity", "connected", "counted", "drain_reason", "failed_jobs", "failed_users",
+        "failures", "generation", "heard_at", "incarnation", "is_kept_away", "kept_s", "lanes", "leaving", "leftovers",
+        "lost", "lost_at", "name", "next_lane", "number", "origin", "rest_text", "rests_until", "row", "trouble",
     )  # fmt: skip
 
     def __init__(self, name: NodeName, row: int, number: int = 0) -> None:
@@ -82,7 +82,10 @@ class NodeState:
         self.lost = False
         self.lost_at: float | None = None
         self.failures = 0  # reported in a row
+        self.failed_users: tuple[str, ...] = ()  # whose jobs they were, the first few
+        self.failed_jobs: tuple[JobId, ...] = ()  # which, the first few
         self.rests_until: float | None = None
+        self.rest_text = ""  # what the node itself did wrong; nothing if tasks failed
         self.is_kept_away = False  # it rests, and others take work instead (see breaker.py)
         self.counted = False, False  # among those that could take work, and among those of them that rest
         self.drain_reason: str | None = None
@@ -121,6 +124,7 @@ class ClusterState:
         self.gain = 0
         self.jobs: dict[JobId, JobState] = {}
         self.job_ids: list[JobId] = []  # sorted, for prefixes and pages
+        self.working: dict[str, int] = {}  # by user: jobs that have not ended
         self.nodes: dict[NodeName, NodeState] = {}
         self.known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
         self.generation_floor = 0  # no lease generation up to this is given to a node that is new
@@ -159,12 +163,29 @@ class ClusterState:
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
+        if not job.is_over:
+            self.working[job.job.user] = self.working.get(job.job.user, 0) + 1
         if not self.job_ids or self.job_ids[-1] < job.job.id:
             self.job_ids.append(job.job.id)
         else:
             insort(self.job_ids, job.job.id)
 
+    def end_job(self, job: JobState) -> None:
+        """Every task of it is over, for the first time or again."""
+        if job.job.id not in self.ended:
+            self.ended[job.job.id] = None
+            self._stop_working(job.job.user)
+
+    def _stop_working(self, user: str) -> None:
+        left = self.working.get(user, 0) - 1
+        if left > 0:
+            self.working[user] = left
+        else:
+            self.working.pop(user, None)
+
     def remove_job(self, id: JobId) -> None:
+        if id not in self.ended:  # only after a damaged record
+            self._stop_working(self.jobs[id].job.user)
         for status, count in enumerate(self.jobs.pop(id).counts):
             self.counts[status] -= count
         del self.job_ids[bisect_left(self.job_ids, id)]

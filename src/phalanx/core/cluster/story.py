@@ -135,9 +135,12 @@ def _brake_sentence(event: e.Event) -> str:
         case e.NodeRested():
             rest_s = event.until - event.at
             tasks = f"{event.failures} tasks in a row failed on {event.node}"
+            if event.text:
+                tasks = f"{event.node} could not run a task ({event.text})"
             return f"{tasks}: it rests for {rest_s:.0f} s, unless nobody else takes work"
         case e.NodeRecovered():
-            return f"{event.node} has rested and may take work again"
+            rest = "was taken back from its rest" if event.cause == "user" else "has rested"
+            return f"{event.node} {rest} and may take work again"
         case e.NodeRemoved():
             return f"{event.node} is removed: {event.cause}"
         case e.BrakeSet():

@@ -219,6 +219,6 @@ def _settled(state: ClusterState, event: JobSettled) -> list[Effect]:
         job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code
     job.outcome = event.status
     job.ended_at = max(event.at, *job.times[1::2]) if job.times else event.at
-    state.ended[job.job.id] = None
+    state.end_job(job)
     leave_queue(state, job)
     return [*orders, Settle(job.job.id, None)]

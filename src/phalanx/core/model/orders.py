@@ -117,6 +117,7 @@ class Exit(Struct, frozen=True, array_like=True):
     ended_at: float | None = None
     message: str = ""
     stderr_tail: str = ""
+    of_node: bool = False  # its node's own doing: it could not make a process, or write the log
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready"):

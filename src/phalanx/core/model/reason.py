@@ -73,8 +73,8 @@ def quarantined(host: str, left: int) -> Reason:
     return Reason("NodeQuarantined", Tier.HELD, text, {"host": host, "left": left})
 
 
-def resting(host: str, failures: int, until: float) -> Reason:
-    text = f"{host} rests: {failures} tasks in a row failed there"
+def resting(host: str, failures: int, until: float, own: str = "") -> Reason:
+    text = f"{host} is temporarily excluded: {own or f'{failures} tasks in a row failed there'}"
     return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
 
 

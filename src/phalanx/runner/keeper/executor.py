@@ -108,7 +108,7 @@ class Executor:
         except Refused as refusal:
             return self._table.refused(key, refusal.code, refusal.message, now())
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            return self._table.refused(key, "spawn_failed", f"the start cannot be read: {error!r}", now())
+            return self._table.refused(key, "not_readable", f"the start cannot be read: {error!r}", now())
         self._roster.leaders[attempt.pid] = attempt
         self._logs.started(attempt, now())
         self._carry_out(self._table.started(attempt))

@@ -33,7 +33,11 @@ _LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
 _NO_INTERPRETER = "{}: its interpreter does not exist"
-_NOT_EXECUTABLE = (errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD)
+# What is the job's own doing; any other number is the node's, which is then not given work for a while.
+_NOT_EXECUTABLE = (
+    *(errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD),
+    *(errno.E2BIG, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY),
+)
 
 
 class Refused(Exception):
@@ -86,7 +90,7 @@ class Spawner:
 
         def look() -> int:
             _check_logs(attempt.out, attempt.err)
-            _check_program(self._program(argv[0], env))
+            _check_program(self._program(argv[0], env), _called(argv[0]))
             return 0
 
         self._there(attempt, cwd, options.get("cpus"), look)
@@ -141,7 +145,7 @@ class Spawner:
             )
         except OSError as error:
             _check_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
-            raise _refusal(error, program) from None
+            raise _refusal(error, program, _called(argv[0])) from None
 
     def _enter(self, cgroup: str) -> None:
         try:
@@ -175,8 +179,13 @@ def _search(name: str, path: str) -> str:
         if os.access(candidate, os.F_OK):
             seen = candidate
     if seen is not None:
-        raise Refused("not_executable", f"{seen} is not executable")
-    raise Refused("not_found", f"no program {name!r} in PATH {path}")
+        raise Refused("not_executable", f"{_called(name)} is not executable")
+    raise Refused("not_found", f"no program {_called(name)}")
+
+
+def _called(name: str) -> str:
+    """A program, for others to read: where it was found is a value of the job's environment, which is not theirs."""
+    return name if "/" in name else f"{name!r} in its PATH"
 
 
 def _go_to(cwd: str) -> None:
@@ -201,14 +210,14 @@ def _check_logs(out: str, err: str) -> None:
             raise Refused("no_log", f"cannot write the log {path}: {error.strerror}") from None
 
 
-def _check_program(program: str) -> None:
+def _check_program(program: str, called: str) -> None:
     """What posix_spawn would object to, as far as one can see from outside."""
     if not os.access(program, os.F_OK):
-        raise Refused("not_found", f"no program {program}")
+        raise Refused("not_found", f"no program {called}")
     if os.access(f"{program}/.", os.F_OK) or not os.access(program, os.X_OK):
-        raise Refused("not_executable", f"{program}: {os.strerror(errno.EACCES)}")
+        raise Refused("not_executable", f"{called}: {os.strerror(errno.EACCES)}")
     if (interpreter := _interpreter(program)) and not os.access(interpreter, os.X_OK):
-        raise Refused("not_executable", _NO_INTERPRETER.format(program))
+        raise Refused("not_executable", _NO_INTERPRETER.format(called))
 
 
 def _interpreter(program: str) -> str:
@@ -227,11 +236,11 @@ def _interpreter(program: str) -> str:
     return os.fsdecode(words[0]) if words else ""
 
 
-def _refusal(error: OSError, program: str) -> Refused:
+def _refusal(error: OSError, program: str, called: str) -> Refused:
     if error.errno == errno.ENOENT:
         if os.access(program, os.F_OK):
-            return Refused("not_executable", _NO_INTERPRETER.format(program))
-        return Refused("not_found", f"no program {program}")
+            return Refused("not_executable", _NO_INTERPRETER.format(called))
+        return Refused("not_found", f"no program {called}")
     if error.errno in _NOT_EXECUTABLE:
-        return Refused("not_executable", f"{program}: {error.strerror}")
-    return Refused("spawn_failed", f"{program}: {error.strerror}")
+        return Refused("not_executable", f"{called}: {error.strerror}")
+    return Refused("spawn_failed", f"{called}: {error.strerror}")
