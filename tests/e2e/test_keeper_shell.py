@@ -6,6 +6,7 @@ The coordinator is the test, which holds the other end of the wire.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Callable, Coroutine
@@ -36,10 +37,11 @@ from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Why
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.keeper import past
 from phalanx.runner.link import Wire
 from phalanx.runner.processes import Listing, Processes
 from phalanx.runner.shell import Shell
-from tests.unit.runner.keeper_node import Node
+from tests.unit.runner.keeper_node import Node, alive
 
 KEY = ("g1", 1, 1)
 ROLL = Roll("g1", 1, (("n1", "10.0.0.1"), ("n2", "10.0.0.2")), ((0, 0), (1, 1)))
@@ -253,3 +255,70 @@ def test_a_runner_that_was_stopped_leaves_no_cgroup_behind(tmp_path: Path, memor
 
     play(tmp_path, story, cgroups)
     assert not any(folder.exists() for folder in folders)
+
+
+# What tasks and damaged files say is not believed
+
+
+def test_a_task_that_forges_a_key_and_kills_its_keeper_harms_no_runner(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    forged = f"PHALANX_ATTEMPT_KEY=x setsid sh -c 'echo $$ >{child}; exec sleep 300'"
+    script = f"( {forged} & ); while ! [ -s {child} ]; do :; done; kill -9 $PPID; exec sleep 300"
+
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(a_brief(script), replace(START, formation=0))
+        assert (await coordinator.hears(Ended)).exit.why == Why.UNKNOWN
+        assert not alive(int(child.read_text()))
+        coordinator.order(a_brief("exit 4"), replace(START, key=("g1", 1, 2), formation=0))
+        await _until(
+            lambda: any(isinstance(each, Ended) and each.exit.code == 4 for each in coordinator.reports())
+        )
+        await coordinator.shell.close(stop_tasks=False)
+        coordinator.meet(await a_shell(tmp_path))  # the runner starts again
+        assert {key for key, _ in coordinator.shell.agent.state.listing()} == {("g1", 1, 1), ("g1", 1, 2)}
+        assert "skipped" in (tmp_path / "keeper.log").read_text()
+
+    play(tmp_path, story)
+
+
+def test_a_runner_starts_on_a_damaged_journal(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(["boot", past.boot_id()]),
+        '["started","x",0,12.5,[0,0],[]]',
+        '["ended","x",{"code":null}]',
+        '["started","j/0/1/0",0,12.5,[0,0],["/sys/fs/cgroup", "/proc"]]',
+        '["started","k/0/1/0",1,12.5,[0,0],[]]',
+        '["ended","k/0/1/0",{"code":"none","oom":7}]',
+        "\0\0\0",
+    ]
+    (tmp_path / "keeper.journal").write_text("\n".join(lines))
+
+    async def story(coordinator: Coordinator) -> None:
+        listed = {key for key, _ in coordinator.shell.agent.state.listing()}
+        assert listed == {("j", 0, 1), ("k", 0, 1)}
+        coordinator.order(a_brief("exit 4"), replace(START, formation=0))
+        await _until(
+            lambda: any(isinstance(each, Ended) and each.exit.code == 4 for each in coordinator.reports())
+        )
+        told = (tmp_path / "keeper.log").read_text()
+        assert all(f"line {number}" in told for number in (2, 3, 6, 7))
+
+    play(tmp_path, story)
+
+
+def test_an_end_that_nobody_knows_of_is_forgotten(tmp_path: Path) -> None:
+    journal = tmp_path / "keeper.journal"
+
+    async def story(coordinator: Coordinator) -> None:
+        with journal.open("a") as lines:
+            lines.write('["started","stranger/0/1/0",0,12.5,[0,0],[]]\n')
+        os.kill(Node(tmp_path).keeper_pid(), signal.SIGKILL)
+        await _until(lambda: '["forget", ["stranger/0/1/0"]]' in journal.read_text())
+
+    play(tmp_path, story)
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():
+            await _a_moment()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.runner.keeper.cgroup import HOME, SLOT, oom_kills
+from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, oom_kills
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
@@ -184,7 +184,7 @@ def _mounted(node: str, root: Path, proc_root: Path, limit_cpu: bool) -> list[_H
             if home is not None:
                 # A runner that has stepped aside, or was put there by systemd, has its attempts beside it.
                 home = home.parent if home.name == RUNNER and not controller else home
-                found.append(_Hierarchy(controller, home, home / f"phalanx-{node}"))
+                found.append(_Hierarchy(controller, home, home / f"{BASE}{node}"))
     return found
 
 

@@ -72,12 +72,14 @@ class Shell:
         self.agent.starts_expire = self._keeper.starts_expire
         unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in (await self._keeper.listing()).attempts:
-            text, _, lane = row.key.rpartition("/")
-            key = key_from_text(text)
+            if (named := _read_key(row.key)) is None:
+                self._keeper.forget([row.key])
+                continue
+            key, lane = named
             self._launches.adopt(key, row.key)
             end, started_at = _end_of(row.exit) if row.exit else None, row.started_at if row.pid else None
             since = self._since(row.born)
-            self.agent.state.adopt(key, int(lane), end, started_at, row.state == "ready", since)
+            self.agent.state.adopt(key, lane, end, started_at, row.state == "ready", since)
             if not row.pid:
                 unstarted.add(cgroup_name(key))
         self._cgroups.sweep(unstarted)
@@ -179,19 +181,10 @@ class Shell:
         if self._early is not None:
             self._early.append(event)
             return
-        now, state = self.clock.now(), self.agent.state
         match event:
-            case processes.Ready():
-                self._do(state.process_ready(_key(event.key)), now)
-            case processes.Started():
-                since = self._since(event.born)
-                self._do(state.process_started(_key(event.key), event.started_at, since), now)
-            case processes.Ended():
-                self._launches.release(_key(event.key))
-                self._do(state.process_ended(_key(event.key), _end_of(event.exit)), now)
-            case processes.Refused():
-                self._launches.release(_key(event.key))
-                self._do(state.process_refused(_key(event.key), event.code, event.message, now), now)
+            case processes.Ready() | processes.Started() | processes.Ended() | processes.Refused():
+                if (named := _read_key(event.key)) is not None:
+                    self._news_of(named[0], event)
             case processes.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
                 self._keeper = None
@@ -200,6 +193,24 @@ class Shell:
             case processes.Misunderstood():
                 log.error("the keeper did not understand", text=event.text)
         self._flush_soon()
+
+    def _news_of(
+        self,
+        key: AttemptKey,
+        event: processes.Ready | processes.Started | processes.Ended | processes.Refused,
+    ) -> None:
+        now, state = self.clock.now(), self.agent.state
+        match event:
+            case processes.Ready():
+                self._do(state.process_ready(key), now)
+            case processes.Started():
+                self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
+            case processes.Ended():
+                self._launches.release(key)
+                self._do(state.process_ended(key, _end_of(event.exit)), now)
+            case processes.Refused():
+                self._launches.release(key)
+                self._do(state.process_refused(key, event.code, event.message, now), now)
 
     async def _reopen(self) -> None:
         """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we say so."""
@@ -229,8 +240,11 @@ class Shell:
         self.agent.starts_expire = keeper.starts_expire
         self._health.works()
         for row in rows:
-            if row.exit is not None and _key(row.key) not in self.agent.state.held:
-                keeper.forget([row.key])  # it was disposed of while there was no keeper to tell
+            named = _read_key(row.key)
+            if row.exit is not None and (named is None or named[0] not in self.agent.state.held):
+                keeper.forget(
+                    [row.key]
+                )  # it was disposed of while there was no keeper to tell, or is nobody's
             elif row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))
         now = self.clock.now()
@@ -346,8 +360,14 @@ class Shell:
             self._wire.send(reports)
 
 
-def _key(name: str) -> AttemptKey:
-    return key_from_text(name.rpartition("/")[0])
+def _read_key(name: str) -> tuple[AttemptKey, int] | None:
+    """The attempt that the keeper calls so, and its lane; None for what names none, however it came to the keeper."""
+    text, _, lane = name.rpartition("/")
+    try:
+        return key_from_text(text), int(lane)
+    except ValueError:
+        log.error("the keeper tells of something that is no attempt", key=name[:80])
+        return None
 
 
 def _end_of(exit: processes.Exit) -> ProcessEnd:

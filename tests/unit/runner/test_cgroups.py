@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.cgroups import MEMORY_BYTES_MIN, RUNNER, Cgroups
+from phalanx.runner.keeper.cgroup import is_of_a_node
 
 MIB = 1 << 20
 
@@ -178,3 +179,15 @@ def test_a_sweep_leaves_the_keepers_own_cgroups_and_a_close_leaves_none(tmp_path
         file.unlink()  # a kernel's files go with their folder
     assert cgroups.close()
     assert not base.exists()
+
+
+def test_only_a_folder_beside_a_keepers_leaf_is_taken_for_an_attempts(tmp_path: Path):
+    base = tmp_path / "phalanx-n1"
+    (base / "keeper").mkdir(parents=True)
+    (tmp_path / "other" / "keeper").mkdir(parents=True)
+    assert is_of_a_node(f"{base}/slot-0")
+    assert is_of_a_node(f"{base}/01abc-0-1")
+    for folder in ("keeper", "", "..", "../other"):
+        assert not is_of_a_node(f"{base}/{folder}")
+    for path in ("/sys/fs/cgroup", "/", "", "slot-0", f"{tmp_path}/other/slot-0", f"{base}/slot-0/deeper"):
+        assert not is_of_a_node(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,16 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.journal import Journal, Past
 
 STARTED = '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]'
-ENDED = '["ended","j/0/1",{"code":0}]'
+EXIT: dict[str, object] = {
+    "code": 0,
+    "signal": None,
+    "oom": False,
+    "reason": None,
+    "started_at": 12.5,
+    "ended_at": 13.5,
+    "stderr_tail": "",
+}
+ENDED = json.dumps(["ended", "j/0/1", EXIT])
 
 
 def an_attempt(key: str, code: int | None = None) -> Attempt:
@@ -43,7 +53,7 @@ def test_a_running_attempt_is_known_with_all_that_finds_it(tmp_path: Path):
 
 
 def test_an_end_is_kept_until_it_is_forgotten(tmp_path: Path):
-    assert replay(f"{STARTED}\n{ENDED}\n", tmp_path).attempts["j/0/1"][4] == {"code": 0}
+    assert replay(f"{STARTED}\n{ENDED}\n", tmp_path).attempts["j/0/1"][4] == EXIT
     assert replay(f'{STARTED}\n{ENDED}\n["forget",["j/0/1","other"]]\n', tmp_path).attempts == {}
 
 
@@ -51,21 +61,67 @@ def test_a_torn_last_line_is_skipped(tmp_path: Path):
     for length in range(1, len(ENDED)):
         past = replay(f"{STARTED}\n{ENDED[:length]}", tmp_path)
         assert past.attempts["j/0/1"][4] is None
-        assert past.unreadable == 1
+        assert len(past.unreadable) == 1
+        assert past.unreadable[0].startswith("line 2: ")
 
 
 def test_a_damaged_line_harms_no_other(tmp_path: Path):
     past = replay(f'{STARTED}\n\x00\xff garbage\n["started",5]\n[]\n{{}}\n7\n{ENDED}\n', tmp_path)
-    assert past.attempts["j/0/1"][4] == {"code": 0}
-    assert past.unreadable == 5
+    assert past.attempts["j/0/1"][4] == EXIT
+    assert [line.partition(":")[0] for line in past.unreadable] == [
+        "line 2",
+        "line 3",
+        "line 4",
+        "line 5",
+        "line 6",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '["started","x",77,12.5,[3,4],[]]',
+        '["started","j/0/1\\n",77,12.5,[3,4],[]]',
+        '["started","j/0/1",77,NaN,[3,4],[]]',
+        '["started","j/0/1",77,12.5,[3,4],[5]]',
+        '["stopped","../../etc"]',
+        '["stopped",7]',
+    ],
+)
+def test_what_can_be_no_attempt_is_not_believed(tmp_path: Path, line: str):
+    past = replay(line, tmp_path)
+    assert (past.attempts, past.stopped) == ({}, {})
+    assert len(past.unreadable) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": "0"},
+        {"code": True},
+        {"oom": None},
+        {"started_at": float("nan")},
+        {"ended_at": None},
+        {"stderr_tail": "\ud800"},
+        {"stderr_tail": ["x"]},
+        {"reason": {}},
+        {"more": [1]},
+    ],
+)
+def test_an_exit_that_the_runner_could_not_read_is_as_good_as_none(
+    tmp_path: Path, changed: dict[str, object]
+):
+    past = replay(f"{STARTED}\n{json.dumps(['ended', 'j/0/1', EXIT | changed])}\n", tmp_path)
+    assert past.attempts["j/0/1"][4] is None
+    assert len(past.unreadable) == 1
 
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
 def test_no_bytes_break_the_replay(lines: list[bytes]):
     past = Past()
     for line in lines:
-        journal._apply_text(past, line)
-    assert past.unreadable == len(lines)
+        journal._apply_text(past, 1, line)
+    assert len(past.unreadable) == len(lines)
 
 
 def test_what_was_noted_is_written_with_the_next_flush(tmp_path: Path):
@@ -98,7 +154,7 @@ def test_compacting_keeps_what_matters_and_drops_the_rest(tmp_path: Path):
     assert list(past.attempts) == ["j/0/1", "j/1/1", "new/0/1"]
     assert past.attempts["j/1/1"][4]["code"] == 3
     assert list(past.stopped) == ["s/0/1"]
-    assert past.unreadable == 0
+    assert past.unreadable == []
 
 
 def test_a_journal_that_grew_asks_to_be_compacted_but_not_twice(tmp_path: Path):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 HOME = "keeper"
+BASE = "phalanx-"  # and the node's name: the folder of all this
 SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
 
 
@@ -79,6 +80,22 @@ def oom_kills(folders: list[str]) -> int:
 def members(folders: list[str]) -> set[int]:
     """The processes now in these folders, without the keeper itself."""
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
+
+
+def is_of_a_node(folder: str) -> bool:
+    """Whether it can be an attempt's, beside a keeper's leaf: whatever a journal says, no other is killed."""
+    base, _, name = folder.rpartition("/")
+    is_ours = files.parent(base).startswith("/") and base.rpartition("/")[2].startswith(BASE)
+    return (
+        is_ours
+        and ".." not in folder.split("/")
+        and name not in ("", ".", HOME)
+        and _is_folder(f"{base}/{HOME}")
+    )
+
+
+def _is_folder(path: str) -> bool:
+    return os.access(f"{path}/.", os.F_OK)
 
 
 def is_only_ours(folder: str) -> bool:

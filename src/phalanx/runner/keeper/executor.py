@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .clock import since_boot as now
 from .deeds import Note, Say, Signal, Spawn, Tell
+from .key import is_key
 from .spawn import Refused
 from .table import misunderstood
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 
 WAIT_S_MAX = 3600.0  # the kernel cannot be asked to wait for ever by a number
+
+
+class NotAKey(ValueError):
+    """What was asked for is said of something that can be no attempt; it would stay in the journal for good."""
 
 
 class Executor:
@@ -53,11 +58,12 @@ class Executor:
         self._table.log_cap = self._logs.supported
         for request in requests:
             try:
+                _check_key(request)
                 deeds = self._table.serve(request, now())
                 if self._table.lease_until != self._lease_until:
                     self._tell_watchdog()
                 self._carry_out(deeds)
-            except OSError as error:  # it must not take every attempt of the node along
+            except (OSError, NotAKey) as error:  # it must not take every attempt of the node along
                 self._carry_out([misunderstood(request, error)])
 
     def _tell_watchdog(self) -> None:
@@ -114,3 +120,9 @@ class Executor:
         self._carry_out(self._table.started(attempt))
         self._journal.try_flush()  # at once: a keeper killed later in this turn still knows of it
         return []
+
+
+def _check_key(request: Any) -> None:
+    match request:
+        case ["start" | "stop", key, *_] if not is_key(key):
+            raise NotAKey(f"{str(key)[:80]!r} is not the key of an attempt")

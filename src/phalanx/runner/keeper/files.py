@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 
 
-def read(path: str) -> bytes:
-    """The file's content; empty when it cannot be read, as the process or cgroup it tells about is gone."""
+def read(path: str, bytes_max: int = 16 << 20) -> bytes:
+    """The file's content, or that much of it; empty when it cannot be read, as who it tells about is gone."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:
         return b""
-    parts = []
+    parts: list[bytes] = []
+    size = 0
     try:
-        while part := os.read(fd, 65536):
+        while size < bytes_max and (part := os.read(fd, 65536)):
             parts.append(part)
+            size += len(part)
     except OSError:
         return b""
     finally:

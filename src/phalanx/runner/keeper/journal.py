@@ -17,6 +17,7 @@ import json
 import os
 
 from . import files
+from .key import is_key
 from .table import remember
 
 TYPE_CHECKING = False
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 NAME = "keeper.journal"
 COMPACT_BYTES_MIN = 4 << 20
+BYTES_MAX = 256 << 20  # more than this is not read of a journal
+UNREADABLE_MAX = 10
+TEXT_BYTES_MAX = 64 << 10
 
 
 class Journal:
@@ -95,39 +99,73 @@ class Past:
         self.boot = ""
         self.attempts: dict[str, list[Any]] = {}  # [pid, ticks, started_at, cgroups, exit or None]
         self.stopped: dict[str, None] = {}
-        self.unreadable = 0
+        self.unreadable: list[str] = []  # which lines were skipped, the first few of them
 
     def apply(self, line: list[Any]) -> None:
+        """Learn one line; raises ValueError or TypeError for what is none."""
         match line:
             case ["boot", str(boot)]:
                 self.boot = boot
-            case ["started", str(key), int(pid), float(started_at), [int(), int()] as ticks, list(cgroups)]:
+            case ["started", key, int(pid), started_at, [int(), int()] as ticks, list(cgroups)] if (
+                is_key(key) and _is_time(started_at) and all(isinstance(folder, str) for folder in cgroups)
+            ):
                 self.attempts[key] = [pid, ticks, started_at, cgroups, None]
-            case ["ended", str(key), dict(recorded)] if key in self.attempts:
+            case ["ended", str(key), dict(recorded)] if key in self.attempts and is_exit(recorded):
                 self.attempts[key][4] = recorded
             case ["forget", list(keys)]:
                 for key in keys:
                     self.attempts.pop(key, None)
-            case ["stopped", str(key)]:
+            case ["stopped", key] if is_key(key):
                 remember(self.stopped, key)
             case _:
-                self.unreadable += 1
+                raise ValueError("no line of a journal")
+
+    def skip(self, where: str, text: bytes) -> None:
+        """Remember that something could not be read, to be told when there is a log."""
+        if len(self.unreadable) < UNREADABLE_MAX:
+            self.unreadable.append(f"{where}: {text[:80]!r}")
 
 
 def read(path: str) -> Past:
-    """Replay a journal. The last line may be torn and any line may be damaged: it is skipped and counted."""
+    """Replay a journal. The last line may be torn and any line may be damaged or forged: it is skipped, and named."""
     past = Past()
-    for line in files.read(path).split(b"\n"):
+    for number, line in enumerate(files.read(path, BYTES_MAX).split(b"\n"), 1):
         if line:
-            _apply_text(past, line)
+            _apply_text(past, number, line)
     return past
 
 
-def _apply_text(past: Past, text: bytes) -> None:
+def _apply_text(past: Past, number: int, text: bytes) -> None:
     try:
         past.apply(json.loads(text))
     except (ValueError, TypeError, RecursionError):
-        past.unreadable += 1
+        past.skip(f"line {number}", text)
+
+
+def is_exit(recorded: dict[str, Any]) -> bool:
+    """Whether it is an exit as `Attempt.close` writes it: the runner will want to read it."""
+    try:
+        texts = [value for value in recorded.values() if isinstance(value, str)]
+        return (
+            all(type(recorded[name]) in (int, type(None)) for name in ("code", "signal"))
+            and isinstance(recorded["oom"], bool)
+            and isinstance(recorded["reason"], str | None)
+            and _is_time(recorded["started_at"])
+            and _is_time(recorded["ended_at"])
+            and isinstance(recorded["stderr_tail"], str)
+            and all(len(text.encode()) <= TEXT_BYTES_MAX for text in texts)  # nor half a character in it
+            and all(_is_plain(value) for value in recorded.values())
+        )
+    except (KeyError, ValueError):
+        return False
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | None) or _is_time(value)
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, float) and 0.0 <= value < float("inf")
 
 
 def _write_new(path: str, text: bytes) -> int:

@@ -14,9 +14,10 @@ import signal
 
 from . import cgroup, clock, files
 from .attempt import Attempt
+from .key import is_key
 from .slots import folders_beside
 from .spawn import KEEPER_VARIABLE
-from .tree import attempt_key, signal_each
+from .tree import said_key, signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ WAIT_S_MAX = 5.0
 
 def settle(past: Past, boot: str, mark: Mark) -> list[Attempt]:
     """Kill what an earlier keeper left running; every attempt of it, ended."""
-    killed = _kill_all(Survivors(past, mark)) if past.boot == boot else set()
+    said = _kill_all(Survivors(past, mark)) if past.boot == boot else set()
+    killed = {key for key in said if is_key(key)}
+    for text in sorted(said - killed):
+        past.skip("the key in a process's environment", text.encode())
     return over(past, killed, clock.wall())
 
 
@@ -66,8 +70,8 @@ class Survivors:
         self._spared = {os.getpid(), *spared}
         self._mark = mark
         self._variable = f"{KEEPER_VARIABLE}={mark.state_dir}".encode()
-        self._sessions = {told[0] for told in running if _same_leader(told[0], told[1])}
-        folders = {folder for told in running for folder in told[3]}
+        self._sessions = {told[0] for told in running if told[0] > 1 and _same_leader(told[0], told[1])}
+        folders = {folder for told in running for folder in told[3] if cgroup.is_of_a_node(folder)}
         self._cgroups = [*(folders | folders_beside(folders))]
 
     def find(self) -> set[int]:
@@ -110,11 +114,11 @@ def _stat(pid: int | str) -> list[str]:
 
 
 def _kill_all(survivors: Survivors) -> set[str]:
-    """Kill them until none is left; the keys that could be read off them."""
+    """Kill them until none is left; what they had in their environments for keys."""
     deadline = clock.since_boot() + WAIT_S_MAX
     keys: set[str] = set()
     while (pids := survivors.find()) and clock.since_boot() < deadline:
-        keys |= {key for pid in pids if (key := attempt_key(pid))}
+        keys |= {key for pid in pids if (key := said_key(pid))}
         handles = _handles(pids)
         survivors.kill()
         _wait_for(handles, deadline)

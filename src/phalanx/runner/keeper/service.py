@@ -46,6 +46,8 @@ def main(arguments: list[str]) -> int:
         os._exit(0)
     _detach(state_dir)
     try:
+        for line in told.unreadable:
+            sys.stderr.write(f"{journal.NAME}: skipped, it cannot be read: {line}\n")
         tree.become_subreaper()
         watchdog = Watchdog(mark)
         watchdog.ensure()

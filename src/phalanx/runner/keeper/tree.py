@@ -15,6 +15,7 @@ import os
 import signal
 
 from . import cgroup, files
+from .key import is_key
 from .spawn import KEY_VARIABLE
 
 TYPE_CHECKING = False
@@ -72,13 +73,22 @@ class Orphans:
 
 
 def attempt_key(pid: int) -> str | None:
-    """The attempt a process belongs to by its environment; None while that is empty, as during exec."""
+    """The attempt a process belongs to by its environment; None while that is empty, as during exec.
+
+    Whoever wrote that may have written anything: what cannot be a key is not taken for one.
+    """
+    said = said_key(pid)
+    return said if said is None or is_key(said) else ""
+
+
+def said_key(pid: int) -> str | None:
+    """What a process has in its environment for a key, unread."""
     environment = files.read(f"/proc/{pid}/environ")
     if not environment:
         return None
     for variable in environment.split(b"\0"):
         if variable.startswith(_KEY):
-            return variable[len(_KEY) :].decode("utf-8", "surrogateescape")
+            return variable[len(_KEY) :].decode("utf-8", "replace")
     return ""
 
 
