@@ -4,8 +4,8 @@ docs/reference/environment.md lists every name. The user may choose among conven
 job gives beats JobSet's and torch's names, and is beaten by ours and by the devices. To torchrun every member of a
 gang is a "node" with as many processes as it has devices, which is right for one member on each node and for
 several. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set
-only as a full set and only where every task is the one process of its one device. Slurm's names are never set
-unasked.
+only as a full set and only where every member is one process: it has one device, or is in a gang and has none. Where
+they meet (MASTER_ADDR, MASTER_PORT) every member of a gang is told. Slurm's names are never set unasked.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import zlib
 
 from phalanx.core.model.orders import Brief, Start, key_text
+from phalanx.core.model.ports import GANG_PORTS
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.standing import Standing
 
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
-_PORT_FIRST, _PORTS = 20_000, 10_000
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
 
 
@@ -48,8 +48,11 @@ def attempt_environment(
 ) -> dict[str, str]:
     """What is particular to one attempt."""
     conventions = _jobset(brief, start) | _torchrun(brief, start, place)
-    if len(start.grant.devices) == 1 and not place.is_mixed:
-        conventions |= _one_process(brief, start, place)
+    devices = len(start.grant.devices)
+    if not place.is_alone:
+        conventions |= _master(brief, start, place)
+    if devices == 1 or (devices == 0 and not place.is_alone):
+        conventions |= _one_process(brief, start, place) if place.is_one_process_each else {}
     given = brief.command.env
     chosen = {name: text for name, text in conventions.items() if name not in given}
     return chosen | _ours(brief, start, epoch) | _peers(place) | _devices(start, capacity)
@@ -61,13 +64,13 @@ def _jobset(brief: Brief, start: Start) -> dict[str, str]:
 
 
 def _torchrun(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
-    port = _port(brief, start)
+    port = _port(brief, start, place)
     address = place.leader.address
     return {
         "PET_NNODES": str(place.size),
         "PET_NODE_RANK": str(place.rank),
         "PET_NPROC_PER_NODE": str(max(1, len(start.grant.devices))),
-        "PET_RDZV_ID": f"{brief.job}.{start.formation}" if start.formation else brief.job,
+        "PET_RDZV_ID": _task_id(brief, start) if place.is_alone else f"{brief.job}.{place.meeting}",
         "PET_RDZV_ENDPOINT": f"[{address}]:{port}" if ":" in address else f"{address}:{port}",
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": port,
@@ -81,8 +84,13 @@ def _one_process(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
         "LOCAL_RANK": "0",  # it sees one device, which is device 0 to it, whoever shares its node
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(place.rank),
+    } | _master(brief, start, place)
+
+
+def _master(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
+    return {
         "MASTER_ADDR": "127.0.0.1" if place.is_alone else place.leader.address,
-        "MASTER_PORT": _port(brief, start),
+        "MASTER_PORT": _port(brief, start, place),
     }
 
 
@@ -150,7 +158,9 @@ def _task_id(brief: Brief, start: Start) -> str:
     return f"{brief.job}.{start.key[1] if start.index is None else start.index}"
 
 
-def _port(brief: Brief, start: Start) -> str:
+def _port(brief: Brief, start: Start, place: Standing) -> str:
     """The same for all members, and another for each formation: a former one may not have let go of its own yet."""
-    text = f"{brief.job}.{start.formation}" if start.formation else brief.job
-    return str(_PORT_FIRST + zlib.crc32(text.encode()) % _PORTS)
+    if place.port:
+        return str(place.port)
+    text = f"{brief.job}.{start.formation}" if start.formation else _task_id(brief, start)
+    return str(GANG_PORTS[zlib.crc32(text.encode()) % len(GANG_PORTS)])  # an older coordinator told none

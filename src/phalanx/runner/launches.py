@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from phalanx.core.model.orders import AttemptKey, Brief, Start, key_text
+from phalanx.core.model.ports import LonePorts
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner import Spawn
 from phalanx.runner import logs
@@ -42,6 +43,7 @@ class Launches:
         self._machine = machine
         self._held_cgroups: dict[AttemptKey, Cgroup] = {}
         self._briefed: set[str] = set()
+        self._ports = LonePorts(f"{agent.node}/{agent.incarnation}")
 
     def start(self, keeper: Processes, deed: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or get it ready."""
@@ -50,7 +52,9 @@ class Launches:
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         job, position, number = start.key
         cgroup = self._cgroup(start)
-        place = standing(start, brief, deed.roll, Peer(self._agent.node, self._agent.address or LOOPBACK))
+        here = Peer(self._agent.node, self._agent.address or LOOPBACK)
+        port = 0 if start.formation else self._ports.take(start.key)
+        place = standing(start, brief, deed.roll, here, port)
         launch = Launch(
             out=str(logs.log_path(self.log_root, job, position, number, "stdout")),
             err=str(logs.log_path(self.log_root, job, position, number, "stderr")),
@@ -75,6 +79,7 @@ class Launches:
         self._briefed.clear()
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
+        self._ports.give_back(key)
         if keeper is not None and (name := self.names.pop(key, None)) is not None:
             keeper.forget([name])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from phalanx.config import TASK_VARIABLE
 from phalanx.core.model.job import Command
@@ -15,9 +16,8 @@ from phalanx.runner.standing import Peer, standing
 from tests.tidy.source import ROOT
 
 HERE = Peer("n1", "10.0.0.1")
-PROCESS_LEVEL = (
-    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"),
-)
+RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+PROCESS_LEVEL = (*RANKS, "MASTER_ADDR", "MASTER_PORT")
 
 
 def test_a_jobs_token_stands_in_its_environment_and_only_if_there_is_one():
@@ -43,7 +43,12 @@ def a_roll(nodes: Sequence[int], formation: int = 1) -> Roll:
 
 
 def an_environment(
-    position: int = 0, brief: Brief | None = None, roll: Roll | None = None, gpus: int = 0, **fields: object
+    position: int = 0,
+    brief: Brief | None = None,
+    roll: Roll | None = None,
+    gpus: int = 0,
+    port: int = 0,
+    **fields: object,
 ) -> dict[str, str]:
     """All that one attempt gets, as the keeper would put it together."""
     brief = brief or a_brief()
@@ -51,7 +56,7 @@ def an_environment(
     given = {"index": None, "restarts": 0, "formation": roll.formation if roll else 0} | fields
     start = Start(("j1", position, 1), 1, grant, group=brief.group, **given)  # type: ignore[arg-type]
     capacity = Capacity(8, 0, devices=tuple(Device(at, "h100", uuid=f"GPU-{at}") for at in range(8)))
-    place = standing(start, brief, roll, HERE)
+    place = standing(start, brief, roll, HERE, port)
     return group_environment(brief, "n1", "/ckpt") | attempt_environment(brief, start, place, capacity, 7)
 
 
@@ -84,7 +89,7 @@ def test_a_task_without_a_gang_stands_alone() -> None:
         "GLOBAL_REPLICAS": "1",
         "PET_NNODES": "1",
         "PET_NODE_RANK": "0",
-        "PET_RDZV_ID": "j1",
+        "PET_RDZV_ID": "j1.6",
         "RANK": "0",
         "WORLD_SIZE": "1",
         "LOCAL_RANK": "0",
@@ -147,7 +152,10 @@ def test_two_nodes_with_one_member_each_are_two_nodes_to_torchrun(gpus: int, pro
         ["2", "0", processes, "10.0.0.1"],
         ["2", "1", processes, "10.0.0.1"],
     ]
-    assert not any(name in env for env in gang for name in PROCESS_LEVEL)
+    assert {(env["MASTER_ADDR"], env["MASTER_PORT"]) for env in gang} == {
+        ("10.0.0.1", gang[0]["PET_MASTER_PORT"])
+    }
+    assert {name in env for env in gang for name in RANKS} == {gpus == 0}
 
 
 def test_the_master_is_where_rank_0_stands_even_if_another_node_is_first() -> None:
@@ -242,10 +250,36 @@ def test_ranks_go_over_all_groups_and_places_over_ones_own() -> None:
     assert some(an_environment(3, WORKER, MIXED), *names) == ["3", "5", "worker", "2", "4"]
 
 
-def test_members_of_several_groups_get_no_process_level_names() -> None:
-    """Whether the others have one device each, nobody here can know."""
-    env = an_environment(3, WORKER, MIXED, gpus=1)
-    assert not any(name in env for name in PROCESS_LEVEL)
+def test_members_of_several_groups_get_ranks_only_if_nobody_has_several_devices() -> None:
+    """Of an older coordinator nobody here can know whether the others have one device each."""
+    for roll, is_ranked in (
+        (MIXED, False),
+        (structs.replace(MIXED, most_devices=1), True),
+        (structs.replace(MIXED, most_devices=2), False),
+    ):
+        env = an_environment(3, WORKER, roll, gpus=1)
+        assert {name in env for name in RANKS} == {is_ranked}
+        assert env["MASTER_ADDR"] == "10.0.0.1"
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 8])
+def test_every_member_of_a_gang_is_told_where_to_meet(gpus: int) -> None:
+    gang = [an_environment(at, a_brief(2), a_roll([1, 2]), gpus=gpus) for at in range(2)]
+    assert len({(env["MASTER_ADDR"], env["MASTER_PORT"]) for env in gang}) == 1
+
+
+def test_tasks_of_an_array_have_a_port_and_a_meeting_of_their_own() -> None:
+    array = [an_environment(at, a_brief(3), port=25_000 + at, index=at) for at in range(3)]
+    assert [env["PET_MASTER_PORT"] for env in array] == ["25000", "25001", "25002"]
+    assert [env["PET_RDZV_ID"] for env in array] == ["j1.0", "j1.1", "j1.2"]
+
+
+def test_a_member_that_joins_later_is_told_what_those_before_it_were() -> None:
+    first = structs.replace(a_roll([1, 2], formation=1), port=20_007, meeting=1)
+    later = structs.replace(a_roll([1, 2, 2], formation=2), port=20_007, meeting=1)
+    gang = [an_environment(at, a_brief(3), first) for at in range(2)]
+    gang.append(an_environment(2, a_brief(3), later))
+    assert {(env["PET_RDZV_ID"], env["MASTER_PORT"]) for env in gang} == {("j1.1", "20007")}
 
 
 def test_a_group_that_started_with_fewer_members_counts_those_that_are_there() -> None:
@@ -268,10 +302,12 @@ def test_what_the_user_gives_beats_conventions_and_is_beaten_by_ours() -> None:
     assert env["RANK"] == "1"
 
 
-def test_process_level_names_are_a_full_set_or_none() -> None:
+def test_ranks_of_processes_are_a_full_set_or_none() -> None:
     for gpus in (0, 1, 2):
         env = an_environment(0, a_brief(2), a_roll([1, 2]), gpus=gpus)
-        assert {name in env for name in PROCESS_LEVEL} == {gpus == 1}
+        assert {name in env for name in RANKS} == {gpus < 2}
+        alone = an_environment(gpus=gpus)
+        assert {name in alone for name in PROCESS_LEVEL} == {gpus == 1}
 
 
 def test_a_command_inside_a_task_does_not_stumble_over_our_names() -> None:

@@ -8,6 +8,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Brief, Go, Roll, Start
+from phalanx.core.model.ports import gang_port
 
 
 def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
@@ -53,7 +54,16 @@ def roll(state: ClusterState, job: JobState, formation: int) -> Roll:
         places.setdefault(node, len(places))
     nodes = tuple((name, state.nodes[name].address) for name in places)
     members = tuple((position, places[node]) for _, position, node in ranked)
-    return Roll(job.job.id, formation, nodes, members)
+    leader = job.live[ranked[0][1]] if ranked else None
+    return Roll(
+        job.job.id,
+        formation,
+        nodes,
+        members,
+        0 if leader is None else gang_port(leader.node, leader.lane),
+        0 if leader is None else leader.formation,
+        max((len(attempt.grant.devices) for attempt in job.live.values()), default=-1),
+    )
 
 
 def _index(job: JobState, attempt: Attempt) -> int:

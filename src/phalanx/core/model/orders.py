@@ -60,6 +60,9 @@ class Roll(Struct, frozen=True, array_like=True, tag="roll"):
     formation: int
     nodes: tuple[tuple[str, str], ...]  # name and address
     members: tuple[tuple[int, int], ...]  # position, place in `nodes`
+    port: int = 0  # where rank 0 listens; 0: not told, by an older coordinator
+    meeting: int = 0  # the formation that rank 0 started with: those who join later meet there; 0: their own
+    most_devices: int = -1  # of the member that has the most; −1: not told
 
 
 class Start(Struct, frozen=True, array_like=True, tag="start"):
