@@ -7,20 +7,22 @@ from collections.abc import Iterable
 import typer
 
 from phalanx.api.schema import ClusterView
-from phalanx.cli.coordinators import coordinator_lines, describe_role
+from phalanx.cli.coordinators import Coordinators, describe_role
 from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session
-from phalanx.settings import Settings
 
 
 def cluster(ctx: typer.Context, output: OutputOption = None) -> None:
     """Show the cluster in a few lines."""
     here = session(ctx)
-    view = here.client().cluster()
-    emit(view, here.output(output), [str(view.epoch)], lambda _wide: _lines(view, here.settings))
+    chosen = here.output(output)
+    client = here.client()
+    asked = Coordinators(here.settings) if chosen in {"table", "wide"} else None
+    view = client.cluster()
+    emit(view, chosen, [str(view.epoch)], lambda _wide: _lines(view, asked))
 
 
-def _lines(view: ClusterView, settings: Settings) -> Iterable[str]:
+def _lines(view: ClusterView, asked: Coordinators | None) -> Iterable[str]:
     tasks = view.tasks
     return fields(
         [
@@ -32,6 +34,6 @@ def _lines(view: ClusterView, settings: Settings) -> Iterable[str]:
             ("Tasks", ", ".join(f"{getattr(tasks, name)} {name}" for name in tasks.__struct_fields__)),
             ("Coordinator", f"phalanx {view.version}, epoch {view.epoch}, revision {view.revision}"),
             *([("Role", describe_role(view.coordinator))] if view.coordinator else []),
-            *coordinator_lines(settings),
+            *(asked.lines() if asked else ()),
         ]
     )

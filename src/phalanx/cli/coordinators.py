@@ -3,34 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from phalanx.api.schema_cluster import CoordinatorView
+from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError
 from phalanx.settings import Settings
 
-
-def coordinator_lines(settings: Settings) -> Iterator[tuple[str, str]]:
-    """One line for each address; none if there is only one, which says of itself what there is to say."""
+if TYPE_CHECKING:
     from phalanx.api.client import Client
-    from phalanx.api.connection import HttpExchange
-    from phalanx.api.reach import reach_by
 
-    if len(settings.client.address or ()) < 2:
-        return
-    found, active = reach_by(settings), 0
-    for address in found.addresses:
-        exchange = HttpExchange(address, found.tls, vouched=found.vouched, patience_s=0.0)
-        client = Client(token=found.token, token_file=found.token_file, exchange=exchange)
-        try:
-            view = client.cluster().coordinator
-            active += view is not None and view.role == "Active"
-            yield "Coordinator", f"{address}: {describe_role(view) if view else 'an older version'}"
-        except PhalanxError as error:
-            yield "Coordinator", f"{address}: {error.detail}"
-        finally:
+ANSWER_S = 3.0  # for all of them together, beside what the command itself asks
+
+
+class Coordinators:
+    """All of them are asked at once, from the start, so that one which hangs costs no more than `ANSWER_S` in all."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nobody is asked if there is only one address: it says of itself what there is to say."""
+        self._until = SystemClock().monotonic() + ANSWER_S
+        self._said: dict[str, CoordinatorView | str] = {}
+        self._asking: list[tuple[str, Client, Thread]] = []
+        if len(settings.client.address or ()) > 1:
+            self._ask(settings)
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """One line for each address."""
+        active = 0
+        for address, client, thread in self._asking:
+            thread.join(max(0.0, self._until - SystemClock().monotonic()))
+            said = self._said.get(address, f"no answer within {ANSWER_S:g} s")
             client.close()
-    if active > 1:
-        yield "Alarm", f"{active} coordinators are active: do all of them have the same --store?"
+            active += isinstance(said, CoordinatorView) and said.role == "Active"
+            yield "Coordinator", f"{address}: {said if isinstance(said, str) else describe_role(said)}"
+        if active > 1:
+            yield "Alarm", f"{active} coordinators are active: do all of them have the same --store?"
+
+    def _ask(self, settings: Settings) -> None:
+        from phalanx.api.client import Client
+        from phalanx.api.connection import HttpExchange
+        from phalanx.api.reach import reach_by
+
+        found = reach_by(settings)
+        for address in found.addresses:
+            exchange = HttpExchange(address, found.tls, vouched=found.vouched, patience_s=0.0)
+            client = Client(token=found.token, token_file=found.token_file, exchange=exchange)
+            thread = Thread(target=self._note, args=(address, client), daemon=True)
+            self._asking.append((address, client, thread))
+            thread.start()
+
+    def _note(self, address: str, client: Client) -> None:
+        try:
+            self._said[address] = client.cluster().coordinator or "an older version"
+        except PhalanxError as error:
+            self._said[address] = error.detail
 
 
 def describe_role(view: CoordinatorView) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
+from msgspec import to_builtins
 
 from phalanx.api.schema import JobView, TaskView
 from phalanx.cli.completion import job_ids
@@ -31,8 +32,13 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
         emit(task, chosen, [task.id], lambda _wide: _task_lines(task))
         return
     job = client.job(id)
-    only = client.task(job.id) if job.tasks == 1 and chosen in {"table", "wide"} else None
-    emit(job, chosen, [job.id], lambda _wide: job_lines(job, only))
+    only = client.task(job.id) if job.tasks == 1 and chosen != "name" else None
+    emit(_with_task(job, only), chosen, [job.id], lambda _wide: job_lines(job, only))
+
+
+def _with_task(job: JobView, only: TaskView | None) -> Any:
+    """A job; if it has one task, with what is said of that: its node, attempt, devices, message and conditions."""
+    return job if only is None else to_builtins(only) | to_builtins(job)
 
 
 def cancel(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> int:

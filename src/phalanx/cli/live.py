@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from phalanx.api.schema import WatchEvent
+from phalanx.cli.output import json_text
 from phalanx.cli.session import Session
 from phalanx.cli.table import Table, coloured
 from phalanx.cli.text import clean, moment
@@ -75,7 +76,7 @@ class _Changes:
 
 def _line(event: WatchEvent, output: Output) -> str:
     if output in {"json", "yaml"}:  # One JSON document a line is a stream in YAML, too.
-        return msgspec.json.encode(event).decode()
+        return json_text(msgspec.json.encode(event))
     subject = event.task or event.job or event.node or "-"
     if output == "name":
         return subject

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from phalanx.cli.table import Table
-from phalanx.cli.text import clean, clean_lines
+from phalanx.cli.text import CONTROL, clean, clean_lines
 from phalanx.settings import Output
 
 OutputOption = Annotated[
@@ -28,9 +28,9 @@ def emit(
 ) -> None:
     """Show `value`. `draw` makes what a person reads, given whether they want it wide."""
     if output == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+        sys.stdout.write(json_text(msgspec.json.format(msgspec.json.encode(value), indent=2)) + "\n")
     elif output == "yaml":
-        sys.stdout.write(msgspec.yaml.encode(value).decode())
+        sys.stdout.write(_yaml_text(value))
     elif output == "name":
         sys.stdout.writelines(f"{name}\n" for name in names)
     else:
@@ -39,6 +39,20 @@ def emit(
             drawn.show()
         else:
             sys.stdout.writelines(f"{line}\n" for line in drawn)
+
+
+def json_text(encoded: bytes) -> str:
+    """JSON that a terminal shows and does not obey: what users wrote stays the same to whoever parses it."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
+
+
+def _yaml_text(value: Any) -> str:
+    text = msgspec.yaml.encode(value).decode()
+    if not CONTROL.search(text):
+        return text
+    import yaml  # with escapes for all but ASCII, which only some strings can have: rarely needed
+
+    return yaml.safe_dump(msgspec.to_builtins(value), allow_unicode=False, sort_keys=False)
 
 
 def note(text: str) -> None:

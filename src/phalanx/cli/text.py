@@ -20,6 +20,11 @@ _BLANK = re.compile(r"[\t\r\n\v\f\x85\u2028\u2029]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
+CONTROL = re.compile(
+    _CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x09\x0b-\x1f")
+)  # but for the ends of lines
+
+
 def clean(text: str) -> str:
     """One line without escapes and control characters."""
     return _CONTROL.sub("", _BLANK.sub(" ", _ESCAPE.sub("", text)))

@@ -57,9 +57,7 @@ async def find_task(desk: Desk, store: Store, text: str) -> tuple[JobState, int 
     job = await find_job(desk, store, job_text)
     if not dot:
         return job, 0 if job.job.array is None and job.job.tasks == 1 else None
-    if (job.job.tasks == 1 and job.job.array is None) or not (
-        index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9
-    ):
+    if not (index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9):
         raise NotFound(f"no task {text[:80]!r}", reason="TaskNotFound")
     position = job.job.position(int(index_text))
     if position is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from msgspec import json
+from msgspec import json, yaml
 
 from phalanx.api.schema import CancelReply, JobView, TaskView
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
@@ -25,6 +27,31 @@ def test_show_in_json_is_the_view(cli: Cli, cluster: FakeCluster):
     cluster.kept_tasks = [a_task(f"{ID}.4")]
     assert json.decode(cli("show", ID, "-o", "json").out, type=JobView) == a_job()
     assert json.decode(cli("show", f"{ID}.4", "-o", "json").out, type=TaskView) == a_task(f"{ID}.4")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_show_of_a_job_with_one_task_has_what_is_said_of_that(cli: Cli, cluster: FakeCluster, output: str):
+    cluster.held = [a_job()]
+    cluster.kept_tasks = [a_task(message="it runs", devices=[1], attempt=2, node="n1")]
+    shown = yaml.decode(cli("show", ID, "-o", output).out)
+    assert (shown["node"], shown["attempt"], shown["devices"]) == ("n1", 2, [1])
+    assert (shown["message"], shown["conditions"]) == ("it runs", [])
+    assert shown["command"] == ["python", "train.py"]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_a_terminal_obeys_nothing_of_json_and_yaml(cli: Cli, cluster: FakeCluster, output: str):
+    name = "a\x1b[31m\x9b2J\x7f\u202eb\u2066c\u200bd\u061c é"
+    cluster.held = [a_job(name=name, command=["sh", "-c", "true\n\tfalse"])]
+    cluster.kept_tasks = [a_task(message=name)]
+    for words in (["show", ID], ["ps"]):
+        out = cli(*words, "-o", output).out
+        assert not re.search(
+            r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069]", out
+        )
+        shown = yaml.decode(out)
+        job = shown if isinstance(shown, dict) else shown[0]
+        assert (job["name"], job["command"]) == (name, ["sh", "-c", "true\n\tfalse"])
 
 
 def test_show_of_a_stranger(cli: Cli, cluster: FakeCluster):
