@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.keeper import spawn
 from phalanx.runner.keeper.cgroup import members
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Ended, Processes
@@ -226,6 +229,27 @@ def test_the_middle_of_a_large_log_is_given_back(tmp_path: Path):
         assert (await node.processes.listing()).facts.log_cap
 
     tell(tmp_path, story)
+
+
+def test_a_node_without_room_says_so_and_blames_no_program(tmp_path: Path):
+    async def story(node: Node) -> None:
+        keeper = node.keeper_pid()
+        usual = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, (0, usual[1]))
+        node.start("j/0/1", "true")
+        assert (await node.refused("j/0/1")).code == "exhausted"
+        resource.prlimit(keeper, resource.RLIMIT_NOFILE, usual)
+        node.start("j/0/2", "true")
+        assert (await node.ended("j/0/2")).code == 0
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+def test_no_process_could_be_made_is_not_the_programs_fault(number: int):
+    refusal = spawn._refusal(OSError(number, os.strerror(number)), "/bin/true", "true")
+    assert refusal.code == "exhausted"
+    assert os.strerror(number) in refusal.message
 
 
 def test_a_folder_deeper_than_a_socket_address_will_do(tmp_path: Path):

@@ -38,6 +38,8 @@ def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) ->
         return Exit(stopping or Why.EVICTED, ended_at=now, message=message)
     if code == "fenced":
         return Exit(Why.FENCED, ended_at=now, message=message)
+    if code == "exhausted":
+        return Exit(Why.EXHAUSTED, ended_at=now, message=message, of_node=True)
     return Exit(Why.REFUSED, 127, ended_at=now, message=message, of_node=code in _OF_NODE)
 
 

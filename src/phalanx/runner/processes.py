@@ -77,7 +77,7 @@ class Refused(Struct, frozen=True, array_like=True, tag="refused"):
     """Not started.
 
     Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable, stopped,
-    fenced, spawn_failed.
+    fenced, exhausted, spawn_failed.
     """
 
     key: str

@@ -62,6 +62,24 @@ def test_losses_have_a_limit_of_their_own_and_giving_back_has_none() -> None:
     assert cluster.status(job) == Status.FAILED
 
 
+def test_a_node_without_room_for_a_process_costs_a_task_nothing_but_time() -> None:
+    cluster = Cluster(Rules(loss_limit=2))
+    cluster.add_node("n1")
+    job = a_job(max_retries=0)
+    cluster.submit(job)
+    end(cluster, job.id, Why.EXHAUSTED)
+    assert cluster.status(job) == Status.ASSIGNED  # the first time at once
+    for wait_s in (1.0, 2.0, 4.0, 8.0):
+        end(cluster, job.id, Why.EXHAUSTED)
+        assert cluster.status(job) == Status.PENDING
+        cluster.now += wait_s
+        cluster.beat("n1")
+        cluster.give(Tick())
+        assert cluster.status(job) == Status.ASSIGNED
+    cluster.ended("n1", cluster.state.jobs[job.id].live[0].key)
+    assert cluster.status(job) == Status.COMPLETED
+
+
 def test_the_backoff_doubles_up_to_its_limit() -> None:
     state = Cluster().state
     assert [backoff_s(state, failures) for failures in range(1, 9)] == [0, 1, 2, 4, 8, 16, 30, 30]

@@ -130,7 +130,9 @@ def test_a_member_that_is_stopped_never_ran(ready: bool) -> None:
     assert [type(report) for report in runner.take_fresh()] == [Ended]
 
 
-@pytest.mark.parametrize(("code", "why"), [("fenced", Why.FENCED), ("not_found", Why.REFUSED)])
+@pytest.mark.parametrize(
+    ("code", "why"), [("fenced", Why.FENCED), ("not_found", Why.REFUSED), ("exhausted", Why.EXHAUSTED)]
+)
 def test_why_a_member_could_not_start_is_told(code: str, why: Why) -> None:
     runner = a_ready_member()
     runner.process_refused(KEY, code, "no", 12.0)

@@ -19,8 +19,8 @@ from phalanx.core.model.status import UNCHARGED, Status, Why
 
 NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK})
 """Trying again would only repeat these: the limit, the missing program and the folder stay as they are."""
-NO_LOSS = frozenset({Why.RETURNED, Why.EVICTED, Why.RECALLED, Why.RESTARTED})
-"""Ends that we asked for ourselves: they say nothing about the node."""
+NO_LOSS = frozenset({Why.RETURNED, Why.EVICTED, Why.RECALLED, Why.RESTARTED, Why.EXHAUSTED})
+"""Ends that we asked for ourselves, and starts for which a node had no room: nothing was lost with them."""
 
 
 class Endings:
@@ -77,6 +77,8 @@ class Endings:
             self._retry_or_fail(job, attempt, exit)
         elif loss and job.losses.get(position, 0) + 1 > self._state.rules.loss_limit:
             self._for_good(job, attempt, exit, loss=True)
+        elif exit.why == Why.EXHAUSTED:  # what fills a node with processes lasts a while
+            self._again(attempt, exit, self._now + backoff_s(self._state, attempt.key[2]))
         else:
             self._again(attempt, exit, self._now, loss=loss)
 

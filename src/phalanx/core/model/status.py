@@ -50,6 +50,7 @@ class Why(IntEnum):
     RESTARTED = 15  # another task of its job failed, and all start anew
     JOB_FAILED = 16  # another task of its job failed, and with it the job
     JOB_DONE = 17  # its job had done its work without it
+    EXHAUSTED = 18  # its node had no processes, memory or descriptors left to start it with
 
     @property
     def word(self) -> str:
@@ -66,6 +67,7 @@ UNCHARGED = frozenset(
         Why.UNKNOWN,
         Why.RECALLED,
         Why.RESTARTED,
+        Why.EXHAUSTED,
     }
 )
 """Ends that are not the task's doing. They use up no retry; losses have a limit of their own."""

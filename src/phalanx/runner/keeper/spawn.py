@@ -33,6 +33,7 @@ _LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
 _NO_INTERPRETER = "{}: its interpreter does not exist"
+_EXHAUSTED = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # soon over, perhaps
 # What is the job's own doing; any other number is the node's, which is then not given work for a while.
 _NOT_EXECUTABLE = (
     *(errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD),
@@ -151,7 +152,8 @@ class Spawner:
         try:
             self._homes.enter(cgroup)
         except OSError as error:
-            raise Refused("spawn_failed", f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
+            code = "exhausted" if error.errno in _EXHAUSTED else "spawn_failed"
+            raise Refused(code, f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
 
     def _program(self, name: str, env: dict[str, str]) -> str:
         """The file to run, looked up in the task's own PATH as a shell would."""
@@ -207,7 +209,8 @@ def _check_logs(out: str, err: str) -> None:
         try:
             os.close(os.open(path, _LOG_FLAGS, 0o600))
         except OSError as error:
-            raise Refused("no_log", f"cannot write the log {path}: {error.strerror}") from None
+            code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
+            raise Refused(code, f"cannot write the log {path}: {error.strerror}") from None
 
 
 def _check_program(program: str, called: str) -> None:
@@ -243,4 +246,6 @@ def _refusal(error: OSError, program: str, called: str) -> Refused:
         return Refused("not_found", f"no program {called}")
     if error.errno in _NOT_EXECUTABLE:
         return Refused("not_executable", f"{called}: {error.strerror}")
+    if error.errno in _EXHAUSTED:
+        return Refused("exhausted", f"the node has no room for another process: {error.strerror}")
     return Refused("spawn_failed", f"{called}: {error.strerror}")
