@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from bench.backfill import Replay
 from bench.swf import Logged
 from phalanx.core.model.plan import Placement, Policy
-from phalanx.core.model.tenants import NEVER
+from phalanx.core.model.tenants import TenantKey
+from phalanx.core.model.waiting import Kept, Rank
 from tests.unit.core.yard import GangInLine, TasksInLine, Yard, members_of
 
-CALM = Policy(evicts=False, assumed_run_s=500.0)
+CALM = Policy(evicts=False, assumed_run_s=0.0)
 
 nodes = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=5)
 ends = st.one_of(st.none(), st.integers(900, 1400))
@@ -43,21 +44,17 @@ def a_yard(has: list, held: list, waiting: list) -> Yard:
     return yard
 
 
-def expected_end(until: float, since: float, now: float) -> float:
-    return max(now, since + CALM.assumed_run_s if until == NEVER else until)
-
-
 def earliest(yard: Yard, unit: TasksInLine | GangInLine) -> float | None:
     """When the unit could start if everybody leaves when expected, found by looking at every instant."""
     request = unit.job.groups[0].request
     wanted = unit.wanted()[0].need if isinstance(unit, GangInLine) else 1
     held = [each for each in yard.tenants.tenants if each is not None]
-    instants = sorted({yard.now, *(expected_end(each.ends_at, each.since, yard.now) for each in held)})
+    instants = sorted({yard.now, *(max(yard.now, each.ends_at) for each in held)})
     for instant in instants:
         room = 0
         for row, ledger in enumerate(yard.nodes.ledgers):
             here = [each for each in held if each.node_row == row]
-            gone = [each for each in here if expected_end(each.ends_at, each.since, yard.now) <= instant]
+            gone = [each for each in here if max(yard.now, each.ends_at) <= instant]
             cores = ledger.cores_free + sum(each.grant.cores for each in gone)
             gpus = len(ledger.devices_free) + sum(len(each.grant.devices) for each in gone)
             room += min(cores // request.cores, gpus // request.gpus if request.gpus else cores)
@@ -101,6 +98,56 @@ def test_a_second_plan_finds_nothing_that_the_first_has_missed(has: list, held: 
     yard.go(CALM)
     assert yard.go(CALM) == {}
     assert yard.go(CALM) == {}
+
+
+racks = st.lists(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=3), min_size=1, max_size=3
+)
+wishes = st.lists(
+    st.tuples(st.booleans(), st.booleans(), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2)),
+    min_size=2,
+    max_size=14,
+)
+
+
+@given(racks, wishes, st.lists(st.integers(0, 30), max_size=40))
+def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nodes(
+    has: list, wishes: list, leaving: list[int]
+) -> None:
+    """Nobody has a time limit. Whatever comes and in whatever order they leave, the head does not starve."""
+    yard = Yard()
+    for rack, nodes in enumerate(has):
+        for number, (cores, gpus) in enumerate(nodes):
+            yard.add_node(f"r{rack}n{number}", cores, gpus, rack=f"r{rack}")
+    coming = list(enumerate(wishes))
+    kept: dict[Rank, tuple[Kept, set[TenantKey]]] = {}
+    for step in range(len(leaving) + 1):
+        for number, (is_gang, must, tasks, cores, gpus) in coming[:3]:
+            if is_gang:
+                yard.waits_whole(f"job-{number}", tasks, cores, gpus=gpus, must="rack" if must else "")
+            else:
+                yard.waits(f"job-{number}", cores, gpus=gpus, tasks=tasks)
+        del coming[:3]
+        yard.go(CALM)
+        check_kept(yard, kept)
+        if step < len(leaving) and (held := sorted(yard.tenants.of_job)):
+            key = min(yard.tenants.of_job[held[leaving[step] % len(held)]])
+            yard._leave(key)
+            yard.gain += 1
+
+
+def check_kept(yard: Yard, known: dict[Rank, tuple[Kept, set[TenantKey]]]) -> None:
+    """The head keeps its nodes until it starts, and starts as soon as all have left who were there at first."""
+    for rank in [rank for rank in known if rank not in yard.waiting.kept]:
+        del known[rank]
+    for rank, kept in yard.waiting.kept.items():
+        there = [each for each in yard.tenants.tenants if each is not None]
+        there = [each for each in there if yard.nodes.names[each.node_row] in kept.nodes]
+        before = known.setdefault(rank, (kept, {each.key for each in there}))
+        if before[0].position != kept.position:  # that task has started, and the next one waits
+            before = known[rank] = (kept, {each.key for each in there})
+        assert before[0] == kept
+        assert before[1] & {each.key for each in there}, "they have all left, and it waits"
 
 
 jobs = st.lists(

@@ -27,7 +27,7 @@ from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.placement import explain
 from phalanx.core.placement.explain import Change, Holder, Verdict
-from phalanx.core.placement.reserve import held_back
+from phalanx.core.placement.outlook import held_back, kept_now
 
 HOLDERS_TRIED = 2000
 
@@ -101,6 +101,7 @@ class _Waiting:
         if not reasons:
             kept = held_back(self._snapshot, self._group, self._policy)
             reasons = [said.dominant if kept is None else kept]
+        reasons += self._kept(self._group)
         reasons += [no for no in said.others if no.code not in {each.code for each in reasons}]
         fix = _fix(self._state, request, reasons[0], self._closed, self._starts)
         return Finding(reasons, _node_reasons(said), fix)
@@ -113,6 +114,11 @@ class _Waiting:
         asking = structs.replace(group.group, request=changed_request(group.request, fields))
         groups = (*job.groups[: group.number], asking, *job.groups[group.number + 1 :])
         return self._trials.start(structs.replace(job, groups=groups, time_limit_s=limit))
+
+    def _kept(self, unit: GroupState | GangState) -> list[Reason]:
+        """What is kept for it, if it is the first in the queue."""
+        kept = kept_now(self._snapshot, unit, self._policy)
+        return [] if kept is None else [kept]
 
     def _limited(self) -> list[Reason]:
         group = self._group
@@ -136,6 +142,7 @@ class _Waiting:
         reasons = found.reasons or [reason.evaluating()]
         if ahead := _ahead_in_class(self._state, gang):
             reasons.append(reason.behind(ahead))
+        reasons += self._kept(gang)
         requests = {each.request: None for each in gang.wanted() if each.most}
         verdicts = [explain.verdict(self._state.table, request, self._closed) for request in requests]
         nodes = [each for said in verdicts for each in _node_reasons(said)]

@@ -21,8 +21,8 @@ from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.explain import Change
 from phalanx.core.placement.explain_gang import gang_never
 from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.outlook import held_back
 from phalanx.core.placement.preempt import make_room
-from phalanx.core.placement.reserve import held_back
 from phalanx.preview import fixes
 
 

@@ -28,8 +28,9 @@ from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.explain import Change, Verdict
 from phalanx.core.placement.explain_gang import gang_never
 from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.outlook import held_back
 from phalanx.core.placement.preempt import make_room
-from phalanx.core.placement.reserve import held_back, reserve, run_s
+from phalanx.core.placement.reserve import reserve, run_s
 from phalanx.preview import fixes
 from phalanx.preview.reply import node_reasons
 from phalanx.preview.share import Doubt, Share
@@ -62,7 +63,7 @@ class Doubts:
 
     def note_start(self, job: Job) -> None:
         """It has places in the draft from now on."""
-        self._runs_s[job.id] = run_s(job, self._policy)
+        self._runs_s[job.id] = run_s(job)
 
     def about(self, share: Share) -> list[Doubt]:
         """Every reason why something of a job waits, the dominant one first; nothing if all of it starts now."""
@@ -169,7 +170,7 @@ class Doubts:
             if found_no_room and kind.hopeless_at != gain and kind.ranks[0] < unit.rank:
                 return None
         found = reserve(self._draft, unit, self._policy, self._runs_s)
-        return found.at if found is not None and not found.forecast.assumed else None
+        return None if found is None or found.is_open_ended else found.at
 
     def _asked(self, request: Request) -> Verdict:
         """What every node says about one task, as the draft has it."""

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from phalanx.api.schema import WhyReply
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.inputs import Evict, SetQuota, Tick
+from phalanx.core.cluster.inputs import Cancel, Evict, SetQuota, Tick
 from phalanx.core.model.gang import Gather, Restart
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Ready, Started
@@ -62,6 +62,7 @@ def test_enough_room_but_in_no_single_rack_is_fragmentation_and_the_fix_starts_i
     assert reply.dominant.code == "TopologyFragmented"
     assert reply.fix is not None
     assert reply.fix.change == {"gather": []}
+    cluster.give(Cancel(gang.id))
     free = a_gang(a_group(3, gpus=8))
     cluster.submit(free)
     assert cluster.status(free) == Status.ASSIGNED
@@ -74,7 +75,7 @@ def test_too_little_room_for_all_is_an_incomplete_gang_and_nobody_can_be_evicted
     cluster.submit(gang)
     reply = why(cluster, gang)
     assert reply.dominant.code == "GangIncomplete"
-    assert [no.code for no in reply.others] == ["NoVictims"]
+    assert [no.code for no in reply.others] == ["NoVictims", "RoomKept"]
     assert reply.fix is not None
     assert "minimum of 2" in reply.fix.text or other.id in reply.fix.text
 
@@ -85,7 +86,8 @@ def test_that_it_evicts_nobody_is_told_after_what_is_in_its_way():
     gang = a_gang(a_group(2, gpus=8), may_evict=False, priority=10)
     cluster.submit(gang)
     reply = why(cluster, gang)
-    assert [reply.dominant.code, *(no.code for no in reply.others)] == ["GangIncomplete", "EvictionForbidden"]
+    codes = [reply.dominant.code, *(no.code for no in reply.others)]
+    assert codes == ["GangIncomplete", "EvictionForbidden", "RoomKept"]
 
 
 def test_a_quota_comes_before_full_nodes_and_both_are_told():

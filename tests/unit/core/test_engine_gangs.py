@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.model.plan import Policy
-from phalanx.core.placement.reserve import forecast
+from phalanx.core.placement.outlook import forecast
 from tests.unit.core.yard import Yard
 
 CALM = Policy(evicts=False)

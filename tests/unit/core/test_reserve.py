@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.reason import Tier
 from phalanx.core.placement import reserve
-from phalanx.core.placement.reserve import forecast, held_back
+from phalanx.core.placement.outlook import forecast, held_back
 from tests.unit.core.yard import Yard
 
 DAY = 86_400.0
@@ -100,12 +102,12 @@ def test_a_tenant_without_a_limit_is_taken_to_run_as_long_as_policy_says() -> No
     assert yard.placed(Policy(assumed_run_s=60.0)) == {"shorter": ["n1"]}
 
 
-def test_a_waiting_job_without_a_limit_is_taken_to_run_as_long_as_policy_says() -> None:
+def test_a_waiting_job_without_a_limit_is_never_over_in_time() -> None:
     yard = a_busy_yard(until=1000.0 + DAY)
     yard.waits("unlimited", cores=2)
-    assert yard.placed(Policy(assumed_run_s=DAY + 1)) == {}
-    yard.gain += 1
-    assert yard.placed(Policy(assumed_run_s=DAY)) == {"unlimited": ["n1"]}
+    assert yard.placed() == {}
+    yard.waits("limited", cores=2, limit=DAY)
+    assert yard.placed() == {"limited": ["n1"]}
 
 
 def test_a_tenant_that_is_overdue_may_leave_at_any_moment() -> None:
@@ -149,9 +151,9 @@ def test_one_that_could_never_run_is_looked_at_once_until_room_appears(
     looked: list[str] = []
     real = reserve.reserve
 
-    def spy(draft, unit, policy, runs_s):
+    def spy(draft, unit, policy, runs_s, kept):
         looked.append(unit.job.id)
-        return real(draft, unit, policy, runs_s)
+        return real(draft, unit, policy, runs_s, kept)
 
     monkeypatch.setattr(reserve, "reserve", spy)
     yard = Yard(n1=4)
@@ -227,14 +229,24 @@ def test_the_node_of_a_head_with_named_devices_is_kept_whole() -> None:
     assert yard.placed() == {}
 
 
-def test_the_forecast_says_when_and_where_and_on_which_assumption() -> None:
+def test_the_forecast_says_when_and_where() -> None:
     yard = Yard(n1=4, n2=4)
     yard.runs("old-1", "n1", 4, until=5000.0)
     yard.runs("old-2", "n2", 2, since=900.0)
     yard.runs("old-3", "n2", 2, since=950.0)
-    found = forecast(yard.snapshot(), yard.waits("large", cores=4), Policy(assumed_run_s=2000.0))
+    found = forecast(yard.snapshot(), yard.waits("large", cores=4), Policy())
     assert found is not None
-    assert (found.at, found.nodes, found.assumed, found.assumed_run_s) == (2950.0, ("n2",), 2, 2000.0)
+    assert (found.at, found.nodes, found.passes_s) == (5000.0, ("n1",), 4000.0)
+
+
+def test_a_forecast_without_limits_says_where_and_what_lacks() -> None:
+    yard = Yard(n1=4, n2=4)
+    yard.runs("old-1", "n1", 4)
+    yard.runs("old-2", "n2", 3)
+    found = forecast(yard.snapshot(), yard.waits("large", cores=4), Policy(assumed_run_s=60.0))
+    assert found is not None
+    assert (found.at, found.nodes, found.passes_s) == (inf, ("n2",), 60.0)
+    assert (found.lacks, found.unlimited) == ((("cores", 3, 4),), 1)
 
 
 def test_there_is_no_forecast_for_what_never_fits() -> None:
@@ -267,7 +279,7 @@ def test_one_that_is_held_back_is_told_for_whom_and_until_when() -> None:
     why = held_back(yard.snapshot(), unit, Policy())
     assert why is not None
     assert (why.code, why.tier) == ("ReservedForOther", Tier.POLICY)
-    assert why.numbers == {"job": "large", "at": 2000.0, "seconds": 1000.0}
+    assert why.numbers == {"job": "large", "nodes": ["n1"], "at": 2000.0, "seconds": 1000.0}
     assert "large" in why.text and "at most 1000 s" in why.text
 
 

@@ -193,19 +193,6 @@ def ended(status: str, text: str) -> Reason:
     return Reason(f"Ended{status}", Tier.PROGRESS, text, {"status": status})
 
 
-def reserved_for_other(job: str, at: float, seconds: float, may_pass: bool) -> Reason:
-    """Room is kept for a job that stands before it; `may_pass`: those who end in time may go first."""
-    text = (
-        f"There is room, but {job} stands before it and found none, and nobody passes the first in the queue"
-    )
-    if may_pass:
-        text = (
-            f"There is room, but it is kept for {job}, which stands before it and is expected to start in"
-            f" {seconds:.0f} s; with a time limit of at most {seconds:.0f} s it could go first"
-        )
-    return Reason("ReservedForOther", Tier.POLICY, text, {"job": job, "at": at, "seconds": seconds})
-
-
 def no_matching_labels(host: str, lacking: list[str]) -> Reason:
     text = f"{host} does not carry {', '.join(lacking)}"
     return Reason("NoMatchingLabels", Tier.NEVER, text, {"lacking": lacking})

@@ -102,11 +102,19 @@ class WaitingClass:
         self.evict_at = 0.0  # before this it need not look again whom to evict
 
 
+class Kept(Struct, frozen=True):
+    """The nodes that are kept for a unit until it starts; of a group, until the task at `position` does."""
+
+    nodes: tuple[str, ...]
+    position: int = -1
+
+
 class Waiting:
-    """Every waiting class, and which unit waits in it."""
+    """Every waiting class, and which unit waits in it. `kept` is what plans remember from one to the next."""
 
     def __init__(self) -> None:
         self.classes: dict[Hashable, WaitingClass] = {}
+        self.kept: dict[Rank, Kept] = {}  # by unit; who does not wait any more is forgotten
         self._kinds: dict[Rank, Hashable] = {}  # under which kind a unit stands; it may have changed since
 
     def __len__(self) -> int:
@@ -131,7 +139,7 @@ class Waiting:
     def copied(self) -> Waiting:
         """The same queue for somebody who only tries something: what is noted or added there stays there."""
         other = Waiting()
-        other._kinds = dict(self._kinds)
+        other._kinds, other.kept = dict(self._kinds), dict(self.kept)
         for kind, found in self.classes.items():
             own = other.classes[kind] = WaitingClass(kind)
             for name in WaitingClass.__slots__:
@@ -143,6 +151,7 @@ class Waiting:
         kind = self._kinds.pop(unit.rank, None)
         if kind is None:
             return
+        self.kept.pop(unit.rank, None)
         found = self.classes[kind]
         del found.ranks[bisect_left(found.ranks, unit.rank)]
         del found.units[unit.rank]

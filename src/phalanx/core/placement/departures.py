@@ -1,7 +1,7 @@
 """Who is expected to leave when, and what is free on every node once they have.
 
-A tenant leaves when its time limit ends it, or after the run that policy assumes for those without a limit; one that
-is overdue may leave at any moment. What the draft itself has placed leaves in its turn. Everything is counted in one
+A tenant leaves when its time limit ends it, one without a limit perhaps never (its end is infinite), and one that is
+overdue may leave at any moment. What the draft itself has placed leaves in its turn. Everything is counted in one
 matrix, a row for each resource and a column for each node, so that an instant is tried with a few sums.
 """
 
@@ -17,7 +17,7 @@ from phalanx.core.model.ledger import SLOTS_MAX
 from phalanx.core.model.plan import Placement, Policy
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Tenant
+from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
 from phalanx.core.placement.draft import Draft
 
@@ -81,8 +81,8 @@ class Departures:
     def __init__(self, draft: Draft, policy: Policy, runs_s: Mapping[JobId, float], scale: Scale) -> None:
         self.now = draft.now
         self._scale = scale
-        self.assumed_run_s = policy.assumed_run_s
         self.score = policy.score
+        self._assumed_run_s = policy.assumed_run_s
         tenants = draft.tenants
         used = tenants.used.copy()
         used[[tenants.slots[key] for key in draft.gone]] = False
@@ -93,21 +93,24 @@ class Departures:
         grants = [scale.grant(row, each.grant) for row, each in zip(node.tolist(), own, strict=True)]
         held = np.array(grants, dtype=np.int64).reshape(len(own), 2 + len(scale.kinds)).T
         self.node: Column = np.concatenate([tenants.node[slots], node])
-        self.ends: NDArray[np.float64] = np.concatenate([self._ends(draft, slots), until])
+        ends = np.maximum(tenants.ends_at[slots], draft.now)
+        self.ends: NDArray[np.float64] = np.concatenate([ends, until])
         self.held: Matrix = np.concatenate([self._held(draft, slots), held], axis=1)
-        limited = np.concatenate([np.isfinite(tenants.ends_at[slots]), np.ones(len(own), dtype=np.bool_)])
-        self._unlimited = ~limited
         promised = tenants.node[tenants.used & tenants.promise]
         self.free = scale.free(np.unique(promised).tolist())  # before anybody has left
 
     def ends_at(self, tenant: Tenant) -> float:
-        """When one has to reckon with this tenant's leaving."""
-        ends = tenant.since + self.assumed_run_s if tenant.ends_at == NEVER else tenant.ends_at
-        return max(ends, self.now)
+        """When this tenant has left at the latest."""
+        return max(tenant.ends_at, self.now)
 
-    def assumed(self, at: float) -> int:
-        """How many of those who leave by then do so by assumption, having no limit."""
-        return int((self._unlimited & (self.ends <= at)).sum())
+    def not_before(self, rows: Column) -> float:
+        """Until when one has to reckon with somebody on these nodes, those without a limit staying on for a while."""
+        here = self.ends[np.isin(self.node, rows)]
+        return float(np.where(np.isinf(here), self.now + self._assumed_run_s, here).max(initial=self.now))
+
+    def unlimited(self, rows: Column) -> int:
+        """How many tenants of these nodes may stay for ever."""
+        return int(np.isinf(self.ends[np.isin(self.node, rows)]).sum())
 
     def everybody(self) -> Matrix:
         """What is free when all have left."""
@@ -146,12 +149,6 @@ class Departures:
         size, node = free.shape[1], self.node[leaving]
         back = [np.bincount(node, weights=amount[leaving], minlength=size) for amount in self.held]
         return free + np.array(back, dtype=np.int64).reshape(free.shape)
-
-    def _ends(self, draft: Draft, slots: Column) -> NDArray[np.float64]:
-        tenants = draft.tenants
-        ends, since = tenants.ends_at[slots], tenants.since[slots]
-        assumed = np.where(np.isfinite(ends), ends, since + self.assumed_run_s)
-        return np.maximum(assumed, draft.now)
 
     def _held(self, draft: Draft, slots: Column) -> Matrix:
         tenants = draft.tenants

@@ -63,7 +63,7 @@ class _Pass:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
-        self.front = Front(self.draft, policy, snapshot.gain)
+        self.front = Front(self.draft, policy, snapshot.gain, snapshot.waiting)
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
@@ -233,7 +233,7 @@ class _Pass:
         return guard.stay(self._places(muster), [tenant for tenant in victims if tenant is not None])
 
     def _ends_in_time(self, guard: Reservation, unit: Unit) -> bool:
-        return self._now + run_s(unit.job, self._policy) <= guard.at
+        return self._now + run_s(unit.job) <= guard.at
 
     def _places(self, muster: Muster) -> list[tuple[int, Grant]]:
         rows = self.draft.nodes.rows

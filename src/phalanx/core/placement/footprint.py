@@ -33,11 +33,11 @@ def fits(unit: Unit, scale: Scale, free: Matrix) -> bool:
     """Whether so much is enough; often there is a quicker answer than to look for the places."""
     if not unit.is_gang:
         return bool(scale.slots(free, cast(WaitingGroup, unit).request).any())
-    shapes, gather = _shapes(unit), _gather(unit)
+    shapes, gather = shapes_of_unit(unit), gather_of(unit)
     for shape in shapes:
         if int(np.minimum(scale.slots(free, shape.request), shape.need).sum()) < shape.need:
             return False
-    if len(shapes) == 1 and _is_divisible(gather) and not cast(WaitingGang, unit).bound():
+    if len(shapes) == 1 and is_divisible(gather) and not cast(WaitingGang, unit).bound():
         return _has_domain(scale, gather, scale.slots(free, shapes[0].request), shapes[0].need)
     return footprint(unit, scale, free) is not None
 
@@ -57,9 +57,9 @@ def moved(unit: Unit, scale: Scale, free: Matrix, need: Matrix) -> Matrix | None
 
     Members of several shapes, or in multiples, are not moved one by one.
     """
-    shapes, gather = _shapes(unit), _gather(unit)
+    shapes, gather = shapes_of_unit(unit), gather_of(unit)
     top = Rules(scale.nodes.tree, gather).top
-    if len(shapes) != 1 or top in (None, scale.nodes.tree.node_level) or not _is_divisible(gather):
+    if len(shapes) != 1 or top in (None, scale.nodes.tree.node_level) or not is_divisible(gather):
         return None
     ask = scale.ask(shapes[0].request)[:, None]
     room = scale.slots(free, shapes[0].request)
@@ -79,7 +79,9 @@ def moved(unit: Unit, scale: Scale, free: Matrix, need: Matrix) -> Matrix | None
 
 def stands_anywhere(unit: Unit) -> bool:
     """Whether one node is as good as another for every member, so that `moved` has the last word."""
-    return len(_shapes(unit)) == 1 and not any(rule.must or rule.multiple > 1 for rule in _gather(unit))
+    return len(shapes_of_unit(unit)) == 1 and not any(
+        rule.must or rule.multiple > 1 for rule in gather_of(unit)
+    )
 
 
 def _of_task(request: Request, scale: Scale, free: Matrix) -> Matrix | None:
@@ -100,7 +102,7 @@ def _of_gang(unit: WaitingGang, scale: Scale, free: Matrix, sparing: Matrix | No
     if sparing is not None:
         cost = np.array([scale.slots(sparing, shape.request) for shape in shapes]).sum(axis=0)
     bound = [row for row, _ in unit.bound()]
-    found = layouts(scale.nodes.tree, asks, _gather(unit), bound=bound, cost=cost)
+    found = layouts(scale.nodes.tree, asks, gather_of(unit), bound=bound, cost=cost)
     for layout in islice(found, _LAYOUTS_MAX):
         need = _taken(layout, shapes, scale, free)
         if not ((need > free) & (need > 0)).any():
@@ -128,15 +130,18 @@ def _has_domain(scale: Scale, gather: tuple[Gather, ...], slots: Column, need: i
     return int(tree.sums(slots)[top - 1].max()) >= need
 
 
-def _shapes(unit: Unit) -> list[Shape]:
+def shapes_of_unit(unit: Unit) -> list[Shape]:
+    """What it asks for, by shape; a single task is a gang of one."""
     if unit.is_gang:
         return shapes_of(cast(WaitingGang, unit).wanted())
     return [Shape(cast(WaitingGroup, unit).request, 1, 1, ((0, 1, 1),))]
 
 
-def _gather(unit: Unit) -> tuple[Gather, ...]:
+def gather_of(unit: Unit) -> tuple[Gather, ...]:
+    """Where its members have to stand."""
     return binding_rules(unit)
 
 
-def _is_divisible(gather: tuple[Gather, ...]) -> bool:
+def is_divisible(gather: tuple[Gather, ...]) -> bool:
+    """Whether any number of members may stand in a domain."""
     return all(rule.multiple == 1 for rule in gather)

@@ -3,50 +3,70 @@
 This is EASY backfill. Only one unit has a reservation, the *head*: the first in order that found no room, has quota
 left, and could run at all if every tenant were gone. One that could not must not stop the others. Whoever stands
 behind the head goes first if it has ended by then, or if it uses room that the head does not need at that instant.
-Who is asked in which order is decided in `engine.py`.
+Who is asked in which order is decided in `engine.py`, what it means to those who wait is told in `outlook.py`.
+
+Time limits may not say when the head can start, since somebody without one has to leave. Then the nodes on which it
+lacks the least are kept for it (`lacking.py`), the same ones from one plan to the next, until it starts there or finds
+room elsewhere. What it needs of what is free there, or becomes free, is left alone but by those who have ended soon:
+before the last of those with a limit, or within the time for which policy takes the others to stay on. Whoever does
+not matter, in whatever order the tenants leave, may enter as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import TypeVar, cast
 
 import numpy as np
 from msgspec import Struct
 
-from phalanx.core.model import reason
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
-from phalanx.core.model.plan import Policy, Snapshot
-from phalanx.core.model.reason import Reason
+from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGroup
+from phalanx.core.model.waiting import Kept, Rank, Unit, Waiting, WaitingClass, WaitingGroup
 from phalanx.core.placement.departures import Departures, Matrix, Scale
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.footprint import fits, footprint, moved, requests_of, stands_anywhere
+from phalanx.core.placement.footprint import (
+    fits,
+    footprint,
+    gather_of,
+    moved,
+    requests_of,
+    stands_anywhere,
+)
+from phalanx.core.placement.lacking import Lacking
+from phalanx.core.placement.rules import Rules
 
 Found = TypeVar("Found")
 Place = tuple[int, Grant]  # node row, what is held there
 _MOVES_MAX = 8  # how often a plan looks for another domain for the head; each is a placement of its own
+_EXACT_MAX = 64  # nodes of a head on which it is worked out who matters; with more, everybody does
+_SUMS_MAX = 4096
 _ALL_OF_IT = np.iinfo(np.int64).max // 2
 
 
-def run_s(job: Job, policy: Policy) -> float:
-    """How long an attempt of this job is taken to run."""
-    return policy.assumed_run_s if job.time_limit_s is None else job.time_limit_s
+def run_s(job: Job) -> float:
+    """How long an attempt of this job runs at the most."""
+    return inf if job.time_limit_s is None else job.time_limit_s
 
 
 class Forecast(Struct, frozen=True):
-    """When a unit is expected to start if nobody passes it, where, and how many leave by assumption until then."""
+    """When a unit starts at the latest if nobody passes it, and where; `at` is infinite if limits do not say."""
 
     at: float
     nodes: tuple[str, ...]
-    assumed: int  # of the tenants that have to leave, those without a time limit
-    assumed_run_s: float  # how long each of these is taken to run
+    passes_s: float  # who runs no longer than this may go first, wherever there is room
+    domain: str = ""  # what its rules want it to stand in together, such as `rack r2`; empty: nothing
+    lacks: tuple[
+        tuple[str, int, int], ...
+    ] = ()  # what of it is not free there yet: (what, how much, of how much)
+    unlimited: int = 0  # tenants of those nodes without a time limit
 
 
 class Reservation:
@@ -64,21 +84,39 @@ class Reservation:
         self._around = around
         self._scale = scale
         self.is_fixed = False  # the head can stand nowhere else
+        self.is_open_ended = (
+            False  # limits do not say when it starts; until `at` at least those with limits run
+        )
         self._moves = 0
         self._rows: Column = np.flatnonzero(need.any(axis=0))  # the nodes that the head will stand on
 
     @property
     def forecast(self) -> Forecast:
-        nodes = tuple(self._scale.nodes.names[row] for row in self._rows.tolist())
-        return Forecast(self.at, nodes, self._around.assumed(self.at), self._around.assumed_run_s)
+        passes_s = max(0.0, self.at - self._around.now)
+        if not self.is_open_ended:
+            return Forecast(self.at, self.nodes, passes_s)
+        unlimited = self._around.unlimited(self._rows)
+        return Forecast(inf, self.nodes, passes_s, self._domain(), self._lacks(), unlimited)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that the head will stand on."""
+        return tuple(self._scale.nodes.names[row] for row in self._rows.tolist())
+
+    @property
+    def protects(self) -> bool:
+        """Whether one of its nodes has something of everything that the head needs there."""
+        need, free = self._need[:, self._rows], self._around.free[:, self._rows]
+        return bool((np.where(need > 0, free, 1) > 0).all(axis=0).any())
 
     def spot(self, request: Request) -> Place | None:
         """The best node on which a task may stay beyond the instant; its place is counted already."""
         nodes = self._scale.nodes
         could = nodes.slots(request).column > 0
         need = self._need[:, self._rows]
-        lacking = self._later[:, self._rows] - need < self._scale.ask(request)[:, None]
-        could[self._rows[(lacking & (need > 0)).any(axis=0)]] = False
+        ask = self._scale.ask(request)[:, None]
+        lacking = ((self._later[:, self._rows] - need < ask) & (ask > 0) & (need > 0)).any(axis=0)
+        could[[row for row in self._rows[lacking].tolist() if self._matters(row, ask[:, 0])]] = False
         values = nodes.scores.column(request, self._around.score)
         while could.any():
             row = int(np.where(could, values, WORST).argmin())
@@ -94,13 +132,23 @@ class Reservation:
         `leaving` are tenants that make way for them.
         """
         change = self._change(places, leaving)
-        for row, amount in change.items():
-            need = self._need[:, row]
-            if ((self._later[:, row] - amount < need) & (need > 0)).any():
-                return False
+        if any(self._matters(row, amount) for row, amount in change.items()):
+            return False
         for row, amount in change.items():
             self._later[:, row] -= amount
         return True
+
+    def _matters(self, row: int, amount: Column) -> bool:
+        """Whether the head may have to wait for so much on a node, once it is taken."""
+        need, later = self._need[:, row], self._later[:, row]
+        short = np.flatnonzero((later - amount < need) & (need > 0) & (amount > 0))
+        if not len(short) or not self.is_open_ended or len(self._rows) > _EXACT_MAX:
+            return bool(len(short))
+        held = self._around.held[:, self._around.node == row]
+        return any(
+            _is_between(held[at].tolist(), int(need[at] - later[at]), int(amount[at]))
+            for at in short.tolist()
+        )
 
     def make_way(self, places: Sequence[Place]) -> bool:
         """Let these places be held if the head can stand on other nodes at the same instant; then it will."""
@@ -149,18 +197,37 @@ class Reservation:
     def _change(self, places: Sequence[Place], leaving: Sequence[Tenant] = ()) -> dict[int, Column]:
         """How much less there will be on each node at that instant."""
         change: dict[int, Column] = {}
-        late = [tenant for tenant in leaving if self._around.ends_at(tenant) > self.at]
+        late = [t for t in leaving if self.is_open_ended or self._around.ends_at(t) > self.at]
         for sign, held in ((1, places), (-1, [(tenant.node_row, tenant.grant) for tenant in late])):
             for row, grant in held:
                 amount = sign * self._scale.grant(row, grant)
                 change[row] = change[row] + amount if row in change else amount
         return change
 
+    def _domain(self) -> str:
+        """The domain of the layer that must hold all members of the head."""
+        tree = self._scale.nodes.tree
+        level = Rules(tree, gather_of(self._unit)).top if self._unit.is_gang else 0
+        if not level or level == tree.node_level or not len(self._rows):
+            return ""
+        number = int(tree.up(tree.node_level, self._rows[:1], level)[0])
+        return f"{tree.layer(level)} {'/'.join(tree.path(level, number))}"
 
-def reserve(draft: Draft, unit: Unit, policy: Policy, runs_s: Mapping[JobId, float]) -> Reservation | None:
+    def _lacks(self) -> tuple[tuple[str, int, int], ...]:
+        """What of its need is not free on its nodes now."""
+        need = np.where(self._need >= _ALL_OF_IT, 0, self._need)
+        missing = np.maximum(need - np.maximum(self._around.free, 0), 0).sum(axis=1).tolist()
+        words = ("cores", "memory", "GPUs")  # further rows are kinds of the same devices
+        found = zip(words, missing, need.sum(axis=1).tolist(), strict=False)
+        return tuple(each for each in found if each[1])
+
+
+def reserve(
+    draft: Draft, unit: Unit, policy: Policy, runs_s: Mapping[JobId, float], kept: tuple[str, ...] = ()
+) -> Reservation | None:
     """Keep room for a unit at the earliest instant it can start, or None if it could not with everybody gone.
 
-    `runs_s` says how long the jobs run that the draft has placed.
+    `runs_s` says how long the jobs run that the draft has placed; `kept` names the nodes that were kept for it before.
     """
     scale = Scale(draft.nodes, requests_of(unit))
     around = Departures(draft, policy, runs_s, scale)
@@ -170,17 +237,35 @@ def reserve(draft: Draft, unit: Unit, policy: Policy, runs_s: Mapping[JobId, flo
     if found is None:
         return None
     at, later = found
+    if at == inf:
+        return _reserve_nearest(draft, unit, around, scale, kept)
     need = footprint(unit, scale, later, sparing=around.free)
     if need is None:  # groups that share nodes do not find every place cheaply
         need = footprint(unit, scale, later)
     return None if need is None else Reservation(unit, at, later, need, around, scale)
 
 
+def _reserve_nearest(
+    draft: Draft, unit: Unit, around: Departures, scale: Scale, kept: tuple[str, ...]
+) -> Reservation | None:
+    """Keep the nodes that were kept before, or else those on which the unit lacks the least."""
+    lacking = Lacking(unit, scale, around.free, around.everybody())
+    rows = np.array([draft.nodes.rows[name] for name in kept if name in draft.nodes.rows], dtype=np.int64)
+    need = lacking.within(rows) if len(rows) else None
+    if need is None and (need := lacking.nearest()) is None:
+        return None
+    at = around.not_before(np.flatnonzero(need.any(axis=0)))
+    found = Reservation(unit, at, around.free.copy(), need, around, scale)
+    found.is_fixed = found.is_open_ended = True
+    return found
+
+
 class Front:
     """Those who found no room, in order. The first of them that could ever run is the head."""
 
-    def __init__(self, draft: Draft, policy: Policy, gain: int) -> None:
+    def __init__(self, draft: Draft, policy: Policy, gain: int, waiting: Waiting) -> None:
         self._draft = draft
+        self._waiting = waiting
         self._policy = policy
         self._gain = gain
         self._line: list[tuple[Rank, WaitingClass]] = []
@@ -203,7 +288,7 @@ class Front:
 
     def note_start(self, job: Job) -> None:
         """The draft has placed something of this job."""
-        self._runs_s[job.id] = run_s(job, self._policy)
+        self._runs_s[job.id] = run_s(job)
 
     def is_before(self, rank: Rank) -> bool:
         """Whether somebody before this rank found no room."""
@@ -221,35 +306,47 @@ class Front:
             if self.is_reserved(rank):
                 return self._reservation
             first, kind = self._line[0]
-            self._reservation = reserve(self._draft, kind.units[first], self._policy, self._runs_s)
+            unit = kind.units[first]
+            before = kept_for(self._waiting, unit, self._draft)
+            self._reservation = reserve(self._draft, unit, self._policy, self._runs_s, before)
             if self._reservation is None:
                 kind.hopeless_at = self._gain
                 heappop(self._line)
+            else:
+                self._remember(unit, self._reservation)
         return None
 
+    def _remember(self, unit: Unit, found: Reservation) -> None:
+        """Nodes that are full need not be remembered: the next plan may find others that lack less."""
+        if found.is_open_ended and found.protects:
+            self._waiting.kept[unit.rank] = Kept(found.nodes, _next_of(unit, self._draft))
+        else:
+            self._waiting.kept.pop(unit.rank, None)
 
-def forecast(snapshot: Snapshot, unit: Unit, policy: Policy) -> Forecast | None:
-    """When this unit would start if it were the head, or None if not even with everybody gone."""
-    found = reserve(Draft(snapshot), unit, policy, {})
-    return None if found is None else found.forecast
+
+def kept_for(waiting: Waiting, unit: Unit, draft: Draft) -> tuple[str, ...]:
+    """The nodes that plans have kept for a unit so far."""
+    found = waiting.kept.get(unit.rank)
+    return found.nodes if found is not None and found.position == _next_of(unit, draft) else ()
 
 
-def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
-    """For whom the room is kept that this unit would otherwise take now, as the last plan found; or None."""
-    kind = snapshot.waiting.classes.get(unit.kind)
-    if kind is None or kind.blocked_at != snapshot.gain or kind.blocked_by is not Block.HELD:
-        return None
-    head = kind.held_behind
-    first = next((each.units[head] for each in snapshot.waiting.classes.values() if head in each.units), None)
-    if head is None or first is None or unit.rank < head:
-        return None
-    expected = forecast(snapshot, first, policy)
-    if expected is None:
-        return None
-    may_pass = policy.backfill == "easy"
-    if may_pass and snapshot.now + run_s(unit.job, policy) <= expected.at:
-        return None
-    return reason.reserved_for_other(first.job.id, expected.at, expected.at - snapshot.now, may_pass)
+def _next_of(unit: Unit, draft: Draft) -> int:
+    """The task of a group that has its turn: when it has started, other nodes are kept for the next."""
+    if unit.is_gang:
+        return -1
+    placed = draft.positions_of(unit.job.id)
+    ready = cast(WaitingGroup, unit).ready(1 + len(placed))
+    return next((position for position in ready if position not in placed), -1)
+
+
+def _is_between(amounts: Sequence[int], least: int, width: int) -> bool:
+    """Whether some of those who leave give back at least so much, but not so much and the width; or too many do."""
+    sums = {0}
+    for amount in amounts:
+        sums |= {each + amount for each in sums}
+        if len(sums) > _SUMS_MAX:
+            return True
+    return any(least <= each < least + width for each in sums)
 
 
 def _is_exact(unit: WaitingGroup) -> bool:
@@ -280,8 +377,11 @@ def _reserve_exactly(
     later = around.free.copy()
     need = np.zeros_like(later)
     need[:, row] = _ALL_OF_IT
+    is_open_ended = at == inf
+    if is_open_ended:
+        at = around.not_before(np.array([row]))
     found = Reservation(unit, at, later, need, around, scale)
-    found.is_fixed = True
+    found.is_fixed, found.is_open_ended = True, is_open_ended
     return found
 
 
