@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from phalanx.coordinator.views_gang import nominated, task_ids
 from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.barrier import not_ready
 from phalanx.core.cluster.brake import holds_for
-from phalanx.core.cluster.gangs import Formation, GangState
+from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -33,7 +34,7 @@ def standstill(state: ClusterState, job: JobState, position: int, now: float) ->
     if job.gang is None:
         yield from comes_first(job, job.group_of(position))
     elif job.forming is not None and job.gang.gang.strict:
-        yield _at_the_barrier(job, job.forming, job.gang, now)
+        yield _at_the_barrier(state, job, job.gang, now)
     elif not job.is_held:
         yield from _members_missing(job, job.gang)
 
@@ -50,7 +51,7 @@ def on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float
     if job.status[attempt.key[1]] == Status.RUNNING:
         return reason.running(attempt.node, bool(attempt.paused))
     if attempt.formation and not attempt.released and job.forming is not None and job.gang is not None:
-        return _at_the_barrier(job, job.forming, job.gang, now)
+        return _at_the_barrier(state, job, job.gang, now)
     if attempt.formation and (first := next(comes_first(job, group), None)) is not None:
         return first
     trouble = state.nodes[attempt.node].trouble
@@ -64,13 +65,20 @@ def _held(job: JobState, seconds: float) -> Reason:
     return reason.restart_backoff(seconds, job.restarts, limit)
 
 
-def _at_the_barrier(job: JobState, forming: Formation, gang: GangState, now: float) -> Reason:
-    late = sorted(forming.positions - forming.ready)
-    missing = [f"{job.job.task_id(each)} on {job.live[each].node}" for each in late if each in job.live]
+def _at_the_barrier(state: ClusterState, job: JobState, gang: GangState, now: float) -> Reason:
+    forming = job.forming
+    assert forming is not None
+    late = sorted(not_ready(state, job))
+    missing = [f"{job.job.task_id(each)} on {_whereabouts(state, job.live[each].node)}" for each in late]
     held = gang.held()
     short = 0 if job.satisfied else sum(max(0, g.needed - held[n]) for n, g in enumerate(job.job.groups))
     seconds = max(0.0, forming.formed_at + gang.gang.wait_s - now)
-    return reason.barrier_wait(len(forming.ready), len(forming.positions), short, missing, seconds)
+    placed = len(forming.positions)
+    return reason.barrier_wait(placed - len(late), placed, short, missing, seconds)
+
+
+def _whereabouts(state: ClusterState, node: str) -> str:
+    return node if state.nodes[node].connected else f"{node}, which is not connected"
 
 
 def comes_first(job: JobState, group: GroupState) -> Iterator[Reason]:

@@ -1,8 +1,9 @@
 """The gang barrier: no member's command runs before every member of its formation is ready.
 
 A runner that holds a member at the barrier says so; with the last of them the formation is released, and only then
-is anybody told to go. A formation that is not whole in time is recalled: its members give back their places, and
-none of them has run.
+is anybody told to go. While the node of a member is away nobody is released: it could not be told to go, and the others
+would start without it. A formation that is not whole in time is recalled: its members give back their places, and none
+of them has run.
 """
 
 from __future__ import annotations
@@ -31,10 +32,23 @@ def ready(state: ClusterState, attempts: list[Attempt], now: float, cause: str) 
             continue
         fresh = [each for each in members if not each.ready]
         events += [AttemptReady(at=now, cause=cause, key=each.key) for each in fresh]
-        if job.forming.positions <= job.forming.ready | {each.key[1] for each in fresh} and job.gang.is_whole:
+        missing = not_ready(state, job) - {each.key[1] for each in fresh if state.nodes[each.node].connected}
+        if not missing and job.gang.is_whole:
             number = job.forming.number
             events.append(GangReleased(at=now, cause=cause, job=id, formation=number))
     return events
+
+
+def not_ready(state: ClusterState, job: JobState) -> set[int]:
+    """The members that a formation still waits for: their runners have not said that they are ready, or are away."""
+    if job.forming is None:
+        return set()
+    ready = job.forming.ready
+    return {
+        position
+        for position in job.forming.positions
+        if position not in ready or not state.nodes[job.live[position].node].connected
+    }
 
 
 def late(state: ClusterState, now: float) -> list[Event]:
@@ -44,7 +58,7 @@ def late(state: ClusterState, now: float) -> list[Event]:
         job = state.jobs[id]
         gang, forming = job.job.gang, job.forming
         if gang is not None and forming is not None and now - forming.formed_at > gang.wait_s:
-            missing = len(forming.positions - forming.ready)
+            missing = len(not_ready(state, job))
             text = f"not whole after {gang.wait_s:.0f} s: {missing} of {len(forming.positions)} members were not ready"
             if not missing:
                 text = f"not whole after {gang.wait_s:.0f} s: members are still without a place"
