@@ -62,7 +62,7 @@ class RealCluster:
         self.coordinators = coordinators
         self.store = store or ("sqlite:" if len(coordinators) == 1 else f"sqlite:{folder}/shared.db")
         self.settings = dict(settings or {})  # of every coordinator, besides those given here
-        ports = _free_ports(2 * len(coordinators))
+        ports = free_ports(2 * len(coordinators))
         self.ports = {name: (ports[2 * at], ports[2 * at + 1]) for at, name in enumerate(coordinators)}
         self.port, self.link_port = self.ports[coordinators[0]]
         self.heartbeat_s, self.lost_after_s = heartbeat_s, lost_after_s
@@ -187,7 +187,7 @@ class RealCluster:
             if name not in self.coordinators:
                 _end(process)
         for name in self.pretends:
-            _end_keeper(self.folder / name)
+            end_keeper(self.folder / name)
         started = [self.processes[name] for name in self.coordinators if name in self.processes]
         for process in started:
             process.terminate()
@@ -249,7 +249,7 @@ def a_real_cluster(
         cluster.stop()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -265,7 +265,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(5)
 
 
-def _end_keeper(folder: Path) -> None:
+def end_keeper(folder: Path) -> None:
     """A runner killed with -9 leaves its keeper; end it and what it keeps."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import PhalanxError, Unavailable
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster, eventually, free_ports
 
 
 @pytest.fixture
@@ -91,3 +92,54 @@ def _try_submit(cluster: RealCluster) -> str | None:
         return cluster.client.submit(command=["/bin/true"]).task_ids[0]
     except PhalanxError:
         return None
+
+
+def test_on_a_full_disk_coordinator_and_runner_can_be_restarted(small_disk: Path) -> None:
+    """XW16: what is there is served, the runner finds its tasks, and all go on by themselves when there is room."""
+    for part in ("n1", "coordinator"):  # all of it on the small disk
+        (small_disk / part).mkdir()
+    with a_real_cluster(small_disk, {"n1": "cpus=2,ram=4GiB"}, lost_after_s=60.0) as cluster:
+        running = cluster.client.submit(command=["/bin/sleep", "300"]).task_ids[0]
+        attempt = cluster.wait_task(running, "Running")
+        _fill(small_disk / "filler")
+        for part in ("coordinator", "n1"):
+            cluster.kill(part)
+        cluster.start_coordinator()
+        cluster.start_runner("n1")
+        eventually(lambda: cluster.status_of("coordinator", "/readyz") == 200, 20.0, "it reads what is there")
+        assert cluster.client.task(running).status == "Running"
+        with pytest.raises(PhalanxError, match="full"):
+            cluster.clients["coordinator"].submit(command=["/bin/true"])
+        assert [part for part, each in cluster.processes.items() if each.poll() is not None] == []
+        (small_disk / "filler").unlink()
+        id = eventually(lambda: _try_submit(cluster), 30.0)
+        cluster.wait_task(id, "Completed")
+        assert cluster.client.task(running).status == "Running"
+        assert cluster.client.task(running).attempt == attempt.attempt
+
+
+def test_the_command_line_restarts_a_coordinator_on_a_full_disk(small_disk: Path) -> None:
+    """The same as people start it, with all that the command writes about itself."""
+    port, link = free_ports(2)
+    command = [
+        *(sys.executable, "-m", "phalanx", "coordinator", "--state", str(small_disk)),
+        *("--port", str(port), "--link-port", str(link)),
+    ]
+
+    def is_up() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    eventually(is_up, 20.0, "it listens")
+    _fill(small_disk / "filler")
+    first.kill()
+    first.wait(10)
+    again = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually(lambda: is_up() or again.poll() is not None, 20.0)
+        assert again.poll() is None, again.stderr.read() if again.stderr else ""
+    finally:
+        again.kill()
+        _, told = again.communicate(timeout=10)
+    assert "there is no room" in told

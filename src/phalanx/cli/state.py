@@ -5,6 +5,7 @@ One supervisor at a time holds the lock on `up.pid`, which the kernel lets go wh
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -14,10 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.cli.output import note
 from phalanx.cli.owner import Owner
 from phalanx.endpoint import Endpoint
 from phalanx.errors import Conflict, Unavailable
 from phalanx.settings import Settings
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def prepare(folder: Path) -> None:
@@ -29,8 +33,11 @@ def prepare(folder: Path) -> None:
             raise Conflict(f"others may write into {folder}", hint="choose a folder of your own with --state")
         (folder / "log").mkdir(mode=0o700, exist_ok=True)
         probe = folder / f".probe.{os.getpid()}"
-        probe.write_bytes(b"\0" * 4096)
-        probe.unlink()
+        try:
+            with _room_or_note(folder):
+                probe.write_bytes(b"\0" * 4096)
+        finally:
+            probe.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -44,8 +51,8 @@ def claimed(folder: Path) -> Iterator[int]:
         except BlockingIOError:
             os.close(lock)
             raise _already_up(folder) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, msgspec.json.encode(Owner.of(os.getpid())), 0)
+        with _room_or_note(folder):
+            _overwrite(lock, msgspec.json.encode(Owner.of(os.getpid())))
     try:
         yield lock
     finally:
@@ -74,16 +81,49 @@ def announced(folder: Path, endpoint: Endpoint) -> Iterator[None]:
     """Tell where the cluster answers, for as long as it does."""
     path = folder / "endpoint.json"
     draft = folder / f".endpoint.{os.getpid()}"
+    body = msgspec.json.encode(endpoint)
     with writing(folder):
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(endpoint))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            if error.errno not in FULL:
+                raise
+            with _room_or_note(folder):
+                _write_over(path, body)
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+def _write_over(path: Path, body: bytes) -> None:
+    """Into the place of what stands there from a life before: that takes no room."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        _overwrite(file, body)
+    finally:
+        os.close(file)
+
+
+def _overwrite(file: int, body: bytes) -> None:
+    os.pwrite(file, body, 0)
+    os.ftruncate(file, len(body))
+
+
+@contextmanager
+def _room_or_note(folder: Path) -> Iterator[None]:
+    """A full disk must not keep a part from being restarted: it serves what it has, and goes on when there is room."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        note(f"warning: there is no room in {folder}: nothing new is accepted until there is")
 
 
 @contextmanager

@@ -39,11 +39,12 @@ from phalanx.errors import ConfigError, PhalanxError
 from phalanx.settings import Coordinator as Section
 from phalanx.settings import Settings
 from phalanx.store.open import open_store
-from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
+from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
 from phalanx.store.wary import FILE, EpochsSeen, WaryStore
 
 log = diary("coordinator")
 ALONE = Candidate("alone")
+FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the diary
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 
@@ -161,8 +162,16 @@ def candidate_of(section: Section) -> Candidate:
 
 
 async def _opened(section: Section) -> Store:
-    """The store. It may be mistaken for ours, or have forgotten; memory: always has."""
-    store: Store = await open_store(section)
+    """The store, as soon as there is room to open it. It may be mistaken for ours, or have forgotten."""
+    store: Store | None = None
+    while store is None:
+        try:
+            store = await open_store(section)
+        except StoreFull as error:
+            log.error(
+                "the store cannot be opened yet, it is tried again", every_s=FULL_PAUSE_S, **told(error)
+            )
+            await asyncio.sleep(FULL_PAUSE_S)
     if section.store == "memory:":
         return store
     return WaryStore(store, EpochsSeen(section.state_dir / FILE, section.store))

@@ -44,6 +44,10 @@ class Pruned(StoreError):
     """The log no longer reaches back so far: start again from the image."""
 
 
+class StoreFull(StoreError):
+    """There is no room to write, not even what opening takes. It may be opened when there is."""
+
+
 class StoreDamaged(StoreError):
     """Something in the store is not what was written, and what was asked for cannot be read."""
 

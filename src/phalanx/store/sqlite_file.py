@@ -5,18 +5,20 @@ Every released schema can be read: what it lacks is added in one transaction. A 
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from phalanx.store.protocol import StoreDamaged, StoreError
+from phalanx.store.protocol import StoreDamaged, StoreError, StoreFull
 
 # What SQLite says of a file that is not what was written.
 DAMAGED = ("malformed", "not a database", "corrupt", "Could not decode", "encrypted")
 # 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
 SCHEMA = 2
+_FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 _DAMAGED_FILE = "the file is damaged: `phalanx store restore FILE URL` fills another one from a backup"
 _CREATE = """
 BEGIN IMMEDIATE;
@@ -43,11 +45,14 @@ def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
         if str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
-        _check_schema(db, path)
+        found = _check_schema(db, path)
         db.execute("PRAGMA journal_mode=WAL")
         # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
         db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
-        db.executescript(_CREATE)
+        if (
+            found != SCHEMA
+        ):  # nothing is written without need: the disk may be full, and what is there can be read
+            db.executescript(_CREATE)
         return db
 
 
@@ -101,4 +106,12 @@ def translated(path: Path) -> Iterator[None]:
         if any(word in str(error) for word in DAMAGED):
             raise StoreDamaged(f"{path}: {error}", _DAMAGED_FILE) from error
         text = f"{path}: {error} (is the disk full or the folder read-only?)"
-        raise StoreError(text, hint="free some space or make the state folder writable") from error
+        kind = StoreFull if _is_full(error) else StoreError
+        raise kind(text, hint="free some space or make the state folder writable") from error
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether there is no room. A file of shared memory that cannot grow is told as an error of the disk."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorcode", 0) in _FULL_CODES
