@@ -24,7 +24,7 @@ from phalanx.sim.life import Life
 from phalanx.sim.network import Socket
 from phalanx.sim.watched import Watched
 from phalanx.sim.world import LocalClock, World
-from phalanx.store.protocol import Batch, Candidate, Loaded, StoreError
+from phalanx.store.protocol import Batch, Candidate, Loaded, LogHole, StoreError
 
 TOKEN = "node-token"  # noqa: S105 - a made-up one
 Reply = Callable[[list[Answer | None]], None]
@@ -93,6 +93,8 @@ class Coordinator(Life):
             await self._member.open()
         except StoreError as error:
             self.world.tell(f"{self.name} stops: {error}")
+            if isinstance(error, LogHole):
+                self._watcher.count("damaged log refused")
             self.end()
         else:
             await self._member.run()

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from phalanx.sim.eventloop import outside
 from phalanx.sim.life import Life
 from phalanx.sim.vault import Watcher
@@ -40,6 +42,7 @@ class Disk:
         self.is_full = False  # it can be read, not written
         self.is_away = False  # it can be neither
         self.forgets_to_answer = False  # it writes, and says that it could not
+        self.damaged: set[int] = set()  # revisions of batches that no coordinator can read just now
         self.world = world
         self.watcher = watcher
         self.epoch = 0  # the newest that was minted
@@ -144,11 +147,18 @@ class DiskStore:
 
     async def load(self) -> Loaded:
         self._disk.check_reachable()
-        return await self._store.load()
+        loaded = await self._store.load()
+        return structs.replace(loaded, batches=self._as_read(loaded.batches))
 
     async def since(self, after: int, limit: int) -> list[Batch]:
         self._disk.check_reachable()
-        return await self._store.since(after, limit)
+        return self._as_read(await self._store.since(after, limit))
+
+    def _as_read(self, batches: list[Batch]) -> list[Batch]:
+        bad = self._disk.damaged
+        return [
+            Batch(each.revision, b"", is_damaged=True) if each.revision in bad else each for each in batches
+        ]
 
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
         self._disk.check_writable()

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from phalanx.sim.eventloop import outside
 from phalanx.sim.keyspace import Keyspace
 from phalanx.sim.life import Life
 from phalanx.sim.world import World
-from phalanx.store.etcd_kv import Compare, Delete, EtcdUnavailable, Found, Get, Kv, Outcome, Put
+from phalanx.store.etcd_kv import Compare, Delete, Entry, EtcdUnavailable, Found, Get, Kv, Outcome, Put
 from phalanx.store.protocol import StoreError
 
 GIVE_UP_S = 2.0  # how long a client waits for an answer
@@ -35,6 +37,7 @@ class Etcd:
         self.delays_requests = False  # some take effect long after their client gave up
         self.has_dead_member = False
         self.cut_off: set[str] = set()  # seats whose requests arrive nowhere
+        self.is_damaged: Callable[[bytes], bool] = _never  # whether clients read another value under a key
         self._on_change = on_change
         self._proposed: list[
             Callable[[], None]
@@ -114,13 +117,23 @@ class Client:
     ) -> Found:
         held = self._etcd.held
         found: Found = await self._ask(lambda: held.range(key, end, limit, newest_first, keys_only))
-        return found
+        return structs.replace(found, entries=self._as_read(found.entries))
 
     async def txn(
         self, compares: list[Compare], then: list[Put | Delete | Get], otherwise: list[Get] | None = None
     ) -> Outcome:
         outcome: Outcome = await self._ask(lambda: self._etcd.held.txn(compares, then, otherwise))
-        return outcome
+        return structs.replace(outcome, found=[self._as_read(each) for each in outcome.found])
+
+    def _as_read(self, entries: list[Entry]) -> list[Entry]:
+        """What comes of them, one bit of those that are damaged flipped."""
+        is_damaged = self._etcd.is_damaged
+        return [
+            structs.replace(each, value=each.value[:-1] + bytes((each.value[-1] ^ 1,)))
+            if each.value and is_damaged(each.key)
+            else each
+            for each in entries
+        ]
 
     async def grant(self, ttl_s: int) -> int:
         id: int = await self._ask(lambda: self._etcd.held.grant(ttl_s))
@@ -184,6 +197,10 @@ class Direct:
 
     async def close(self) -> None:
         """Nothing to do."""
+
+
+def _never(_key: bytes) -> bool:
+    return False
 
 
 def _give_up(tell: Callable[[Any], None]) -> None:

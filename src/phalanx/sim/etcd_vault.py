@@ -12,9 +12,11 @@ from phalanx.sim.life import Life
 from phalanx.sim.vault import Watcher
 from phalanx.sim.world import World
 from phalanx.store.etcd import EtcdStore
+from phalanx.store.etcd_keys import Keys
 from phalanx.store.protocol import Batch, Store
 
 PREFIX = "phalanx"
+_KEYS = Keys(PREFIX)
 BATCHES_MAX = 1000
 
 
@@ -24,6 +26,8 @@ class EtcdVault:
     def __init__(self, world: World, watcher: Watcher) -> None:
         self.etcd = Etcd(world, self._changed)
         self.outside: Store = EtcdStore(self.etcd.direct(), PREFIX)
+        self.damaged: set[int] = set()
+        self.etcd.is_damaged = self._is_damaged
         self._watcher = watcher
         self._eye = EtcdStore(self.etcd.direct(), PREFIX)  # follows what is written
         self._epoch = 0
@@ -77,6 +81,9 @@ class EtcdVault:
     @forgets_to_answer.setter
     def forgets_to_answer(self, value: bool) -> None:
         self.etcd.loses_answers = value
+
+    def _is_damaged(self, key: bytes) -> bool:
+        return any(key == _KEYS.log(revision) for revision in self.damaged)
 
     # What is seen.
 

@@ -186,6 +186,7 @@ FAULTS: dict[str, Fault] = {
         office.retirement,
         office.standby_crash,
         office.lonely_leader,
+        office.damaged_record,
         office.cut_off,
         office.late_writes,
         office.dead_member,

@@ -10,6 +10,7 @@ from phalanx.sim.coordinator import Coordinator
 from phalanx.sim.harm import Harm
 
 ETCD_ONLY = ("late-writes", "dead-member", "cut-off", "etcd-election")
+RECENT = 8  # batches among which one is damaged: an image may cover the older ones
 SEVERAL_ONLY = ("standby-crash", "lonely-leader")  # there must be another seat
 
 
@@ -71,6 +72,23 @@ def lonely_leader(harm: Harm, for_s: float) -> None:
     harm.world.after(for_s, harm.network.rejoin, leader.seat)
     if harm.dice.random() < 0.5:
         _cut_off(harm, leader, for_s)
+
+
+def damaged_record(harm: Harm, for_s: float) -> None:
+    """A record of the log cannot be read, and all coordinators die: whoever comes must refuse to lead over the hole.
+
+    After a while the operator puts it back from a backup. A standby that knew the record before may lead meanwhile.
+    """
+    batches = harm.checkers.chronicle.batches[-RECENT:]
+    if not batches:
+        return
+    revision = harm.dice.choice(batches).revision
+    harm.vault.damaged.add(revision)
+    harm.world.after(for_s, harm.vault.damaged.discard, revision)
+    spared = harm.dice.choice([*harm.office.alive(), None])
+    for each in harm.office.alive():
+        if each is not spared:
+            each.end()
 
 
 def cut_off(harm: Harm, for_s: float) -> None:

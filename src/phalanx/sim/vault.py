@@ -27,6 +27,7 @@ class Vault(Protocol):
     is_full: bool  # it can be read, not written
     is_away: bool  # it can be neither
     forgets_to_answer: bool  # it writes, and says that it could not
+    damaged: set[int]  # revisions of batches that no coordinator can read just now
 
     @property
     def outside(self) -> Store:

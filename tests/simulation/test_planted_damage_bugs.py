@@ -1,0 +1,66 @@
+"""Planted bugs about damaged records: whoever goes on over a hole in the log is found, and whoever refuses is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.coordinator import heart, replica
+from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.state import ClusterState
+from phalanx.sim.trial import run
+from phalanx.store.chain import events_of
+from phalanx.store.protocol import Batch
+
+Patch = pytest.MonkeyPatch
+pytestmark = pytest.mark.timeout(300)
+FAULTS = ["damaged-record", "damaged-record", "crash"]
+CHECKERS = {
+    "replay",
+    "accepted",
+    "one-commit",
+    "one-run",
+    "durable",
+    "mistake",
+    "assertion",
+    "heals",
+    "gang-whole",
+    "ledger",
+}
+
+
+def must_find(within: int) -> None:
+    for seed in range(within):
+        result = run(seed, FAULTS)
+        if not result.is_good:
+            assert result.checker in CHECKERS, result.sentence
+            return
+    raise AssertionError(f"{within} seeds, and nobody noticed")
+
+
+def test_a_damaged_record_is_refused_and_nothing_is_broken():
+    results = [run(seed, FAULTS) for seed in range(10)]
+    assert [result.sentence for result in results if not result.is_good] == []
+    assert sum(result.counts["damaged log refused"] for result in results) > 10, "the fault bites"
+
+
+def test_a_replay_that_goes_on_over_a_hole_is_found(monkeypatch: Patch):
+    """As it was: the record is passed over, and what follows is done to a state that it does not fit."""
+
+    def careless(state: ClusterState, batch: Batch) -> tuple[list[Any], list[Any]]:
+        events = events_of(batch) or []
+        effects = [effect for event in events for effect in apply(state, event)]
+        state.revision = batch.revision
+        return events, effects
+
+    for module in (heart, replica):
+        monkeypatch.setattr(module, "replay", careless)
+    must_find(within=40)
+
+
+def test_a_store_that_leaves_damaged_records_out_is_found(monkeypatch: Patch):
+    """A revision that does not follow is believed, so what the store leaves out is never missed."""
+    monkeypatch.setattr(heart, "missing_before", lambda revision, batch, events: None)
+    monkeypatch.setattr(heart, "events_of", lambda batch: events_of(batch) or [])
+    must_find(within=40)
