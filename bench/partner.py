@@ -18,6 +18,7 @@ class Partner:
     def __init__(self, words: Sequence[str], folder: Path, name: str) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
+        before = os.environ.get("PYTHONPATH", "")  # `bench.compare` says there which code is measured
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 words,
@@ -26,7 +27,7 @@ class Partner:
                 stderr=log,
                 text=True,
                 cwd=folder,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (before, str(ROOT))))},
             )
 
     @property

@@ -1,0 +1,167 @@
+"""Two commits against each other, interleaved in one run: is any figure worse?
+
+    .venv/bin/python -m bench.compare 89f48d8 HEAD [--rounds 5] [--only placement,throughput] [--quick] [--folder DIR]
+
+Each commit is checked out beside the other, and every part is measured in one, then in the other, round after round,
+because this kind of machine changes its speed by a quarter between two minutes. The benchmarks of the tree that this
+is started in measure both, so that the ruler is one; where they do not run against the older code, that part is
+measured by the older tree's own benchmarks, and the table says so. Both use this interpreter and its packages.
+The exit code is 1 if a figure is worse by more than 10 %, 2 if something could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from bench.figures import number
+from bench.part import PARTS, Told
+
+ROOT = Path(__file__).resolve().parents[1]
+WORSE = 0.10
+
+
+@dataclass
+class Side:
+    """One commit, where it lies, and which parts its own benchmarks measure."""
+
+    name: str
+    tree: Path
+    own: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Row:
+    """One figure, once per round for each side."""
+
+    part: str
+    name: str
+    unit: str
+    better: str
+    values: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+
+    @property
+    def ratio(self) -> float:
+        """The newer over the older: 1.2 is a fifth more."""
+        before, after = (median(each) for each in self.values)
+        return after / before if before else float("inf") if after else 1.0
+
+    @property
+    def is_worse(self) -> bool:
+        return self.ratio > 1 + WORSE if self.better == "less" else self.ratio < 1 - WORSE
+
+    def __str__(self) -> str:
+        before, after = (number(median(each)) for each in self.values)
+        mark = "  WORSE" if self.is_worse else ""
+        return f"  {self.name:<44} {before:>10} {after:>10} {self.unit:<8} × {self.ratio:.2f}{mark}"
+
+
+def compare(sides: Sequence[Side], parts: Sequence[str], rounds: int, words: Sequence[str]) -> list[Row]:
+    """Measure every part in both, in turn; who goes first changes from round to round."""
+    rows: dict[tuple[str, str], Row] = {}
+    for at in range(rounds):
+        for part in parts:
+            for which in (0, 1) if at % 2 == 0 else (1, 0):
+                told = measured(sides[which], part, words)
+                for name, each in (told or {}).items():
+                    row = rows.setdefault((part, name), Row(part, name, each["unit"], each["better"]))
+                    row.values[which].append(each["value"])
+            print(f"round {at + 1} of {rounds}: {part}", file=sys.stderr, flush=True)
+    return [row for row in rows.values() if all(row.values)]
+
+
+def measured(side: Side, part: str, words: Sequence[str]) -> Told | None:
+    """One part, once: by our benchmarks, or by its own if ours do not run there."""
+    if part in side.failed:
+        return None
+    said = ""
+    for ruler in (side.tree,) if part in side.own else (ROOT, side.tree):
+        found = _run(side.tree, ruler, part, words)
+        if found.returncode == 0:
+            if ruler is side.tree:
+                side.own.add(part)
+            told: Told = json.loads(found.stdout.splitlines()[-1])
+            return told
+        said = found.stderr.strip() or said
+    side.failed[part] = (said.splitlines() or ["no word"])[-1][:200]
+    return None
+
+
+def report(sides: Sequence[Side], rows: Sequence[Row]) -> int:
+    """Print the table; the exit code."""
+    print(f"{sides[0].name} → {sides[1].name}")
+    for part in dict.fromkeys(row.part for row in rows):
+        own = [side.name for side in sides if part in side.own]
+        print(part + (f" ({', '.join(own)} measured by its own benchmarks)" if own else ""))
+        for row in rows:
+            if row.part == part:
+                print(row)
+    failed = {f"{part} of {side.name}": why for side in sides for part, why in side.failed.items()}
+    for what, why in failed.items():
+        print(f"not measured: {what}: {why}")
+    worse = [row for row in rows if row.is_worse]
+    print(f"{len(rows)} figures, {len(worse)} worse by more than {WORSE:.0%}")
+    return 2 if failed else int(bool(worse))
+
+
+def _run(tree: Path, ruler: Path, part: str, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Start the part with the code of one tree and the benchmarks of one."""
+    driver = ["-P", str(ROOT / "bench" / "part.py"), part, "--source", str(tree), *words]
+    path = os.pathsep.join((str(tree / "src"), str(ruler)))
+    return subprocess.run(
+        [sys.executable, *driver],
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _checked_out(commit: str, folder: Path, stack: ExitStack) -> Side:
+    short = _git("rev-parse", "--short", f"{commit}^{{commit}}").strip()
+    tree = folder / f"{len(list(folder.iterdir()))}-{short}"
+    _git("worktree", "add", "--detach", str(tree), short)
+    stack.callback(_git, "worktree", "remove", "--force", str(tree))
+    # Benchmarks of old start helpers with the root of their tree alone on the path.
+    (tree / "phalanx").symlink_to(tree / "src" / "phalanx")
+    return Side(f"{commit} ({short})" if commit != short else short, tree)
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.compare", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("before", help="a commit")
+    parser.add_argument("after", nargs="?", default="HEAD", help="another one (HEAD)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, with commas: {', '.join(PARTS)}")
+    parser.add_argument("--quick", action="store_true", help="small numbers: does it work at all?")
+    parser.add_argument("--folder", type=Path, default=ROOT.parent, help="a folder on a real disk")
+    options = parser.parse_args()
+    parts = options.only.split(",")
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    folder = Path(tempfile.mkdtemp(prefix="phalanx-compare-", dir=options.folder))
+    words = ["--folder", str(folder), *(["--quick"] if options.quick else [])]
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        sides = [_checked_out(commit, folder, stack) for commit in (options.before, options.after)]
+        return report(sides, compare(sides, parts, options.rounds, words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""One part of the benchmarks, once, as one line of JSON: for `bench.compare`, which starts it for two trees in turn.
+
+Started by its path, so that `bench` and `phalanx` are whatever PYTHONPATH says: the benchmarks may be of one tree
+and the code they measure of another. Told are the figures by name: the median of what this run saw, its unit, and
+whether more or less is better. Other schedulers and the machine's own limits are left out: both trees have the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+Told = dict[str, dict[str, Any]]  # figure: {"value", "unit", "better"}
+OTHERS = ("HyperQueue", "Ray", "posix_spawn", "with a session", "this disk")
+COSTS = {"ms", "s", "MB"}  # units of which less is better, whether a target says so or not
+_LINE = re.compile(r"(kill|pause|cut) × \d+, (accepted|ran): ([0-9.]+) s")
+
+
+def placement(options: argparse.Namespace) -> Told:
+    """`bench.placement`: members a second and the time of a decision, for every size of gang and single tasks."""
+    from bench import placement as bench
+
+    nodes, members, told = (2048, 4000, {}) if options.quick else (5000, 40_000, {})
+    shots = {
+        f"gangs of {size} × {gpus} GPU": bench.fill_with_gangs(
+            bench.a_cluster(nodes), size, gpus, must, members
+        )
+        for size, gpus, must in bench.CELLS
+    }
+    shots["single tasks"] = bench.fill_with_tasks(bench.a_cluster(nodes), members)
+    for name, shot in shots.items():
+        told[f"{name}, members"] = _told(shot.members / max(shot.cpu_s, 1e-9), "/CPU s", "more")
+        decisions = sorted(cpu * 1000 for _, cpu in shot.decisions)
+        told[f"{name}, p50"] = _told(median(decisions), "ms", "less")
+        told[f"{name}, p99"] = _told(decisions[int(0.99 * (len(decisions) - 1))], "ms", "less")
+    return told
+
+
+def failover(options: argparse.Namespace) -> Told:
+    """`bench.failover`: seconds until a submit is accepted and its task runs, after each kind of harm."""
+    counts = ("1", "1", "1") if options.quick else ("5", "3", "3")
+    words = ["--kills", counts[0], "--pauses", counts[1], "--cuts", counts[2]]
+    found = subprocess.run(
+        [sys.executable, "-m", "bench.failover", *words], capture_output=True, text=True, check=False
+    )
+    told = {
+        f"after a {kind}: {what}": _told(float(value), "s", "less")
+        for kind, what, value in _LINE.findall(found.stdout)
+    }
+    if not told:
+        raise RuntimeError((found.stdout + found.stderr)[-1000:])
+    return told
+
+
+def cell(name: str) -> Callable[[argparse.Namespace], Told]:
+    """One cell of `make bench`."""
+
+    def measure(options: argparse.Namespace) -> Told:
+        from bench.machine import Machine
+        from bench.run import CELLS
+        from bench.session import Session
+
+        folder = Path(tempfile.mkdtemp(prefix="phalanx-part-", dir=options.folder))
+        session = Session(Machine(), folder, quick=options.quick, with_ray=False)
+        try:
+            figures = CELLS[name](session).figures
+        finally:
+            session.close()
+            shutil.rmtree(folder, ignore_errors=True)
+        return _by_name(figures)
+
+    return measure
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], Told]] = {
+    "placement": placement,
+    **{
+        name: cell(name)
+        for name in ("throughput", "latency", "accept", "coordinator", "memory", "recovery", "gangs")
+    },
+    "failover": failover,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--source", type=Path, help="where phalanx has to come from")
+    options = parser.parse_args()
+    import phalanx
+
+    if options.source and not Path(str(phalanx.__file__)).resolve().is_relative_to(options.source.resolve()):
+        raise SystemExit(f"phalanx was taken from {phalanx.__file__} instead of {options.source}")
+    print(json.dumps(PARTS[options.part](options)), flush=True)
+    return 0
+
+
+def _by_name(figures: Iterable[Any]) -> Told:
+    """Our own figures. Several of one name are told apart by the one they follow."""
+    told: Told = {}
+    before = ""
+    for figure in figures:
+        if any(word in figure.name for word in OTHERS):
+            continue
+        name = figure.name
+        if name in told or name.startswith("the same"):
+            name = f"{before}: {name}"
+        else:
+            before = name
+        better = "less" if figure.unit in COSTS else figure.better
+        told[name] = _told(figure.measured, figure.unit, better)
+    return told
+
+
+def _told(value: float, unit: str, better: str) -> dict[str, Any]:
+    return {"value": value, "unit": unit, "better": better}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
