@@ -212,14 +212,25 @@ def test_trust_refuses_what_is_no_project_file(cli: Cli, away: Path):  # noqa: F
     assert not trusted().files()
 
 
-@pytest.mark.parametrize("command", ["up", "coordinator", "runner"])
-def test_a_daemon_does_not_start_without_what_was_meant_for_it(cli: Cli, away: Path, command: str):  # noqa: F811
+@pytest.mark.parametrize("command", ["up", "coordinator", "runner", "store check", "store backup x"])
+def test_what_serves_or_stores_is_refused_rather_than_done_to_something_else(
+    cli: Cli,  # noqa: F811
+    away: Path,  # noqa: F811
+    command: str,
+):
     (away / "phalanx.toml").write_text("[coordinator]\nstore = 'etcd://h:2379/x'\n")
-    said = cli(command)
+    said = cli(*command.split())
     assert said.code == 2
     assert "is not trusted, so it may not set coordinator.store" in said.err
     assert "phalanx config trust" in said.err
     assert not (away.parent / "home/.local/state/phalanx").exists()
+
+
+def test_down_stops_no_other_cluster(cli: Cli, away: Path):  # noqa: F811
+    (away / "phalanx.toml").write_text("state_dir = 'state'\n")
+    said = cli("down")
+    assert (said.code, "it may not set state_dir" in said.err) == (2, True)
+    assert "not trusted" not in cli("down", "--state", "state").err
 
 
 def test_a_program_is_warned_too(away: Path, token: Path, monkeypatch: pytest.MonkeyPatch):  # noqa: F811

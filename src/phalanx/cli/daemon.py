@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.cli.session import papers_in, session
+from phalanx.cli.session import SERVING, papers_in, session
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 
 
@@ -50,7 +50,8 @@ def coordinator(  # noqa: PLR0913, PLR0917 - its options
 
     Several with the same --store elect one that is active; the others stand by, answer questions, and take over.
     """
-    settings = session(ctx).settings_to_serve(
+    settings = session(ctx).settings_of(
+        *SERVING,
         state_dir=state,
         coordinator_bind=bind,
         coordinator_port=port,
@@ -88,7 +89,8 @@ def runner(  # noqa: PLR0913, PLR0917 - its options
     tls: Annotated[Path | None, typer.Option(help="The folder that `phalanx ca issue` made for it.")] = None,
 ) -> int:
     """Offer this machine to a coordinator."""
-    settings = session(ctx).settings_to_serve(
+    settings = session(ctx).settings_of(
+        *SERVING,
         state_dir=state,
         runner_join=join,
         runner_name=name,

@@ -27,7 +27,7 @@ def down(
 
     Its tasks first, then its runners, then its coordinator. What waits goes on after the next `phalanx up`.
     """
-    folder = session(ctx).settings_with(state_dir=state).state_dir
+    folder = session(ctx).settings_of("state_dir", state_dir=state).state_dir
     found = owner(folder)
     if found is None:
         note(f"no cluster is up in {folder}")

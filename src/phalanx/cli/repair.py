@@ -12,7 +12,7 @@ import typer
 from msgspec import Struct
 
 from phalanx.cli.output import OutputOption, emit, fields, note
-from phalanx.cli.session import session
+from phalanx.cli.session import STORED, session
 from phalanx.cli.store import Url, finish, place_of, reading, refuse_memory, writing
 from phalanx.cli.text import plural
 from phalanx.errors import BadRequest, Conflict, NotFound
@@ -62,7 +62,7 @@ def repair(
     is one: `phalanx store restore FILE URL`.
     """
     here = session(ctx)
-    section = here.settings.coordinator
+    section = here.settings_of(*STORED).coordinator
     place = place_of(url, section)
     refuse_memory(place)
     if hold + to_image + accept_loss > 1:

@@ -24,27 +24,38 @@ if TYPE_CHECKING:
     from phalanx.api.client import Client
 
 
+SERVING = ("coordinator", "runner", "state_dir")  # what a daemon goes by
+STORED = ("coordinator", "state_dir")  # what says where the state is kept
+
+
 class Session:
     """What the flags before the verb said. Settings are read when they are first needed."""
 
     def __init__(self, flags: dict[str, object] | None = None) -> None:
         self._flags = flags or {}
+        self._has_warned = False
 
     @cached_property
     def settings(self) -> Settings:
-        return _warned(load(self._flags))
+        return self._warned(load(self._flags))
 
-    def settings_with(self, **flags: object) -> Settings:
-        """The settings with this verb's flags on top; `coordinator_port` stands for coordinator.port."""
-        return _warned(load(self._flags | _named(flags)))
+    def settings_of(self, *sections: str, **flags: object) -> Settings:
+        """The settings with this verb's flags on top; `coordinator_port` stands for coordinator.port.
 
-    def settings_to_serve(self, **flags: object) -> Settings:
-        """The same for what stays. Without settings that were meant for it, it would serve something else: an empty
-        store, say, or another port. So what a file that is not trusted says of it is refused, and not passed over."""
-        found = load(self._flags | _named(flags))
-        if found.untrusted and any(not key.startswith("client.") for key in found.untrusted.keys):
+        For a verb that serves, stops or changes something: what a file that is not trusted says of `sections` is
+        refused and not passed over, because without it the verb would do the same to another store, say, or folder.
+        """
+        found = load(self._flags | {_key(name): value for name, value in flags.items() if value is not None})
+        if found.untrusted and any(key.partition(".")[0] in sections for key in found.untrusted.keys):
             raise ConfigError(str(found.untrusted), hint=TRUST_HINT)
-        return _warned(found)
+        return self._warned(found)
+
+    def _warned(self, found: Settings) -> Settings:
+        """Say what is ignored, in one line beside what is shown, once."""
+        if found.untrusted and not self._has_warned:
+            note(f"warning: {found.untrusted}; ignored until `phalanx config trust`")
+            self._has_warned = True
+        return found
 
     def output(self, chosen: Output | None) -> Output:
         """The format asked for, or the one of the settings."""
@@ -90,13 +101,6 @@ def _refuse_dead(settings: Settings) -> None:
         )
 
 
-def _warned(found: Settings) -> Settings:
-    """Say what is ignored, in one line beside what is shown."""
-    if found.untrusted:
-        note(f"warning: {found.untrusted}; ignored until `phalanx config trust`")
-    return found
-
-
 def session(ctx: typer.Context) -> Session:
     """The session of a running command."""
     found = ctx.find_object(Session)
@@ -119,10 +123,6 @@ def papers_in(section: str, folder: Path | None) -> dict[str, object]:
     """The flags that a folder made by `phalanx ca issue` stands for."""
     names = {"ca_file": "ca.crt", "cert_file": "tls.crt", "key_file": "tls.key"}
     return {} if folder is None else {f"{section}_tls_{key}": folder / file for key, file in names.items()}
-
-
-def _named(flags: dict[str, object]) -> dict[str, object]:
-    return {_key(name): value for name, value in flags.items() if value is not None}
 
 
 def _key(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from phalanx.cli.output import OutputOption, emit, fields, note
-from phalanx.cli.session import session
+from phalanx.cli.session import STORED, session
 from phalanx.cli.text import moment, plural
 from phalanx.errors import BadRequest, Conflict, Unavailable
 from phalanx.settings import Coordinator
@@ -38,7 +38,7 @@ def check(ctx: typer.Context, url: Url = None, output: OutputOption = None) -> i
     Nothing is changed. The exit code is 1 if anything is damaged.
     """
     here = session(ctx)
-    section = here.settings.coordinator
+    section = here.settings_of(*STORED).coordinator
 
     async def checked() -> Checked:
         from phalanx.store.check import check_store
@@ -67,7 +67,7 @@ def migrate(
     TO.
     """
     here = session(ctx)
-    section = here.settings.coordinator
+    section = here.settings_of(*STORED).coordinator
     places = place_of(source, section), place_of(target, section)
     if places[0] == places[1]:
         raise BadRequest(f"FROM and TO are both {places[0]}")
@@ -94,7 +94,7 @@ def backup(
 ) -> None:
     """Copy everything in a store into one file, also while a coordinator runs on it."""
     here = session(ctx)
-    section = here.settings.coordinator
+    section = here.settings_of(*STORED).coordinator
     if len(words) > 2:
         raise BadRequest(f"{len(words)} arguments: expected [URL] FILE")
     place, path = place_of(words[0] if len(words) == 2 else None, section), Path(words[-1])
@@ -124,7 +124,7 @@ def restore(
 ) -> None:
     """Fill an empty store from a backup. What happened after the backup is forgotten."""
     here = session(ctx)
-    section = here.settings.coordinator
+    section = here.settings_of(*STORED).coordinator
     place = place_of(url, section)
     refuse_memory(place)
 
@@ -150,7 +150,7 @@ def reopen(
 ) -> None:
     """Give up a migration: let coordinators use a store again that it fenced off."""
     here = session(ctx)
-    section = here.settings.coordinator
+    section = here.settings_of(*STORED).coordinator
     place = place_of(url, section)
     refuse_missing(place)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from phalanx.cli.child import Child, no_threads
 from phalanx.cli.detach import detached
 from phalanx.cli.output import tell_error
-from phalanx.cli.session import session
+from phalanx.cli.session import SERVING, session
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.cli.text import plural
@@ -55,8 +55,8 @@ def up(
 
     One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it.
     """
-    settings = session(ctx).settings_to_serve(
-        state_dir=state, coordinator_port=port, runner_labels=";".join(label) if label else None
+    settings = session(ctx).settings_of(
+        *SERVING, state_dir=state, coordinator_port=port, runner_labels=";".join(label) if label else None
     )
     pretends = pretend or ([settings.runner.pretend] if settings.runner.pretend else [])
     prepare(settings.state_dir)
