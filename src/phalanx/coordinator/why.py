@@ -59,6 +59,8 @@ def why_reply(
         if whole and job.counts[Status.PENDING] and not job.is_over:
             waiting = job.job.task_id(job.status.index(Status.PENDING))
             found.reasons.append(reason.tasks_waiting(job.counts[Status.PENDING], job.job.tasks, waiting))
+        if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
+            found.reasons.append(reason.held_back(job.held_because))
     return WhyReply(
         id=job.job.id if whole and job.gang is not None else job.job.task_id(speaker),
         status=status.word,  # type: ignore[arg-type]  # the names are those of the table
