@@ -2,8 +2,8 @@
 
 The facade takes note of everything observable and hands it to whoever keeps a model of it: `chronicle` and `places`
 of what the log says, `floor` of the processes that really run, `replica` of what a restart would remember; `barrier`
-watches gangs, `promises` preemption, `restarts` jobs that act as one, `limits` time limits, `waits` the queue. The
-first sentence that does not hold ends the run.
+watches gangs, `promises` preemption, `restarts` jobs that act as one, `limits` time limits, `standstill` nodes that
+cannot work, `waits` the queue. The first sentence that does not hold ends the run.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from phalanx.sim.promises import Promises
 from phalanx.sim.replica import differences
 from phalanx.sim.restarts import Restarts
 from phalanx.sim.runner import Runner
+from phalanx.sim.standstill import Standstill
 from phalanx.sim.violation import Violation
 from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
 from phalanx.sim.world import World
@@ -55,6 +56,7 @@ class Checkers:
         self.places = Places(capacities)
         self.barrier = Barrier(self.places, self.floor, self.count)
         self.promises = Promises(self.places, self.floor, self.count)
+        self.standstill = Standstill(world)
         self.limits = Limits(self.places, self.floor, world)
         self.restarts = Restarts(self.places, self.barrier, self.count)
         # Whoever waits for the moment in which a member is ready on some node, or in which places are promised.
@@ -87,6 +89,7 @@ class Checkers:
             self.promises.note(event, self._world.now)
             self.restarts.note(event)
             self.limits.note(event)
+            self.standstill.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)
@@ -128,11 +131,17 @@ class Checkers:
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
         self._world.tell(f"{node}: {_spell(key)} ends: code {end.code}, signal {end.signal}")
-        self.floor.ended(node, key, end, self._world.now)
+        self.floor.ended(node, key, end)
         self.limits.ended(key)
 
-    def end_remembered(self, node: str, key: AttemptKey) -> None:
-        self.floor.remembered(key)
+    def end_seen(self, node: str, key: AttemptKey, by_itself: bool) -> None:
+        self.floor.seen(key, by_itself, self._world.now)
+
+    def keeper_stands(self, node: str) -> None:
+        self.standstill.begins(node)
+
+    def keeper_works(self, node: str) -> None:
+        self.standstill.ends(node)
 
     def journal_lost(self, node: str) -> None:
         self.floor.journal_lost(node)

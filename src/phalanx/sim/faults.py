@@ -16,6 +16,9 @@ from phalanx.sim.harm import Harm
 from phalanx.sim.node import Node
 
 Fault = Callable[[Harm, float], None]
+# What these do to a node excuses nothing else: limits are kept and trouble is told meanwhile.
+LONGEST = 3.0  # some faults last so many times longer than they are told to
+CLOCK_ONLY, KEEPER_ONLY = ("clock-step",), ("stopped-keeper", "no-keeper")
 
 
 def crash_before_append(harm: Harm, for_s: float) -> None:
@@ -146,7 +149,23 @@ def keeper_crash(harm: Harm, for_s: float) -> None:
 
 def stopped_keeper(harm: Harm, for_s: float) -> None:
     """A keeper gets SIGSTOP, perhaps for longer than a lease lasts; its processes go on."""
-    harm.a_node().pause_keeper(for_s * harm.dice.choice((0.2, 1.0, 2.0)))
+    harm.a_node().pause_keeper(for_s * harm.dice.choice((0.3, 1.0, 3.0)))
+
+
+def no_keeper(harm: Harm, for_s: float) -> None:
+    """A keeper dies and cannot be started again for a while."""
+    harm.a_node().lose_keeper(for_s)
+
+
+def idle_runner(harm: Harm, for_s: float) -> None:
+    """A runner takes what it is given, and nothing of it starts; it lists that, or does not even know it."""
+    harm.a_node().swallow_starts(for_s, harm.dice.choice(("runner", "keeper")))
+
+
+def clock_step(harm: Harm, for_s: float) -> None:
+    """Somebody sets a node's clock, by seconds or by hours, and it stays so."""
+    by_s = harm.dice.choice((-1.0, 1.0)) * harm.dice.choice((30.0, 3600.0, 18_000.0))
+    harm.world.after(harm.dice.uniform(0.0, for_s), harm.a_node().clock.step, by_s)
 
 
 def reboot(harm: Harm, for_s: float) -> None:
@@ -207,6 +226,9 @@ FAULTS: dict[str, Fault] = {
         runner_pause,
         keeper_crash,
         stopped_keeper,
+        no_keeper,
+        idle_runner,
+        clock_step,
         reboot,
         relocation,
         dying_node,
@@ -238,7 +260,10 @@ def unleash(harm: Harm, planned: list[tuple[float, str, float]]) -> None:
 def _strike(harm: Harm, name: str, for_s: float) -> None:
     harm.world.tell(f"-- {name} for {for_s:.1f} s")
     harm.checkers.count(f"fault {name}")
-    harm.checkers.limits.excuse(2.0 * for_s)  # the longest lasts twice as long
+    if name not in CLOCK_ONLY:
+        harm.checkers.limits.excuse(LONGEST * for_s)
+    if name not in (*CLOCK_ONLY, *KEEPER_ONLY):
+        harm.checkers.standstill.excuse(LONGEST * for_s)
     FAULTS[name](harm, for_s)
 
 

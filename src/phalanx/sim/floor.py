@@ -19,7 +19,7 @@ class Floor:
         self.alive: dict[AttemptKey, tuple[str, Start]] = {}
         self.ends: dict[AttemptKey, ProcessEnd] = {}
         self.begun_at: dict[AttemptKey, float] = {}  # in true time
-        self.over_at: dict[AttemptKey, float] = {}  # the same
+        self.seen_at: dict[AttemptKey, float] = {}  # when a keeper saw it end, in true time
         self.ready: set[AttemptKey] = set()  # members that a keeper has held at the barrier
         self._capacities = capacities
         self._begun: dict[AttemptKey, str] = {}
@@ -38,14 +38,16 @@ class Floor:
         self._check_devices(node, start)
         self._check_capacity(node)
 
-    def ended(self, node: str, key: AttemptKey, end: ProcessEnd, now: float) -> None:
-        self.ends[key], self.over_at[key] = end, now
+    def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
+        self.ends[key] = end
         if self.alive.pop(key)[0] != node:
             raise Violation("one-run", f"{key} ended on {node}, where it never was")
 
-    def remembered(self, key: AttemptKey) -> None:
-        """A keeper has seen this attempt end by itself, and has it in its journal."""
-        self._remembered.add(key)
+    def seen(self, key: AttemptKey, by_itself: bool, now: float) -> None:
+        """A keeper has seen this attempt end, perhaps late, and has it in its journal."""
+        self.seen_at[key] = now
+        if by_itself:
+            self._remembered.add(key)
 
     def journal_lost(self, node: str) -> None:
         """Nobody on this node remembers any more what ran there."""

@@ -35,9 +35,15 @@ class Watcher(Protocol):
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None: ...
 
-    def end_remembered(self, node: str, key: AttemptKey) -> None:
-        """A keeper has seen it end by itself, and written it down."""
+    def end_seen(self, node: str, key: AttemptKey, by_itself: bool) -> None:
+        """A keeper has seen it end, and written it down."""
         ...
+
+    def keeper_stands(self, node: str) -> None:
+        """The keeper is stopped, or dead."""
+        ...
+
+    def keeper_works(self, node: str) -> None: ...
 
     def journal_lost(self, node: str) -> None: ...
 
@@ -225,8 +231,8 @@ class Keeper(Life):
         self._wake()
 
     def _finish(self, attempt: Attempt) -> None:
-        if attempt.kill_at is None and attempt.reason is None:
-            self._watcher.end_remembered(self.node, key_of(attempt.key))
+        by_itself = attempt.kill_at is None and attempt.reason is None
+        self._watcher.end_seen(self.node, key_of(attempt.key), by_itself)
         attempt.close(oom=False)
         self._carry_out(self.table.ended(attempt, self.clock.monotonic()))
 

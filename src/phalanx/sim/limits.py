@@ -37,7 +37,7 @@ class Limits:
         if not isinstance(event, e.AttemptEnded) or event.exit.why != Why.TIMEOUT:
             return
         limit_s = self._places.jobs[event.key[0]].time_limit_s
-        ran_s = self._floor.over_at.get(event.key, self._world.now) - self._floor.begun_at[event.key]
+        ran_s = self._floor.seen_at.get(event.key, self._world.now) - self._floor.begun_at[event.key]
         if limit_s is None or ran_s < limit_s * (1.0 - DRIFT_MAX) - 0.01:
             raise Violation(
                 "limits", f"{event.key} was ended for its limit of {limit_s} s after {ran_s:.1f} s"

@@ -63,7 +63,7 @@ class Node:
         self._keeper_starts_s = KEEPER_STARTS_S
         self._no_keeper_until = 0.0
         self.is_powered = True
-        self.starts_arrive = True
+        self.swallows = ""  # who loses what is to be started, if anybody does
         self.keeper = Keeper(world, name, clock, watcher, self._disk)
         self.runner = self._new_runner()
 
@@ -85,7 +85,7 @@ class Node:
 
     def _passes(self, request: list[Any]) -> bool:
         """Whether a request gets to the keeper."""
-        return self.starts_arrive or request[0] != "start"
+        return self.swallows != "keeper" or request[0] != "start"
 
     async def start_keeper(self, within_s: float) -> None:
         started, tell = outside(self.runner)
@@ -126,6 +126,7 @@ class Node:
         """The keeper dies, and its runner starts another, which takes a while and ends what the first one ran."""
         if self.keeper.is_alive:
             self._world.tell(f"{self.keeper.name} crashes")
+            self._watcher.keeper_stands(self.name)
             self._keeper_starts_s = for_s
             self.keeper.end()
 
@@ -138,13 +139,14 @@ class Node:
         """The keeper is stopped, as SIGSTOP does it; its processes go on."""
         keeper = self.keeper
         if keeper.is_alive and not keeper.is_paused:
+            self._watcher.keeper_stands(self.name)
             keeper.pause()
-            self._world.after(for_s, keeper.resume)
+            self._world.after(for_s, self._let_go_on, keeper)
 
-    def swallow_starts(self, for_s: float) -> None:
-        """What the runner sends its keeper to start is lost on the way, for a while; all else arrives."""
-        self.starts_arrive = False
-        self._world.after(for_s, setattr, self, "starts_arrive", True)
+    def swallow_starts(self, for_s: float, who: str) -> None:
+        """For a while what is to be started is lost: before the runner takes note of it, or before the keeper does."""
+        self.swallows = who
+        self._world.after(for_s, setattr, self, "swallows", "")
 
     def reboot(self, for_s: float, keeps_journal: bool) -> None:
         """Keeper and processes die as well. The journal tells the next keeper what there was, if it is kept."""
@@ -162,12 +164,22 @@ class Node:
         """It stands elsewhere from its next start on."""
         self.capacity = structs.replace(self.capacity, labels=labels)
 
+    def wake(self) -> None:
+        """Nobody is stopped any longer."""
+        self.runner.resume()
+        self._let_go_on(self.keeper)
+
     def bury(self) -> None:
         """The run is over."""
         for runner in self._lives:
             runner.events.bury()
 
     # How it goes on.
+
+    def _let_go_on(self, keeper: Keeper) -> None:
+        keeper.resume()
+        if keeper is self.keeper and keeper.is_alive:
+            self._watcher.keeper_works(self.name)
 
     def _boot(self, keeps_journal: bool) -> None:
         self.is_powered = True
@@ -187,6 +199,7 @@ class Node:
             self._disk.journal[:] = _compact(attempts, past.stopped)
             table = Table(attempts, past.stopped)
             self.keeper = Keeper(self._world, self.name, self.clock, self._watcher, self._disk, table)
+            self._watcher.keeper_works(self.name)
         tell(None)
 
     def _end_processes(self) -> set[str]:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
+from msgspec import structs
+
 from phalanx.api import wire
 from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
@@ -45,6 +47,7 @@ class Host(Machine, Protocol):
     name: str
     capacity: Capacity
     clock: LocalClock
+    swallows: str  # "runner" while a runner here takes no note of what it is to start
 
     def given(self, start: Start) -> None:
         """Keep what a runner was told to start, for the model of the processes."""
@@ -119,6 +122,10 @@ class WatchedAgent(Agent):
         self._watcher = watcher
 
     def receive(self, message: wire.Message, now: float) -> list[Deed]:
+        if isinstance(message, wire.Orders) and self._host.swallows == "runner":
+            message = structs.replace(
+                message, orders=[each for each in message.orders if type(each) is not Start]
+            )
         state = self.state
         before = (len(state.held), len(state.fresh), len(state.tombstones))
         deeds = super().receive(message, now)

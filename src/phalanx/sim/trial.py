@@ -227,8 +227,7 @@ class Trial:
         for coordinator in self.office.alive():
             coordinator.resume()
         for node in self.nodes:
-            node.runner.resume()
-            node.keeper.resume()
+            node.wake()
 
     def _a_coordinator(self, name: str, seat: str) -> Coordinator:
         def open_store(owner: Life) -> Watched:

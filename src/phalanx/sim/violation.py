@@ -8,7 +8,7 @@ class Violation(AssertionError):
 
     One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; of the office and of leases,
     leader, generations, brake; or, of gangs and urgent jobs, gang-whole, preemption, nomination, restarts;
-    and limits, of time limits.
+    of nodes, limits (of time) and standstill.
     """
 
     def __init__(self, checker: str, sentence: str) -> None:

@@ -138,7 +138,7 @@ def test_a_member_that_takes_time_to_get_ready_may_be_stopped_meanwhile():
 
 def test_what_was_stopped_never_starts_not_even_under_the_next_keeper():
     driver = Driver()
-    assert driver.ask("stop", "a", 5.0) == []
+    assert driver.ask("stop", "a", 5.0) == [["refused", "a", "stopped"]]
     assert driver.start("a") == [["refused", "a", "stopped"]]
     assert driver.journal == [["stopped", "a"]]
     assert Driver(Table((), driver.table.stopped)).start("a") == [["refused", "a", "stopped"]]

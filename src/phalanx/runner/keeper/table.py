@@ -127,7 +127,8 @@ class Table:
         elif key not in self.attempts:
             remember(self.stopped, key)
             self._deeds.append(Note(json.dumps(["stopped", key])))
-            self._withdraw(key, "stopped", _STOPPED, now)
+            if not self._withdraw(key, "stopped", _STOPPED, now):
+                self._refuse(key, "stopped", _STOPPED)  # its start never came, and somebody waits for its end
 
     def _retract(self, now: float, key: str) -> None:
         """Take back what still waits for its lane; what has started or stands in a gang goes on."""
@@ -282,15 +283,17 @@ class Table:
         while request is not None and not self._begin(request, now):
             request = self.lanes.next(request[2]["lane"])
 
-    def _withdraw(self, key: str, code: str, message: str, now: float) -> None:
-        """Refuse what has not started: it no longer waits for its lane, or leaves it to the next."""
+    def _withdraw(self, key: str, code: str, message: str, now: float) -> bool:
+        """Refuse what has not started: it no longer waits for its lane, or leaves it to the next; False if unknown."""
         if self.lanes.withdraw(key):
             self._refuse(key, code, message)
-            return
+            return True
         request = self.lanes.ready.pop(key, None) or self._starting.pop(key, None)
-        if request is not None:
-            self._refuse(key, code, message)
-            self._go_on(request[2].get("lane"), key, now)
+        if request is None:
+            return False
+        self._refuse(key, code, message)
+        self._go_on(request[2].get("lane"), key, now)
+        return True
 
     def _say_ready(self, key: str) -> None:
         self._deeds.append(Say(json.dumps(["ready", key])))

@@ -1,0 +1,41 @@
+"""A node whose keeper is stopped, dead or cannot be started gets no work: its runner notices, and says so.
+
+That takes a few seconds, and longer where the runner itself or its way to the coordinator is in trouble too.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.cluster import events as e
+from phalanx.sim.violation import Violation
+from phalanx.sim.world import World
+
+SEEN_WITHIN_S = 12.0
+RECOVERS_S = 45.0  # how long after a fault of another kind it may take
+
+
+class Standstill:
+    """Since when which node cannot start anything."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._since: dict[str, float] = {}
+        self._excused_until = 0.0
+
+    def excuse(self, for_s: float) -> None:
+        """Something else goes wrong for so long."""
+        self._excused_until = max(self._excused_until, self._world.now + for_s + RECOVERS_S)
+
+    def begins(self, node: str) -> None:
+        self._since.setdefault(node, self._world.now)
+
+    def ends(self, node: str) -> None:
+        self._since.pop(node, None)
+
+    def note(self, event: e.Event) -> None:
+        """Something became durable."""
+        if not isinstance(event, e.TaskPlaced) or event.node not in self._since:
+            return
+        stood_s = self._world.now - max(self._since[event.node], self._excused_until)
+        if stood_s > SEEN_WITHIN_S:
+            text = f"{event.key} was placed on {event.node}, whose keeper has not worked for {stood_s:.1f} s"
+            raise Violation("standstill", text)

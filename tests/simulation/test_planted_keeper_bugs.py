@@ -1,0 +1,79 @@
+"""Planted bugs in the runner's shell, in the keeper's table, and in what is decided about nodes that do not work.
+
+Each was in the code once, or stands for a line that somebody could leave out. The faults are those of a keeper that
+is stopped or cannot be started, of a runner that starts nothing, and of a clock that is set.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from phalanx.core.cluster.unconfirmed import Unconfirmed
+from phalanx.runner.health import KeeperHealth
+from phalanx.runner.keeper.table import Table
+from phalanx.runner.processes import KeeperFailed, Processes
+from phalanx.runner.shell import Shell
+from tests.simulation.test_planted_bugs import must_find
+
+Patch = pytest.MonkeyPatch
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_a_shell_that_gives_up_its_keeper_after_one_failure_is_found(monkeypatch: Patch):
+    """X3: the failure ended in a task that nobody awaited, and the node looked Online for ever."""
+
+    async def once(self: Shell) -> None:
+        with suppress(KeeperFailed):
+            await self._attach()
+
+    monkeypatch.setattr(Shell, "_reopen", once)
+    must_find({"heals"}, within=10, faults=["no-keeper"])
+
+
+def test_a_runner_that_says_nothing_of_its_keeper_is_found(monkeypatch: Patch):
+    """M1, XW11: tasks are sent to a node on which none can start."""
+    monkeypatch.setattr(KeeperHealth, "look", lambda self, keeper: "")
+    must_find({"standstill"}, within=20, faults=["stopped-keeper", "no-keeper"])
+
+
+def test_an_attempt_that_its_runner_does_not_list_and_keeps_for_ever_is_found(monkeypatch: Patch):
+    monkeypatch.setattr(Unconfirmed, "unlisted", lambda self, attempt: None)
+    must_find({"heals"}, within=10, faults=["idle-runner"])
+
+
+def test_an_attempt_that_is_listed_and_never_started_is_found(monkeypatch: Patch):
+    monkeypatch.setattr(Unconfirmed, "unstarted", lambda self, attempt, phase: None)
+    must_find({"heals"}, within=10, faults=["idle-runner"])
+
+
+def test_a_limit_counted_by_the_wall_clock_is_found(monkeypatch: Patch):
+    """X2: a node's clock is set, and a task of seconds is ended for its limit at once, or never."""
+    monkeypatch.setattr(Shell, "_since", lambda self, born: None)
+    must_find({"limits"}, within=20, faults=["clock-step"])
+
+
+def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
+    """It waited in the socket of a stopped keeper, while its runner gave it back and another node ran it.
+
+    A lease that was over when it was sent, or is by now, would hide that, so it is not asked either.
+    """
+
+    def patient(self: Table, key: str, not_after: float | None, now: float) -> tuple[str, str] | None:
+        return ("stopped", "it was stopped") if key in self.stopped else None
+
+    monkeypatch.setattr(Table, "_why_not", patient)
+    must_find({"one-run"}, within=40, faults=["stopped-keeper"])
+
+
+def test_a_new_keeper_that_is_told_no_lease_is_found(monkeypatch: Patch):
+    """What it runs goes on when its runner hangs and its node is given up."""
+    renew = Shell._renew_lease
+
+    def to_the_first_one(self: Shell, keeper: Processes) -> None:
+        if self.__dict__.setdefault("_first", keeper) is keeper:
+            renew(self, keeper)
+
+    monkeypatch.setattr(Shell, "_renew_lease", to_the_first_one)
+    must_find({"one-run"}, within=40, faults=["keeper-crash", "runner-pause"])
