@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper import spawn
+from phalanx.runner.keeper import service, spawn
 from phalanx.runner.keeper.cgroup import members
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Ended, Processes
@@ -299,3 +300,25 @@ def test_a_terminated_keeper_stops_its_tasks(tmp_path: Path):
         assert not alive(pid)
 
     tell(tmp_path, story)
+
+
+def test_a_keeper_that_nobody_needs_ends(tmp_path: Path):
+    """XW9: its runner was refused for good, nothing runs; what it knew stays in its journal."""
+    path = Path(service.__file__).with_name("__main__.py")
+    subprocess.run([sys.executable, "-I", "-S", str(path), str(tmp_path), "0.3"], check=True)
+    node, socket = Node(tmp_path), tmp_path / service.SOCKET
+
+    async def story() -> None:
+        await node.connect()  # while a runner is there it stays
+        node.sh("j/0/1", "exit 3")
+        assert (await node.ended("j/0/1")).code == 3
+        await node.processes.close()
+        await node.until(lambda: not socket.exists())
+        await node.connect()
+        row = await node.row("j/0/1")
+        assert row is not None
+        assert row.exit is not None
+        assert row.exit.code == 3
+        await node.processes.shutdown(0.0)
+
+    asyncio.run(story())

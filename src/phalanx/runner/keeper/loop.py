@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
 FAREWELL_S = 1.0
+ALONE_S = (
+    600.0  # a keeper that nobody asks and that keeps nothing alive ends; its journal stays for the next one
+)
 
 
 class Loop:
@@ -49,6 +52,7 @@ class Loop:
         watchdog: Watchdog,
         boot: str,
         mark: Mark,
+        alone_s: float = ALONE_S,
     ) -> None:
         self._signals = _catch_signals()
         slots = Slots(mark)
@@ -62,6 +66,8 @@ class Loop:
         self._voice = Voice(journal)
         self._executor = Executor(table, roster, journal, spawner, self._logs, self._voice)
         self._endings = Endings(table, roster, trimmer, self._executor.ended)
+        self._alone_s = alone_s
+        self._alone_since: float | None = None
         self._backlog: list[Any] = []
         self._link: Link | None = None
         self._waits_for_room = False
@@ -74,9 +80,11 @@ class Loop:
             self._poll.register(self._logs.fd, select.EPOLLIN)
 
     def run(self) -> None:
-        """Serve until told to shut down and nothing is left."""
+        """Serve until told to shut down and nothing is left, or until nobody has needed us for long."""
         while not (self._table.closing and not self._roster.leaders and not self._roster.ending):
             self._turn()
+            if self._alone_for_s() >= self._alone_s:
+                return
         if self._link is not None:
             self._link.peer.settimeout(FAREWELL_S)
             self._voice.hurry()
@@ -110,7 +118,18 @@ class Loop:
             return self._voice.wait_s()
         if self._roster.ending:
             return SETTLE_S
-        return self._executor.wait_s() if self._table.is_on_watch else None
+        if self._table.is_on_watch:
+            return self._executor.wait_s()
+        return None if self._link is not None else max(0.0, self._alone_s - self._alone_for_s())
+
+    def _alone_for_s(self) -> float:
+        """How long there has been no runner and nothing to keep."""
+        if self._link is not None or self._table.is_on_watch or self._roster.ending or self._backlog:
+            self._alone_since = None
+            return 0.0
+        if self._alone_since is None:
+            self._alone_since = since_boot()
+        return since_boot() - self._alone_since
 
     def _hear_signals(self) -> None:
         if signal.SIGTERM in os.read(self._signals, 512):

@@ -13,7 +13,7 @@ import socket
 import sys
 
 from . import journal, past, tree
-from .loop import Loop
+from .loop import ALONE_S, Loop
 from .mark import Mark
 from .priority import go_first
 from .table import Table
@@ -25,9 +25,10 @@ LOG = "keeper.log"
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -I -S keeper/__main__.py STATE_DIR\n")
+    if len(arguments) not in (1, 2):
+        sys.stderr.write("usage: python -I -S keeper/__main__.py STATE_DIR [SECONDS_ALONE]\n")
         return 2
+    alone_s = float(arguments[1]) if arguments[1:] else ALONE_S
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # a socket leaked by the starter would stay open for weeks
     state_dir = os.path.realpath(arguments[0])
     folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
         go_first()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, told.stopped)
-        Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, mark).run()
+        Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, mark, alone_s).run()
         watchdog.dismiss()
     finally:
         os.unlink(SOCKET, dir_fd=folder)
