@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.inputs import Drain
+from phalanx.core.cluster.inputs import Drain, Evict
 from phalanx.core.model.gang import Gather, Restart
 from phalanx.core.model.job import Job
-from phalanx.core.model.status import Status
+from phalanx.core.model.status import Status, Why
 from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 PAIRS = (Gather("node", multiple=2),)
@@ -117,3 +117,41 @@ def test_nobody_is_evicted_for_a_surplus_while_another_group_has_finished():
     cluster.ended("n1", live[0].key, 0)
     assert cluster.status(other) == Status.ASSIGNED
     assert cluster.state.jobs[other.id].live[0].ending is None
+
+
+def a_gang_with_a_surplus() -> Job:
+    """One more chief than it needs, who stands nowhere: with it there would be five, and five are no pairs."""
+    return a_gang(
+        a_group(2, name="chief", min=1),
+        a_group(3, name="worker"),
+        gather=PAIRS,
+        restart=Restart(),
+        max_retries=3,
+    )
+
+
+def runs(cluster: Cluster, job: Job) -> None:
+    cluster.submit(job)
+    for attempt in list(cluster.state.jobs[job.id].live.values()):
+        cluster.ready(attempt.node, attempt.key)
+        cluster.started(attempt.node, attempt.key)
+
+
+def test_the_member_that_is_needed_comes_back_before_one_more_does():
+    cluster = a_cluster(n1={"cores": 4})
+    job = a_gang_with_a_surplus()
+    runs(cluster, job)
+    assert sorted(cluster.state.jobs[job.id].live) == [0, 2, 3, 4]
+    cluster.give(Evict(job.id, 3, "user"))
+    attempt = cluster.state.jobs[job.id].live[3]
+    cluster.ended("n1", attempt.key, -15, Why.EVICTED)
+    assert sorted(cluster.state.jobs[job.id].live) == [0, 2, 3, 4]
+
+
+def test_one_more_does_not_come_alone_while_another_leaves():
+    """Seed 830025: it stood blocked under a rule that no longer held."""
+    cluster = a_cluster(n1={"cores": 8})
+    job = a_gang_with_a_surplus()
+    runs(cluster, job)
+    cluster.give(Evict(job.id, 3, "user"))
+    assert sorted(cluster.state.jobs[job.id].live) == [0, 2, 3, 4]

@@ -65,7 +65,7 @@ class Crew(Protocol):
 class GangState:
     """The whole job as one thing that waits."""
 
-    __slots__ = ("gang", "incomplete", "job", "owner", "rank")
+    __slots__ = ("gang", "has_multiples", "incomplete", "job", "owner", "rank")
     is_gang = True
 
     def __init__(self, owner: Crew, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
@@ -74,13 +74,15 @@ class GangState:
         self.gang = gang
         self.rank = rank
         self.incomplete = incomplete  # jobs that hold a part of their places, over the whole cluster
+        self.has_multiples = any(rule.multiple > 1 for rule in gang.gather)
 
     @property
     def kind(self) -> Hashable:
         """Gangs that ask for the same are of one kind; one that is bound somewhere is like no other."""
-        alone = self.job.id if self.owner.live or self.comes_back else ""
+        comes_back = self.comes_back
+        alone = self.job.id if self.owner.live or comes_back else ""
         gang = self.gang
-        return self.job.queue, gang.gather, gang.affinity, gang.strict, self.wanted(), alone
+        return self.job.queue, gang.gather, gang.affinity, gang.strict, self.wanted(), alone, comes_back
 
     @property
     def has_ready(self) -> bool:
@@ -98,12 +100,16 @@ class GangState:
     @property
     def comes_back(self) -> bool:
         """Whether it has started whole and a member that it needs is to be placed again."""
-        return self.owner.satisfied and self._is_short
+        short = (each for each in self.owner.groups if self._lacks(each))
+        return self.owner.satisfied and any(each.pending_count for each in short)
 
     @property
     def _is_short(self) -> bool:
+        return any(map(self._lacks, self.owner.groups))
+
+    def _lacks(self, group: GroupState) -> bool:
         """Whether a group has fewer members than it needs, those that ended well counted."""
-        return any(each.staying + self.owner.well_in(each) < each.group.needed for each in self.owner.groups)
+        return group.staying + self.owner.well_in(group) < group.group.needed
 
     @property
     def may_hold_part(self) -> bool:
@@ -113,15 +119,19 @@ class GangState:
     def wanted(self) -> tuple[Wanted, ...]:
         """What is to be placed now, one entry for each group of the job; at least one task in all."""
         held = self.held()
+        # Whoever is one more comes in multiples, and so not together with one who comes back and need not.
+        only_short = self.has_multiples and self.comes_back
         asks = []
         for state in self.owner.groups:
             # One more member that may not begin yet could take the very place that the one it waits for needs again.
             is_early = self.owner.satisfied and not state.may_begin
-            most = 0 if is_early else state.pending_count
+            is_more = only_short and not self._lacks(state)
+            most = 0 if is_early or is_more else state.pending_count
             asks.append(Wanted(state.request, self._need(state, held[state.number], most), most))
         if not any(each.need for each in asks):
-            first = next((n for n, each in enumerate(asks) if each.most), None)
-            if first is not None:
+            able = [n for n, each in enumerate(asks) if each.most]
+            if able:
+                first = next((n for n in able if self._lacks(self.owner.groups[n])), able[0])
                 asks[first] = Wanted(asks[first].request, 1, asks[first].most)
         return tuple(asks)
 
