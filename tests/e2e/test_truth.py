@@ -1,0 +1,13 @@
+"""What the API says of tasks is what they wrote down themselves, though parts are killed with -9 meanwhile (R31)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.truth import run
+
+
+def test_codes_and_times_are_those_that_the_tasks_wrote(tmp_path: Path) -> None:
+    verdict = run(tmp_path, attempts=200, pause_s=1.0)
+    assert verdict.untrue == []
+    assert verdict.compared["codes of tasks"] >= 80 and verdict.compared["codes in stories"] >= 80
