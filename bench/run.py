@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that this file can be run by its name
 
-from bench import accept, coordinator, gangs, latency, memory, recovery, throughput  # noqa: E402
+from bench import accept, cgroup, coordinator, gangs, latency, memory, recovery, throughput  # noqa: E402
 from bench.figures import Chapter  # noqa: E402
 from bench.machine import Machine, filesystem  # noqa: E402
 from bench.report import write  # noqa: E402
@@ -35,6 +35,7 @@ CELLS: dict[str, Callable[[Session], Chapter]] = {
     "memory": memory.measure,
     "recovery": recovery.measure,
     "gangs": gangs.measure,
+    "cgroup": cgroup.measure,
 }
 
 
