@@ -284,10 +284,10 @@ def test_a_task_that_forges_a_key_and_kills_its_keeper_harms_no_runner(tmp_path:
 def test_a_runner_starts_on_a_damaged_journal(tmp_path: Path) -> None:
     lines = [
         json.dumps(["boot", past.boot_id()]),
-        '["started","x",0,12.5,[0,0],[]]',
+        '["started","x",4194303,12.5,[0,0],[]]',
         '["ended","x",{"code":null}]',
-        '["started","j/0/1/0",0,12.5,[0,0],["/sys/fs/cgroup", "/proc"]]',
-        '["started","k/0/1/0",1,12.5,[0,0],[]]',
+        '["started","j/0/1/0",4194303,12.5,[0,0],["/no/such/cgroup"]]',
+        '["started","k/0/1/0",4194303,12.5,[0,0],[]]',
         '["ended","k/0/1/0",{"code":"none","oom":7}]',
         "\0\0\0",
     ]
@@ -311,7 +311,7 @@ def test_an_end_that_nobody_knows_of_is_forgotten(tmp_path: Path) -> None:
 
     async def story(coordinator: Coordinator) -> None:
         with journal.open("a") as lines:
-            lines.write('["started","stranger/0/1/0",0,12.5,[0,0],[]]\n')
+            lines.write('["started","stranger/0/1/0",4194303,12.5,[0,0],[]]\n')
         os.kill(Node(tmp_path).keeper_pid(), signal.SIGKILL)
         await _until(lambda: '["forget", ["stranger/0/1/0"]]' in journal.read_text())
 

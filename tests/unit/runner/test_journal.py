@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from phalanx.runner.keeper import journal, table
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.journal import Journal, Past
+from phalanx.runner.keeper.mark import Mark
+from phalanx.runner.keeper.past import Survivors
 
 STARTED = '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]'
 EXIT: dict[str, object] = {
@@ -188,3 +190,11 @@ def test_the_lines_of_an_attempt_are_json_whatever_its_key():
         "stderr_tail": "",
     }
     assert json.loads(attempt.row())[1] == "ended"
+
+
+@pytest.mark.parametrize("pid", [-1, 0, 1])
+def test_no_line_makes_the_machines_own_processes_an_attempts(tmp_path: Path, pid: int):
+    """Only looked at, never killed: session 0 is the kernel's and that of much else."""
+    told = replay(f'["started","j/0/1",{pid},12.5,[0,9999999999],["/sys/fs/cgroup","/"]]', tmp_path)
+    survivors = Survivors(told, Mark(str(tmp_path)))
+    assert (survivors._sessions, survivors._cgroups) == (set(), [])
