@@ -8,8 +8,9 @@ import pytest
 
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.reason import Tier
-from phalanx.core.placement import reserve
+from phalanx.core.placement import front
 from phalanx.core.placement.outlook import forecast, held_back
+from phalanx.core.placement.reserve import reserve
 from tests.unit.core.yard import Yard
 
 DAY = 86_400.0
@@ -149,13 +150,13 @@ def test_one_that_could_never_run_is_looked_at_once_until_room_appears(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[str] = []
-    real = reserve.reserve
+    real = reserve
 
     def spy(draft, unit, policy, runs_s, kept):
         looked.append(unit.job.id)
         return real(draft, unit, policy, runs_s, kept)
 
-    monkeypatch.setattr(reserve, "reserve", spy)
+    monkeypatch.setattr(front, "reserve", spy)
     yard = Yard(n1=4)
     yard.waits("giant", cores=64)
     yard.waits("a", cores=1)

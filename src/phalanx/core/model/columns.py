@@ -60,6 +60,9 @@ class Alike:
     def __init__(self) -> None:
         self._sizes: list[int | None] = []  # by row; None: it has no devices
         self._counts: dict[int | None, int] = {}
+        self.has_devices = False  # whether any node has some
+        self.has_mixed = False  # whether any node has devices of several sizes
+        self.has_sizes = False  # whether devices of several sizes are there at all
 
     def put(self, row: int, ledger: Ledger) -> None:
         size = ledger.device_size if ledger.devices else None
@@ -69,28 +72,24 @@ class Alike:
         else:
             self._sizes.append(size)
         self._counts[size] = self._counts.get(size, 0) + 1
+        self._look()
 
     def remove(self, row: int, last: int) -> None:
         """A node is gone; the last one takes its row."""
         self._drop(self._sizes[row])
         self._sizes[row] = self._sizes[last]
         self._sizes.pop()
-
-    @property
-    def has_mixed(self) -> bool:
-        """Whether any node has devices of several sizes."""
-        return MIXED in self._counts
-
-    def is_one(self, *, with_none: bool) -> bool:
-        """Whether all devices are of one size; `with_none`: whether there are none."""
-        if with_none:
-            return not self._counts.keys() - {None}
-        return not self.has_mixed and len(self._counts) - (None in self._counts) <= 1
+        self._look()
 
     def _drop(self, size: int | None) -> None:
         self._counts[size] -= 1
         if not self._counts[size]:
             del self._counts[size]
+
+    def _look(self) -> None:
+        sizes = len(self._counts) - (None in self._counts)
+        self.has_mixed = MIXED in self._counts
+        self.has_devices, self.has_sizes = sizes > 0, sizes > 1 or self.has_mixed
 
 
 class Columns:

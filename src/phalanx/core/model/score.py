@@ -72,7 +72,8 @@ class Scores:
 
     def grades(self, request: Request, score: Score) -> Column | None:
         """Of every node how precious what it has for this request is; None if no node is better than another."""
-        if score != "pack" or self._columns.alike.is_one(with_none=not request.gpus):
+        alike = self._columns.alike
+        if score != "pack" or not (alike.has_sizes if request.gpus else alike.has_devices):
             return None
         return self._grades(request)
 

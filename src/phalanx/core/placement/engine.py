@@ -19,11 +19,12 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.front import Front
 from phalanx.core.placement.gang import place_gang
 from phalanx.core.placement.nodes import Spots
 from phalanx.core.placement.preempt import make_room
 from phalanx.core.placement.prefetch import prefetch
-from phalanx.core.placement.reserve import Front, Reservation, run_s
+from phalanx.core.placement.reserve import Reservation, run_s
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn

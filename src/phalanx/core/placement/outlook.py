@@ -14,7 +14,8 @@ from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.waiting import Block, Unit
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.reserve import Forecast, kept_for, reserve, run_s
+from phalanx.core.placement.front import kept_for
+from phalanx.core.placement.reserve import Forecast, reserve, run_s
 
 NODES_SHOWN = 5
 

@@ -3,7 +3,8 @@
 This is EASY backfill. Only one unit has a reservation, the *head*: the first in order that found no room, has quota
 left, and could run at all if every tenant were gone. One that could not must not stop the others. Whoever stands
 behind the head goes first if it has ended by then, or if it uses room that the head does not need at that instant.
-Who is asked in which order is decided in `engine.py`, what it means to those who wait is told in `outlook.py`.
+Who is the head is found in `front.py`, who is asked in which order is decided in `engine.py`, and what it means to
+those who wait is told in `outlook.py`.
 
 Time limits may not say when the head can start, since somebody without one has to leave. Then the nodes on which it
 lacks the least are kept for it (`lacking.py`), the same ones from one plan to the next, until it starts there or finds
@@ -15,7 +16,6 @@ not matter, in whatever order the tenants leave, may enter as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TypeVar, cast
 
@@ -29,7 +29,7 @@ from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Kept, Rank, Unit, Waiting, WaitingClass, WaitingGroup
+from phalanx.core.model.waiting import Unit, WaitingGroup
 from phalanx.core.placement.departures import Departures, Matrix, Scale
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.footprint import (
@@ -88,6 +88,7 @@ class Reservation:
             False  # limits do not say when it starts; until `at` at least those with limits run
         )
         self._moves = 0
+        self._known: dict[int, dict[bytes, bool]] = {}  # by row and amount: whether it matters to the head
         self._rows: Column = np.flatnonzero(need.any(axis=0))  # the nodes that the head will stand on
 
     @property
@@ -136,10 +137,17 @@ class Reservation:
             return False
         for row, amount in change.items():
             self._later[:, row] -= amount
+            self._known.pop(row, None)
         return True
 
     def _matters(self, row: int, amount: Column) -> bool:
         """Whether the head may have to wait for so much on a node, once it is taken."""
+        known, key = self._known.setdefault(row, {}), amount.tobytes()
+        if key not in known:
+            known[key] = self._would_matter(row, amount)
+        return known[key]
+
+    def _would_matter(self, row: int, amount: Column) -> bool:
         need, later = self._need[:, row], self._later[:, row]
         short = np.flatnonzero((later - amount < need) & (need > 0) & (amount > 0))
         if not len(short) or not self.is_open_ended or len(self._rows) > _EXACT_MAX:
@@ -164,6 +172,7 @@ class Reservation:
         if need is None:
             return False
         self._later, self._need = later, need
+        self._known.clear()
         self._rows = np.flatnonzero(need.any(axis=0))
         return True
 
@@ -258,85 +267,6 @@ def _reserve_nearest(
     found = Reservation(unit, at, around.free.copy(), need, around, scale)
     found.is_fixed = found.is_open_ended = True
     return found
-
-
-class Front:
-    """Those who found no room, in order. The first of them that could ever run is the head."""
-
-    def __init__(self, draft: Draft, policy: Policy, gain: int, waiting: Waiting) -> None:
-        self._draft = draft
-        self._waiting = waiting
-        self._policy = policy
-        self._gain = gain
-        self._line: list[tuple[Rank, WaitingClass]] = []
-        self._reservation: Reservation | None = None
-        self._runs_s: dict[JobId, float] = {}
-
-    def begin(self, full: list[tuple[Rank, WaitingClass]]) -> None:
-        """Those of whom an earlier plan knew that there is no room, and nothing has ended since."""
-        self._line = [(rank, kind) for rank, kind in full if kind.hopeless_at != self._gain]
-        heapify(self._line)
-
-    def join(self, rank: Rank, kind: WaitingClass) -> None:
-        """The unit of this rank found no room."""
-        if kind.hopeless_at != self._gain:
-            heappush(self._line, (rank, kind))
-
-    @property
-    def first(self) -> tuple[Rank, WaitingClass] | None:
-        return self._line[0] if self._line else None
-
-    def note_start(self, job: Job) -> None:
-        """The draft has placed something of this job."""
-        self._runs_s[job.id] = run_s(job)
-
-    def is_before(self, rank: Rank) -> bool:
-        """Whether somebody before this rank found no room."""
-        return bool(self._line) and self._line[0][0] < rank
-
-    def is_reserved(self, rank: Rank) -> bool:
-        """Whether what a unit of this rank has to leave alone is known already."""
-        return not self.is_before(rank) or (
-            self._reservation is not None and self._reservation.rank == self._line[0][0]
-        )
-
-    def reservation(self, rank: Rank) -> Reservation | None:
-        """What a unit of this rank has to leave alone. Worked out when first asked, once for a plan."""
-        while self.is_before(rank):
-            if self.is_reserved(rank):
-                return self._reservation
-            first, kind = self._line[0]
-            unit = kind.units[first]
-            before = kept_for(self._waiting, unit, self._draft)
-            self._reservation = reserve(self._draft, unit, self._policy, self._runs_s, before)
-            if self._reservation is None:
-                kind.hopeless_at = self._gain
-                heappop(self._line)
-            else:
-                self._remember(unit, self._reservation)
-        return None
-
-    def _remember(self, unit: Unit, found: Reservation) -> None:
-        """Nodes that are full need not be remembered: the next plan may find others that lack less."""
-        if found.is_open_ended and found.protects:
-            self._waiting.kept[unit.rank] = Kept(found.nodes, _next_of(unit, self._draft))
-        else:
-            self._waiting.kept.pop(unit.rank, None)
-
-
-def kept_for(waiting: Waiting, unit: Unit, draft: Draft) -> tuple[str, ...]:
-    """The nodes that plans have kept for a unit so far."""
-    found = waiting.kept.get(unit.rank)
-    return found.nodes if found is not None and found.position == _next_of(unit, draft) else ()
-
-
-def _next_of(unit: Unit, draft: Draft) -> int:
-    """The task of a group that has its turn: when it has started, other nodes are kept for the next."""
-    if unit.is_gang:
-        return -1
-    placed = draft.positions_of(unit.job.id)
-    ready = cast(WaitingGroup, unit).ready(1 + len(placed))
-    return next((position for position in ready if position not in placed), -1)
 
 
 def _is_between(amounts: Sequence[int], least: int, width: int) -> bool:
