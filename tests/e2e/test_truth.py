@@ -8,6 +8,6 @@ from tests.e2e.truth import run
 
 
 def test_codes_and_times_are_those_that_the_tasks_wrote(tmp_path: Path) -> None:
-    verdict = run(tmp_path, attempts=200, pause_s=1.0)
+    verdict = run(tmp_path, attempts=150, pause_s=1.0)
     assert verdict.untrue == []
-    assert verdict.compared["codes of tasks"] >= 80 and verdict.compared["codes in stories"] >= 80
+    assert verdict.compared["codes of tasks"] >= 60 and verdict.compared["codes in stories"] >= 60

@@ -74,7 +74,9 @@ def run(folder: Path, attempts: int, seed: int = 1, pause_s: float = 1.0) -> Ver
         while len(heard(script)) < attempts:
             if sum(_counts(cluster, id)[0] for id in jobs[-6:]) < 20:
                 jobs.append(_submit(cluster, script, dice))
-            if time.monotonic() > kill_at:
+            if time.monotonic() > kill_at and _is_well(
+                cluster
+            ):  # or a slow machine would do nothing but restart
                 _harm(cluster, dice)
                 kill_at = time.monotonic() + dice.uniform(0.5, 1.5) * pause_s
             select.select([], [], [], 0.05)
@@ -169,6 +171,13 @@ def _harm(cluster: RealCluster, dice: random.Random) -> None:
         return
     cluster.kill(victim)
     (cluster.start_coordinator if victim == "coordinator" else cluster.start_runner)(victim)
+
+
+def _is_well(cluster: RealCluster) -> bool:
+    try:
+        return all(node.status == "Online" for node in cluster.client.nodes())
+    except PhalanxError:
+        return False
 
 
 def _keepers(folder: Path) -> list[int]:
