@@ -2,7 +2,7 @@
 # installed first. A stamp in .venv remembers what is installed, so a second run starts at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test install-bench demo test check bench lock clean
+.PHONY: help install install-test install-bench demo test soak check bench lock clean
 
 VENV := .venv
 INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
@@ -35,6 +35,9 @@ demo: install ## a working cluster on this machine, shown step by step
 
 test: install-test ## every test
 	bash scripts/test
+
+soak: install-test ## what takes longer than a test may: ATTEMPTS=5000 attempts under kill -9, compared with what they wrote
+	$(VENV)/bin/python -m tests.e2e.truth --attempts $(or $(ATTEMPTS),5000)
 
 check: install-test ## format, lint, types, tidy, unit, property: under two minutes
 	bash scripts/check
