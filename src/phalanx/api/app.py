@@ -118,7 +118,8 @@ async def _carried_out(service: Service, route: Route, visit: Visit) -> Reply | 
     if route.is_about_a_job:
         await _check_owner(service, route, visit)
     if route.is_costly:
-        gate = service.large if visit.is_large(service.limits.large_bytes) else service.turnstile
+        is_large = route.is_heavy or visit.is_large(service.limits.large_bytes)
+        gate = service.large if is_large else service.turnstile
         async with gate.passed(visit.user):
             return await _handled(service, route, visit)
     if route.method == "GET" and not route.lasting and route.permission != "open":

@@ -234,10 +234,13 @@ class Lingering:
     def __init__(self, raw: asyncio.Transport, protocol: BoundedProtocol) -> None:
         self.raw = raw
         self._protocol = protocol
-        self.write = raw.write
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closing():  # a pipelined request may be answered after the connection is gone
+            self.raw.write(data)
 
     def is_closing(self) -> bool:
         return self.raw.is_closing() or self._protocol.is_lingering

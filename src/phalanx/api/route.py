@@ -32,8 +32,10 @@ class Limits(Struct, frozen=True):
     submits: int = 64  # carried out at once; a turn takes them together
     submits_waiting: int = 4096  # for a place among them,
     submit_within_s: float = 1.0  # and not longer than that
-    large_bytes: int = 64 * 1024  # a body above this, or of unknown length, is a large one
-    large_submits: int = 4  # of these so many at once
+    large_bytes: int = 32 * 1024  # a body above this, or of unknown length, is a large one
+    large_submits: int = 2  # of these so many at once, and plans as well,
+    large_rest: float = 3.0  # each place resting so many times as long as it was used,
+    large_within_s: float = 10.0  # and they wait longer for one
     stall_s: float = 60.0  # how long a stream waits for a reader who takes nothing
     beat_s: float = 15.0  # between two signs of life of a quiet stream; its token is checked again then
     settle_s: float = 0.05  # how long a watch may take to refuse before its answer begins
@@ -57,7 +59,9 @@ class Service:
         self.pace = Pace(SystemClock())
         self.readiness = Readiness(commands.ready, limits.ready_s)
         self.turnstile = Turnstile(limits.submits, limits.submits_waiting, limits.submit_within_s)
-        self.large = Turnstile(limits.large_submits, limits.submits_waiting // 16, limits.submit_within_s)
+        self.large = Turnstile(
+            limits.large_submits, limits.submits_waiting // 16, limits.submit_within_s, limits.large_rest
+        )
 
 
 Handler = Callable[[Service, Visit], Awaitable[Reply | Streamed[Any]]]
@@ -88,6 +92,11 @@ class Route(Struct, frozen=True, kw_only=True):
     def is_costly(self) -> bool:
         """Whether only so many of them are carried out at once."""
         return self.method == "POST" and self.path in ("/v1/jobs", "/v1/apply", "/v1/plan")
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it looks at everything that waits, however little is asked."""
+        return self.path == "/v1/plan"
 
     @property
     def is_change(self) -> bool:

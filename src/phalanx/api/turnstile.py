@@ -1,5 +1,6 @@
 """The turnstile before what is costly: so many at once, the next ones wait a moment, and are then told to come again.
 
+Where a place rests after it was used, what passes takes a bounded share of the coordinator's time.
 Users take turns, so that one who submits a thousand at once waits for himself and not the others for him.
 
 A request that waits here costs nothing: its body has not been read. So however many submit at once, cancels, questions
@@ -16,6 +17,7 @@ from contextlib import asynccontextmanager
 from phalanx.errors import TooMany
 
 LINE_SHARE = 4
+REST_S_MIN, REST_S_MAX = 0.01, 1.0
 GOLDEN = 0.6180339887  # its multiples are spread evenly, however many there are
 
 
@@ -25,7 +27,9 @@ class Turnstile:
     One user may have three quarters of the places and a quarter of the line, so that the next one finds room.
     """
 
-    def __init__(self, inside: int, line: int, patience_s: float) -> None:
+    def __init__(self, inside: int, line: int, patience_s: float, rest: float = 0.0) -> None:
+        """A place rests `rest` times as long as it was held before the next one has it."""
+        self._rest = rest
         self._free = inside
         self._inside_max = max(1, inside * 3 // 4)
         self._line_max = line
@@ -42,10 +46,16 @@ class Turnstile:
             self._enter(user)
         else:
             await self._stand_in_line(user)
+        began = asyncio.get_running_loop().time()
         try:
             yield
         finally:
-            self._leave(user)
+            loop = asyncio.get_running_loop()
+            rest_s = min(REST_S_MAX, self._rest * (loop.time() - began))
+            if rest_s > REST_S_MIN:
+                loop.call_later(rest_s, self._leave, user)
+            else:
+                self._leave(user)
 
     async def _stand_in_line(self, user: str) -> None:
         mine = self._lines.setdefault(user, deque())

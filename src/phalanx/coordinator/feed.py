@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from itertools import islice
 
+from phalanx.api.pace import Pace
 from phalanx.api.schema import WatchEvent
+from phalanx.clock import SystemClock
 from phalanx.coordinator.heart import Turn
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.effects import Settle
@@ -33,6 +35,7 @@ class Feed:
         self._events: deque[tuple[int, e.Event]] = deque(maxlen=kept)
         self._fresh = asyncio.Event()
         self._waiters: dict[tuple[str, int | None], set[asyncio.Future[None]]] = {}
+        self._pace = Pace(SystemClock())
         self._first = 0  # the revision before the oldest event kept
         self._last = -1  # the newest revision that watchers know; −1: none yet
 
@@ -100,8 +103,12 @@ class Feed:
                     f"revision {after} is no longer kept, the oldest is {self._first}", hint="list again"
                 )
             fresh = self._fresh
-            for revision, event in self._since(after):
+            since = self._since(after)
+            piece = await self._pace.turn() if since else None
+            for revision, event in since:
                 after = revision
+                if piece is not None and piece.is_over:
+                    piece = await self._pace.turn()
                 if job is None or job in jobs_of(event):
                     yield watch_event(revision, event, state())
             if fresh is self._fresh:

@@ -16,6 +16,7 @@ from phalanx.api import wire
 from phalanx.api.app import build_app
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.audit import AuditFile
+from phalanx.coordinator.collector import keep_short
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
@@ -206,7 +207,7 @@ async def _serve(settings: Settings) -> int:
         )
         app = build_app(coordinator.commands, keys, papers.hosts(), audit=keys.audit)
         rest = rest_server(app, section.bind, section.port, papers.rest, room)
-        renewing = asyncio.ensure_future(papers.keep())
+        renewing = asyncio.gather(papers.keep(), keep_short())
         log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
         try:
             return await _until_stopped(coordinator, rest)

@@ -52,7 +52,7 @@ V = TypeVar("V")
 BATCHES_PER_PAGE = 200
 RECORDS_PER_PAGE = 50
 LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
-PAGE_EXTENT = 2_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
+PAGE_EXTENT = 1_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
 BEGINNINGS = ("JobSubmitted", "NodeJoined")
 NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
 

@@ -56,7 +56,7 @@ def rest_server(
         app,
         host=host,
         port=port,
-        log_level="warning",
+        log_level="error",  # what is not HTTP gets its answer, and strangers cannot fill the log with it
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=2,

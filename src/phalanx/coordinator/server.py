@@ -19,6 +19,7 @@ from phalanx.tls import peer_node
 log = diary("coordinator")
 HELLO_WITHIN_S = 10.0
 LINGER_S = 1.0
+TELL_EVERY_S = 1.0
 CONNECTIONS_MAX = 20_000
 STRANGERS_MAX = 512  # connections that were not let in yet
 STRANGERS_FRAME_MAX = 512 * 1024  # a hello that lists ten thousand attempts fits
@@ -44,6 +45,8 @@ class Hall(set["Door"]):
         self.strangers: Newcomers[Door] = Newcomers(strangers)
         self.said: dict[Door, int] = {}  # by strangers, in bytes that are not a whole frame yet
         self._bytes = 0
+        self._told_at = -TELL_EVERY_S
+        self._untold = 0
 
     def hear(self, door: Door, pending: int) -> None:
         """A stranger has said so much of a frame."""
@@ -51,6 +54,14 @@ class Hall(set["Door"]):
         self.said[door] = pending
         if self._bytes > STRANGERS_BYTES_MAX:
             max(self.said, key=self.said.__getitem__).abort()
+
+    def tell(self, why: str) -> None:
+        """Once a second, so that strangers cannot fill the log."""
+        now = asyncio.get_running_loop().time()
+        self._untold += 1
+        if now - self._told_at >= TELL_EVERY_S:
+            log.warning("connection refused", error=why, refused=self._untold)
+            self._told_at, self._untold = now, 0
 
     def forget(self, door: Door) -> None:
         """It is no stranger any more, or it is gone."""
@@ -95,7 +106,7 @@ class Door(asyncio.Protocol):
             if self in self._all.strangers:
                 self._all.hear(self, self._unpacker.pending)
         except wire.WireError as error:
-            log.warning("connection refused", error=str(error))
+            self._all.tell(str(error))
             self._refuse(str(error))
 
     def eof_received(self) -> None:

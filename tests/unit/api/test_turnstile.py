@@ -136,3 +136,13 @@ async def test_users_in_line_take_turns():
     await asyncio.gather(*tasks)
     assert inside.index("ada") <= 1
     assert inside.count("mallory") == 20
+
+
+async def test_a_place_that_rests_is_free_only_after_a_while():
+    turnstile = Turnstile(1, 10, 60.0, rest=20.0)
+    loop = asyncio.get_running_loop()
+    async with turnstile.passed():
+        await asyncio.wait({loop.create_future()}, timeout=0.02)
+    left = loop.time()
+    async with asyncio.timeout(10), turnstile.passed():
+        assert loop.time() - left >= 0.2
