@@ -15,11 +15,12 @@ PIECE_S = 0.002
 
 
 class Pace:
-    """Hands out pieces of the loop, first come first served."""
+    """Hands out pieces of the loop, first come first served; or the newest first, where the oldest may have to go."""
 
-    def __init__(self, clock: Clock, piece_s: float = PIECE_S) -> None:
+    def __init__(self, clock: Clock, piece_s: float = PIECE_S, *, newest_first: bool = False) -> None:
         self._clock = clock
         self._piece_s = piece_s
+        self._newest_first = newest_first
         self._line: deque[asyncio.Future[None]] = deque()
         self._is_taken = False  # somebody has this round's piece
 
@@ -38,7 +39,7 @@ class Pace:
     def _next(self) -> None:
         """One round later: the next in line, who is woken by the loop in the round after this one."""
         while self._line:
-            first = self._line.popleft()
+            first = self._line.pop() if self._newest_first else self._line.popleft()
             if not first.done():
                 first.set_result(None)
                 asyncio.get_running_loop().call_soon(self._next)

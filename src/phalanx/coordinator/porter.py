@@ -12,6 +12,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 
 from phalanx.api.newcomers import Newcomers
 from phalanx.api.pace import Pace
@@ -24,10 +25,12 @@ FIRST_WORD_WITHIN_S = 10.0
 HANDSHAKE_WITHIN_S = 10.0
 SHUTDOWN_WITHIN_S = 2.0
 HANDSHAKES_MAX = 512
-ACCEPTS_PER_ROUND = 8
+ACCEPTS_PER_ROUND = 4
 BACKLOG = 1024
 TELL_OTHER_S, TELL_AGAIN_S = 1.0, 60.0
 TLS_HANDSHAKE = b"\x16"
+RECORD_HEAD, RECORD_MAX = 5, 4096  # a hello is some hundred bytes
+LOOK_AGAIN_S = 0.02
 
 
 class Porter:
@@ -46,8 +49,9 @@ class Porter:
         self._context = context
         self._make = make
         self._plain_words = plain_words
-        self._pace = Pace(SystemClock())
-        self._coming: Newcomers[asyncio.Task[None]] = Newcomers(newcomers)
+        self._pace = Pace(SystemClock(), newest_first=True)
+        self._coming: Newcomers[asyncio.Task[None]] = Newcomers(max(1, newcomers // 2))
+        self._greeting: Newcomers[asyncio.Task[None]] = Newcomers(max(1, newcomers // 2))
         self._told: tuple[str, str] = ("", "")
         self._told_at = -TELL_AGAIN_S
         self._doors = [asyncio.ensure_future(self._listen(each)) for each in listening]
@@ -69,13 +73,13 @@ class Porter:
         return cls(listening, context, make, plain_words, newcomers)
 
     def close(self) -> None:
-        for task in [*self._doors, *self._coming]:
+        for task in [*self._doors, *self._coming, *self._greeting]:
             task.cancel()
         for each in self.sockets:
             each.close()
 
     async def wait_closed(self) -> None:
-        await asyncio.gather(*self._doors, *self._coming, return_exceptions=True)
+        await asyncio.gather(*self._doors, *self._coming, *self._greeting, return_exceptions=True)
 
     async def _listen(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -94,10 +98,9 @@ class Porter:
 
     def _take_in(self, caller: socket.socket, address: str) -> None:
         task = asyncio.get_running_loop().create_task(self._receive(caller, address))
-        oldest = self._coming.add(address, task)
+        _one_less(self._coming.add(address, task))
         task.add_done_callback(self._coming.remove)
-        if oldest is not None:
-            oldest.cancel()
+        task.add_done_callback(self._greeting.remove)
 
     async def _receive(self, caller: socket.socket, caller_name: str) -> None:
         """From the connection to the end of the handshake, if there is one."""
@@ -107,11 +110,12 @@ class Porter:
                 await asyncio.get_running_loop().connect_accepted_socket(self._make, caller)
                 return
             async with asyncio.timeout(FIRST_WORD_WITHIN_S):
-                first = await _first_byte(caller)
-            if first and first != TLS_HANDSHAKE:
+                first = await _first_words(caller)
+            if first and not first.startswith(TLS_HANDSHAKE):
                 await _say_and_close(caller, self._plain_words)
                 return
             if first:
+                self._has_greeted(caller_name)
                 await self._pace.turn()
                 await asyncio.get_running_loop().connect_accepted_socket(
                     self._make,
@@ -125,9 +129,16 @@ class Porter:
             said = explain(error)
             self._tell(caller_name, said.text if said else str(error) or "silence")
         except asyncio.CancelledError:
-            caller.close()
+            _close(caller)
             raise
-        caller.close()
+        _close(caller)
+
+    def _has_greeted(self, address: str) -> None:
+        """The handshake was begun in earnest: this caller no longer stands among those who say half a word."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._coming.remove(task)
+        _one_less(self._greeting.add(address, task))
 
     def _tell(self, caller: str, why: str) -> None:
         """Each new thing once, so that strangers cannot fill the log; what goes on is told again now and then."""
@@ -149,8 +160,23 @@ def _listening(family: int, place: tuple[object, ...]) -> socket.socket:
     return made
 
 
-async def _first_byte(caller: socket.socket) -> bytes:
-    """Look at it without taking it: the handshake wants to read it, too."""
+def _close(caller: socket.socket) -> None:
+    """Take what was said first: closing with unread words looks like a failure to the other side."""
+    with suppress(OSError):
+        caller.recv(65_536)
+    caller.close()
+
+
+def _one_less(oldest: asyncio.Task[None] | None) -> None:
+    if oldest is not None:
+        oldest.cancel()
+
+
+async def _first_words(caller: socket.socket) -> bytes:
+    """Look at the first words without taking them, for the handshake wants to read them, too.
+
+    Of TLS that is the whole first record: who leaves it half said is still a stranger who says nothing.
+    """
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(caller, ready.set)
@@ -158,7 +184,13 @@ async def _first_byte(caller: socket.socket) -> bytes:
         await ready.wait()
     finally:
         loop.remove_reader(caller)
-    return caller.recv(1, socket.MSG_PEEK)
+    while (words := caller.recv(RECORD_MAX, socket.MSG_PEEK)).startswith(TLS_HANDSHAKE):
+        if len(words) >= RECORD_HEAD and len(words) >= min(
+            RECORD_MAX, RECORD_HEAD + int.from_bytes(words[3:5], "big")
+        ):
+            break
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return words
 
 
 async def _say_and_close(caller: socket.socket, words: bytes) -> None:
