@@ -6,26 +6,25 @@ the machine may be busy with other tests, so the bound is a wider one.
 
 from __future__ import annotations
 
-import asyncio
-import collections
+import json
 import resource
-import threading
-import time
-from collections.abc import Coroutine, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import phalanx
+from phalanx.api.connection import HttpExchange
 from tests.e2e.cluster import RealCluster, eventually
 from tests.e2e.test_tls import HOST, TlsCluster
-from tests.hostile import stranger
 from tests.hostile.main import beside
-from tests.hostile.target import Counts, Target, holding, together
+from tests.hostile.target import Target
 
 P99_MS = 1500.0
 FILES = 1024  # the usual limit of open files
-HALVES = 1500
 
 
 @pytest.mark.timeout(180)
@@ -42,36 +41,34 @@ def test_r28_whatever_one_sends_the_others_are_served(tmp_path: Path, who: str):
 @pytest.mark.timeout(120)
 def test_s35_thousands_of_half_requests_keep_nobody_out(tmp_path: Path):
     cluster = RealCluster(tmp_path)
+
+    def a_client() -> phalanx.Client:
+        exchange = HttpExchange(cluster.address("coordinator"), patience_s=0.0)
+        return phalanx.Client(token=cluster.user_token, exchange=exchange)
+
     target = Target(cluster.port, cluster.link_port)
-    with _few_files(cluster, "coordinator"), _crowd(target, stranger.HALF):
-        _is_served(cluster)
+    with _few_files(cluster, "coordinator"), _attacked(target, "halves"):
+        _is_served(a_client)
         cluster.start_runner("n1", "cpus=2,ram=4GiB")
         cluster.wait_online("n1")
-        _is_served(cluster)
+        _is_served(a_client)
 
 
 @pytest.mark.timeout(120)
 def test_s35_thousands_of_half_handshakes_and_requests_keep_nobody_out(tmp_path: Path):
     cluster = TlsCluster(tmp_path)
     target = Target(cluster.port, cluster.link_port, tls=True, host=HOST)
-    with (
-        _few_files(cluster, "c1"),
-        _crowd(target._replace(tls=False), stranger.HALF_HELLO, 1000),
-        _crowd(target._replace(link_port=target.port), stranger.HALF, 200),
-    ):
-        _is_served(cluster)
+    with _few_files(cluster, "c1"), _attacked(target, "handshakes"), _attacked(target, "halves"):
+        _is_served(lambda: cluster.a_client(cluster.authority.alone))
         cluster.run_node("n1", cluster.authority.node("n1"))
         cluster.wait_online("n1")
-        _is_served(cluster)
 
 
-def _is_served(cluster: RealCluster) -> None:
-    """A user submits and is answered, again and again."""
-    done = 0
-    until = time.monotonic() + 2.0
-    while done < 10 or time.monotonic() < until:
-        cluster.client.submit(command=["/bin/true"], gpus=9, allow_infeasible=True)
-        done += 1
+def _is_served(a_client: Callable[[], phalanx.Client]) -> None:
+    """Somebody with a good token comes anew, and submits, again and again."""
+    for _ in range(20):
+        with a_client() as client:
+            client.submit(command=["/bin/true"], gpus=9, allow_infeasible=True)
 
 
 @contextmanager
@@ -88,31 +85,26 @@ def _few_files(cluster: RealCluster, name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _crowd(target: Target, words: bytes, many: int = HALVES) -> Iterator[None]:
-    """Connections that say some words on both ports and then nothing, renewed when they are closed."""
-    counts: Counts = collections.Counter()
-    loop = asyncio.new_event_loop()
-    until = time.monotonic() + 100.0
-    attack = together(
-        *(
-            holding(target, (target.port, target.link_port)[at % 2], words, until, counts)
-            for at in range(many)
-        )
-    )
-    working = loop.create_task(_until_cancelled(attack))
-    thread = threading.Thread(target=loop.run_until_complete, args=(working,))
-    thread.start()
-    try:
-        eventually(lambda: counts["held"] > many // 2, 30.0, "the crowd is there")
-        yield
-    finally:
-        loop.call_soon_threadsafe(working.cancel)
-        thread.join()
-        loop.close()
+def _attacked(target: Target, attack: str) -> Iterator[None]:
+    """A stranger, as a process of its own, from the moment that some thousand connections were made."""
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.hostile.attacker",
+        "stranger",
+        json.dumps(target._asdict()),
+        "100",
+        attack,
+    ]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as attacker:
+        assert attacker.stdout is not None
+        attacker.stdout.readline()
+        try:
+            eventually(lambda: _open_files(attacker.pid) > FILES, 30.0, "the crowd is there")
+            yield
+        finally:
+            attacker.kill()
 
 
-async def _until_cancelled(attack: Coroutine[None, None, None]) -> None:
-    try:
-        await attack
-    except asyncio.CancelledError:
-        return
+def _open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -1,6 +1,6 @@
 """One attacker as a process of its own: nothing for a while, each attack for a part of the time, then all at once.
 
-    python -m tests.hostile.attacker user|stranger TARGET-AS-JSON SECONDS
+    python -m tests.hostile.attacker user|stranger TARGET-AS-JSON SECONDS [ATTACK]
 
 It tells on a line of its own which attack begins, and what came of the one before.
 """
@@ -20,10 +20,11 @@ from tests.hostile import stranger, user
 from tests.hostile.target import Counts, Target, pause
 
 
-async def attack(who: str, target: Target, seconds: float) -> None:
+async def attack(who: str, target: Target, seconds: float, only: str = "") -> None:
     attacks = user.ATTACKS if who == "user" else stranger.ATTACKS
-    part_s = seconds / (len(attacks) + 2)
-    for name in ["nothing", *attacks, "all at once"]:
+    names = [only] if only else ["nothing", *attacks, "all at once"]
+    part_s = seconds / len(names)
+    for name in names:
         counts: Counts = collections.Counter()
         until = time.monotonic() + part_s
         _tell(begins=name)
@@ -55,4 +56,4 @@ if __name__ == "__main__":
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    asyncio.run(attack(sys.argv[1], Target(**json.loads(sys.argv[2])), float(sys.argv[3])))
+    asyncio.run(attack(sys.argv[1], Target(**json.loads(sys.argv[2])), float(sys.argv[3]), *sys.argv[4:]))

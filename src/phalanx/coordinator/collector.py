@@ -14,7 +14,7 @@ from contextlib import contextmanager
 YOUNG, MIDDLE, OLD = 5_000, 10, 10
 LOOK_EVERY_S = 1.0
 GROWTH = 2
-SMALL = 1_000_000  # objects; so many are looked through in a tenth of a second
+SMALL = 100_000  # objects; so many are looked through in some milliseconds
 
 
 @contextmanager

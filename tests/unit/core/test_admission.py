@@ -165,3 +165,12 @@ def test_a_cancelled_task_says_so() -> None:
     cluster.submit(job)
     cluster.give(Cancel(job.id))
     assert cluster.state.jobs[job.id].why[0] == Why.CANCELLED
+
+
+def test_one_user_leaves_room_for_others_in_the_queue():
+    cluster = Cluster(Rules(pending_max=4000))
+    assert isinstance(cluster.submit(a_job(array="1-1500", user="mallory")), Accepted)
+    refused = cluster.submit(a_job(array="1-501", user="mallory"))
+    assert isinstance(refused, Refused) and refused.reason.code == "QueueFull"
+    assert "1500 tasks that are not over, at most 2000" in refused.reason.text
+    assert isinstance(cluster.submit(a_job(array="1-2000", user="ada")), Accepted)

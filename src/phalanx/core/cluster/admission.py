@@ -24,12 +24,16 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status
 
+USER_TASKS_MIN = 1000
+
 
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     """Accept a job, or say why it can never run here (or, with `no_queue`, not now)."""
     job = given.job
     if state.counts[Status.PENDING] + job.tasks > state.rules.pending_max:
         return _refuse(_queue_full(state), "too_many")
+    if (held := state.tasks_of.get(job.user, 0)) + job.tasks > _user_share(state):
+        return _refuse(_user_has_enough(state, job.user, held), "too_many")
     if given.priority_max is not None:
         no = state.queues.unwelcome(job.queue, job.priority, given.priority_max)
         if no is not None:
@@ -209,6 +213,17 @@ def _nearest(reasons: list[Reason]) -> Reason:
 def _queue_full(state: ClusterState) -> Reason:
     text = f"{state.counts[Status.PENDING]} tasks wait already, at most {state.rules.pending_max} may"
     return Reason("QueueFull", Tier.POLICY, text, {"limit": state.rules.pending_max})
+
+
+def _user_share(state: ClusterState) -> int:
+    """How many tasks one user's jobs may have, so that others find room: half of what may wait."""
+    return max(USER_TASKS_MIN, state.rules.pending_max // 2)
+
+
+def _user_has_enough(state: ClusterState, user: str, held: int) -> Reason:
+    most = _user_share(state)
+    text = f"the jobs of {user} have {held} tasks that are not over, at most {most} may be one user's"
+    return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
 
 
 def _array_needs_queue(job: Job) -> Reason:

@@ -145,6 +145,7 @@ class ClusterState:
         self.ended: OrderedDict[JobId, None] = OrderedDict()  # ended jobs, oldest first
         self.requests: OrderedDict[str, list[JobId]] = OrderedDict()
         self.counts = [0, 0, 0, 0, 0, 0]  # tasks by status, over the jobs in memory
+        self.tasks_of: dict[str, int] = {}  # tasks by user, over the same jobs
         self.skipped = 0  # events that named something unknown, after a damaged record
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
@@ -163,6 +164,7 @@ class ClusterState:
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
+        self.tasks_of[job.job.user] = self.tasks_of.get(job.job.user, 0) + job.job.tasks
         if not job.is_over:
             self.working[job.job.user] = self.working.get(job.job.user, 0) + 1
         if not self.job_ids or self.job_ids[-1] < job.job.id:
@@ -186,8 +188,12 @@ class ClusterState:
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # only after a damaged record
             self._stop_working(self.jobs[id].job.user)
-        for status, count in enumerate(self.jobs.pop(id).counts):
+        job = self.jobs.pop(id)
+        for status, count in enumerate(job.counts):
             self.counts[status] -= count
+        self.tasks_of[job.job.user] -= job.job.tasks
+        if not self.tasks_of[job.job.user]:
+            del self.tasks_of[job.job.user]
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
