@@ -21,6 +21,7 @@ class ProcessEnd(Struct, frozen=True):
     started_at: float | None
     ended_at: float
     stderr_tail: str = ""
+    stopped: bool = True  # False: it ended before its keeper was told to stop it
 
 
 def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> Exit:
@@ -50,9 +51,9 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
         return Why.FENCED, "stopped by its runner, which had lost touch with the coordinator"
     if end.reason is not None:
         return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
-    if stopping == Why.TIMEOUT:
+    if stopping == Why.TIMEOUT and end.stopped:
         return Why.TIMEOUT, "its time limit passed"
-    if stopping is not None:
+    if stopping not in (None, Why.TIMEOUT):
         return stopping, "stopped on request"
     if end.oom:
         return Why.OOM, "out of memory: the kernel ended it for using more than it was granted"

@@ -54,6 +54,7 @@ class Exit(Struct, frozen=True):
     started_at: float
     ended_at: float
     stderr_tail: str = ""
+    stopped: bool = True  # False: it ended before anybody told it to
 
 
 class Started(Struct, frozen=True, array_like=True, tag="started"):

@@ -372,5 +372,12 @@ def _read_key(name: str) -> tuple[AttemptKey, int] | None:
 
 def _end_of(exit: processes.Exit) -> ProcessEnd:
     return ProcessEnd(
-        exit.code, exit.signal, exit.oom, exit.reason, exit.started_at, exit.ended_at, exit.stderr_tail
+        exit.code,
+        exit.signal,
+        exit.oom,
+        exit.reason,
+        exit.started_at,
+        exit.ended_at,
+        exit.stderr_tail,
+        exit.stopped,
     )

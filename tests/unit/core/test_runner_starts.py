@@ -10,6 +10,7 @@ from phalanx.core.model.orders import AttemptKey, Brief, Ended, Go, Returned, Ro
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
 from phalanx.core.runner import Halt, Release, RunnerState, Spawn
+from phalanx.core.verdict import ProcessEnd
 
 KEY: AttemptKey = ("j1", 0, 1)
 ROLL = Roll("j1", 1, (("n1", "10.0.0.1"),), ((0, 0),))
@@ -97,3 +98,14 @@ def test_nor_does_it_after_a_restart(step_s: float) -> None:
     runner.order(1, a_brief(time_limit_s=20.0), 12.0)
     assert runner.tick(30.9) == []
     assert runner.tick(31.0) == [Halt(KEY, 5.0)]
+
+
+@pytest.mark.parametrize(("stopped", "why"), [(True, Why.TIMEOUT), (False, Why.EXITED)])
+def test_one_that_ended_before_its_limit_could_stop_it_was_not_ended_by_it(stopped: bool, why: Why) -> None:
+    runner = a_runner(time_limit_s=20.0)
+    runner.process_started(KEY, WALL, since=11.0)
+    assert runner.tick(31.0) == [Halt(KEY, 5.0)]
+    runner.process_ended(KEY, ProcessEnd(1, None, False, None, WALL, WALL + 40.0, stopped=stopped))
+    report = runner.outbox[KEY]
+    assert isinstance(report, Ended)
+    assert report.exit.why == why

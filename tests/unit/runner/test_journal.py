@@ -188,6 +188,7 @@ def test_the_lines_of_an_attempt_are_json_whatever_its_key():
         "started_at": 12.5,
         "ended_at": 13.5,
         "stderr_tail": "",
+        "stopped": False,
     }
     assert json.loads(attempt.row())[1] == "ended"
 

@@ -100,5 +100,6 @@ class Attempt:
         tail = json.dumps(stderr_tail) if stderr_tail else '""'
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
-            f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail}}}'
+            f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
+            f'"stopped":{"false" if self.kill_at is None else "true"}}}'
         )
