@@ -26,15 +26,18 @@ from phalanx.errors import PhalanxError
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 
 NODES = {"n1": "cpus=8,ram=8GiB", "n2": "cpus=8,ram=8GiB"}
-# A task's code follows from its number and its attempt. One that is told to stop says so, and ends by that signal.
+# A task's code follows from its number and its attempt. One that is told to stop says so, and ends by that signal. With
+# a second word members of a gang fail in turn, so that whoever failed by itself before is stopped when its job fails.
 TASK = """
 say() { echo "$1 $PHALANX_TASK_ID $PHALANX_ATTEMPT $(date +%s.%N) $2" >> "$0.said"; }
 stopped() { say end -15; trap - TERM; kill -TERM $$; }
 trap stopped TERM
 say start
-sleep "0.$(( (PHALANX_ATTEMPT * 7 + $1 * 3 + PHALANX_RANK * 2) % 9 ))" & wait $!
+pause="0.$(( (PHALANX_ATTEMPT * 7 + $1 * 3 + PHALANX_RANK * 2) % 9 ))"
+if [ -n "$2" ] && [ $(( (PHALANX_ATTEMPT + PHALANX_RANK) % 2 )) -eq 1 ]; then pause=5; fi
+sleep $pause & wait $!
 code=0
-if [ "$PHALANX_ATTEMPT" -le "$(( $1 % 3 ))" ]; then code=$(( 3 + ($1 + PHALANX_ATTEMPT) % 5 )); fi
+if [ "$PHALANX_ATTEMPT" -le "$(( $1 % 4 ))" ]; then code=$(( 3 + ($1 + PHALANX_ATTEMPT) % 5 )); fi
 trap "" TERM
 say end $code
 exit $code
@@ -69,7 +72,7 @@ def run(folder: Path, attempts: int, seed: int = 1, pause_s: float = 1.0) -> Ver
     script = folder / "task.sh"
     script.write_text(TASK)
     with a_real_cluster(folder / "c", NODES, heartbeat_s=0.5, lost_after_s=6.0) as cluster:
-        jobs: list[str] = []
+        jobs = [_submit_in_turn(cluster, script, number) for number in range(3)]
         kill_at = time.monotonic() + pause_s
         while len(heard(script)) < attempts:
             if sum(_counts(cluster, id)[0] for id in jobs[-6:]) < 20:
@@ -159,6 +162,12 @@ def _submit(cluster: RealCluster, script: Path, dice: random.Random) -> str:
         array = f"1-{dice.choice((5, 10, 20))}"
         reply = cluster.client.submit(command=argv, array=array, max_retries=2, request_id=request)
     return reply.batch_id
+
+
+def _submit_in_turn(cluster: RealCluster, script: Path, number: int) -> str:
+    argv = ["/bin/sh", str(script), "3", "in turn"]
+    request = f"truth-in-turn-{number}"
+    return cluster.client.gang(argv, 2, max_retries=1, request_id=request, grace=1.0).batch_id
 
 
 def _harm(cluster: RealCluster, dice: random.Random) -> None:
