@@ -29,6 +29,13 @@ class Shell:
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def said(self, *words: str) -> str:
+        """What a command says beside its output."""
+        argv = [sys.executable, "-m", "phalanx", *words]
+        return subprocess.run(
+            argv, env=self.env, capture_output=True, text=True, timeout=50, check=True
+        ).stderr
+
     def job(self, id: str) -> dict[str, object]:
         return dict(json.loads(self("show", id, "-o", "json")))
 
@@ -46,8 +53,9 @@ def test_down_is_no_fault_of_a_running_task_and_up_runs_it_again(shell: Shell) -
     shell("up", "--detach", *PRETEND)
     id = shell("submit", "--retries", "0", "-t", "n1", "--", "sleep", "300").strip()
     eventually(lambda: shell.job(id)["status"] == "Running")
-    shell("down")
+    assert "1 task on its nodes is stopped and starts again" in shell.said("down")
     shell("up", "--detach", *PRETEND)
+    assert "its runner was stopped" in shell("story", id), "its end was told before the runner left"
 
     def again() -> bool:
         tasks = json.loads(shell("ps", "--tasks", id, "-o", "json"))

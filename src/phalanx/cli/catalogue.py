@@ -13,7 +13,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-Entries = Mapping[str, "str | Group"]
+Entries = Mapping[str, "str | Group | Daemon"]
 
 
 class Group:
@@ -21,6 +21,14 @@ class Group:
 
     def __init__(self, purpose: str, verbs: Entries) -> None:
         self.purpose = purpose
+        self.verbs = verbs
+
+
+class Daemon:
+    """A command that stays, and verbs about it."""
+
+    def __init__(self, command: str, verbs: Entries) -> None:
+        self.command = command
         self.verbs = verbs
 
 
@@ -87,7 +95,7 @@ COMMANDS: Entries = {
     ),
     "audit": "token:audit",
     "coordinator": "daemon:coordinator",
-    "runner": "daemon:runner",
+    "runner": Daemon("daemon:runner", {"stop": "runner_stop:stop"}),
     "config": Group(
         "Settings: what they are, and where each comes from.",
         {
@@ -134,7 +142,7 @@ class Catalogue(Mapping[str, Any]):
         entry = self._entries[name]
         if isinstance(entry, Group):
             return LazyGroup(name=name, help=entry.purpose, commands=cast(Any, Catalogue(entry.verbs)))
-        return _command(name, entry)
+        return _daemon(name, entry) if isinstance(entry, Daemon) else _command(name, entry)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -185,14 +193,30 @@ def repeated(args: list[str]) -> list[str]:
     return found
 
 
-def _command(name: str, entry: str) -> Any:
+def _function(entry: str) -> Any:
     module, _, function = entry.partition(":")
+    return getattr(import_module(f"phalanx.cli.{module}"), function)
+
+
+def _daemon(name: str, entry: Daemon) -> Any:
+    """Without a verb it is the command itself."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {"help_option_names": ["-h", "--help"]}
+    app.callback(invoke_without_command=True, context_settings=settings)(_function(entry.command))
+    for verb, function in entry.verbs.items():
+        assert isinstance(function, str)
+        app.command(verb, context_settings=settings)(_function(function))
+    made = typer.main.get_command(app)
+    made.name = name
+    return made
+
+
+def _command(name: str, entry: str) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {
         "allow_interspersed_args": entry not in _TAKES_A_COMMAND,
         "help_option_names": ["-h", "--help"],
     }
     form = FileLists if entry in _TAKES_FILES else TyperCommand
-    called = getattr(import_module(f"phalanx.cli.{module}"), function)
-    app.command(name, cls=form, context_settings=settings)(called)
+    app.command(name, cls=form, context_settings=settings)(_function(entry))
     return typer.main.get_command(app)

@@ -88,7 +88,12 @@ def runner(  # noqa: PLR0913, PLR0917 - its options
     token_file: Annotated[Path | None, typer.Option(help="The token to show to the coordinator.")] = None,
     tls: Annotated[Path | None, typer.Option(help="The folder that `phalanx ca issue` made for it.")] = None,
 ) -> int:
-    """Offer this machine to a coordinator."""
+    """Offer this machine to a coordinator.
+
+    Told to stop, it leaves its tasks running for as long as its lease lasts; `phalanx runner stop` may ask for more.
+    """
+    if ctx.invoked_subcommand is not None:
+        return 0
     settings = session(ctx).settings_of(
         *SERVING,
         state_dir=state,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import Owner
-from phalanx.cli.session import session
+from phalanx.cli.owner import end
+from phalanx.cli.session import connect, session
 from phalanx.cli.state import owner
-from phalanx.errors import Unavailable
-
-WITHIN_S = 45.0
+from phalanx.cli.text import plural
+from phalanx.errors import PhalanxError
+from phalanx.settings import Settings
 
 
 def down(
@@ -27,28 +25,26 @@ def down(
 
     Its tasks first, then its runners, then its coordinator. What waits goes on after the next `phalanx up`.
     """
-    folder = session(ctx).settings_of("state_dir", state_dir=state).state_dir
+    settings = session(ctx).settings_of("state_dir", state_dir=state)
+    folder = settings.state_dir
     found = owner(folder)
     if found is None:
         note(f"no cluster is up in {folder}")
         return
-    note(f"stopping the cluster in {folder} (pid {found.pid})")
-    _stop(found)
+    note(f"stopping the cluster in {folder} (pid {found.pid}){_with_tasks(settings)}")
+    end(found)
 
 
-def _stop(found: Owner) -> None:
-    """Ask it to end and wait until it has. A pidfd cannot come to mean another process."""
+def _with_tasks(settings: Settings) -> str:
+    """How many tasks lose what they have done so far; nothing if nobody can say."""
+    local = structs.replace(settings, client=structs.replace(settings.client, address=None))
     try:
-        process = os.pidfd_open(found.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if not found.is_alive:
-            return
-        signal.pidfd_send_signal(process, signal.SIGTERM)
-        ended = select.poll()
-        ended.register(process, select.POLLIN)
-        if not ended.poll(WITHIN_S * 1000):
-            raise Unavailable(f"process {found.pid} has not ended within {WITHIN_S:g} s", hint="try again")
-    finally:
-        os.close(process)
+        with connect(local, patience_s=0.0) as client:
+            counts = client.cluster().tasks
+    except PhalanxError:
+        return ""
+    running = counts.running + counts.assigned
+    if not running:
+        return "; no task is running"
+    stopped = "is stopped and starts" if running == 1 else "are stopped and start"
+    return f"; {plural(running, 'task')} on its nodes {stopped} again after the next `phalanx up`"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+
+from phalanx.errors import Unavailable
+
+END_WITHIN_S = 45.0
 
 
 class Owner(Struct, frozen=True):
@@ -26,3 +33,22 @@ class Owner(Struct, frozen=True):
     @property
     def is_alive(self) -> bool:
         return Owner.of(self.pid) == self
+
+
+def end(owner: Owner) -> None:
+    """Ask it to end and wait until it has. A pidfd cannot come to mean another process."""
+    try:
+        process = os.pidfd_open(owner.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not owner.is_alive:
+            return
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        if not ended.poll(END_WITHIN_S * 1000):
+            text = f"process {owner.pid} has not ended within {END_WITHIN_S:g} s"
+            raise Unavailable(text, hint="try again")
+    finally:
+        os.close(process)

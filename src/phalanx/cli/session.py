@@ -66,16 +66,23 @@ class Session:
         return connect(self.settings)
 
 
-def connect(settings: Settings) -> Client:
-    """A client for the cluster that the settings name."""
+def connect(settings: Settings, patience_s: float | None = None) -> Client:
+    """A client for the cluster that the settings name; how long it tries again may be said."""
     from phalanx.api.client import Client
     from phalanx.api.connection import HttpExchange
+    from phalanx.api.following import PATIENCE_S
     from phalanx.api.reach import reach_by
 
     if settings.client.address is None:
         _refuse_dead(settings)
     found = reach_by(settings)
-    exchange = HttpExchange(found.addresses, found.tls, vouched=found.vouched, on_stale=_Stale().told)
+    exchange = HttpExchange(
+        found.addresses,
+        found.tls,
+        patience_s=PATIENCE_S if patience_s is None else patience_s,
+        vouched=found.vouched,
+        on_stale=_Stale().told,
+    )
     return Client(token=found.token, token_file=found.token_file, exchange=exchange)
 
 

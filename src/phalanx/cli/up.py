@@ -104,7 +104,12 @@ def _supervisor(settings: Settings, members: dict[str, Settings], lock: int) -> 
         "coordinator", logs / "coordinator.log", partial(phalanx.coordinator.main.run, settings), lock
     )
     runners = [
-        Child(f"runner {name}", logs / f"runner-{name}.log", partial(phalanx.runner.main.run, own), lock)
+        Child(
+            f"runner {name}",
+            logs / f"runner-{name}.log",
+            partial(phalanx.runner.main.run, own, drain=True),
+            lock,
+        )
         for name, own in members.items()
     ]
     return Supervisor(coordinator, runners, SystemClock())

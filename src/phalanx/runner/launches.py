@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from phalanx.core.model.orders import AttemptKey, Brief, Start, key_text
+from phalanx.core.model.orders import AttemptKey, Brief, Start, key_from_text, key_text
 from phalanx.core.model.ports import LonePorts
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner import Spawn
+from phalanx.diary import diary
 from phalanx.runner import logs
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroup, Cgroups
@@ -18,6 +19,7 @@ from phalanx.runner.environment import attempt_environment, group_environment
 from phalanx.runner.processes import Launch, Machine, Processes
 from phalanx.runner.standing import Peer, standing
 
+log = diary("runner")
 LOOPBACK = "127.0.0.1"
 
 
@@ -125,6 +127,16 @@ class Launches:
         if cgroup is not None:
             self._held_cgroups[start.key] = cgroup
         return cgroup
+
+
+def read_key(name: str) -> tuple[AttemptKey, int] | None:
+    """The attempt that the keeper calls so, and its lane; None for what names none, however it came to the keeper."""
+    text, _, lane = name.rpartition("/")
+    try:
+        return key_from_text(text), int(lane)
+    except ValueError:
+        log.error("the keeper tells of something that is no attempt", key=name[:80])
+        return None
 
 
 def cgroup_name(key: AttemptKey) -> str:

@@ -1,7 +1,8 @@
 """A runner process: wiring, and nothing else.
 
 It finds out what the node has, attaches to the keeper of its folder, and keeps two connections to the
-coordinator. Told to stop, it leaves its tasks running unless it was told to stop them too (`--stop-tasks`).
+coordinator. Told to stop, it says so to the coordinator and leaves its tasks to the keeper for as long as the lease
+lasts, unless it was told to end them (`phalanx runner stop --drain`; `phalanx up` always does).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
 from phalanx.diary import diary, open_diary, told
 from phalanx.errors import ConfigError, PhalanxError
+from phalanx.runner import stopping
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
@@ -34,17 +36,18 @@ from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
 from phalanx.runner.shell import Shell
+from phalanx.runner.stopping import Farewell, StopRequest
 from phalanx.settings import Settings, is_loopback
 from phalanx.tls import ClientTls, Papers
 
 log = diary("runner")
 
 
-def run(settings: Settings) -> int:
-    """Run a runner until it is told to stop; the exit code."""
+def run(settings: Settings, drain: bool = False) -> int:
+    """Run a runner until it is told to stop; the exit code. With `drain` its tasks end with it."""
     open_diary()
     try:
-        return uvloop.run(_run(settings))
+        return uvloop.run(_run(settings, drain))
     except (KeeperFailed, PhalanxError, ValueError, OSError) as error:
         log.error("the runner cannot start", **told(error))
         return 1
@@ -68,7 +71,7 @@ def check_doors(join: tuple[str, ...], papers: Papers) -> None:
             )
 
 
-async def _run(settings: Settings) -> int:
+async def _run(settings: Settings, drain: bool) -> int:
     section = settings.runner
     papers = Papers(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
     check_doors(section.join, papers)
@@ -96,10 +99,14 @@ async def _run(settings: Settings) -> int:
     )
     await shell.open()
     dialler = Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls)
-    return await _until_stopped(shell, dialler, Limits(section.log_keep_s, section.log_keep_bytes))
+    limits = Limits(section.log_keep_s, section.log_keep_bytes)
+    with stopping.on_duty(state_dir):
+        return await _until_stopped(shell, dialler, limits, state_dir, StopRequest(drain=drain))
 
 
-async def _until_stopped(shell: Shell, dialler: Dialler, log_limits: Limits) -> int:
+async def _until_stopped(
+    shell: Shell, dialler: Dialler, log_limits: Limits, state_dir: Path, usual: StopRequest
+) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -129,11 +136,16 @@ async def _until_stopped(shell: Shell, dialler: Dialler, log_limits: Limits) -> 
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    farewell: Farewell | None = None
+    if waiting in done and not refused.is_set():  # while the connection is still there
+        farewell = await shell.leave(stopping.asked(state_dir) or usual)
+        stopping.leave_word(state_dir, farewell)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, waiting, return_exceptions=True)
-    # Whoever is refused for good leaves its tasks alone; a keeper that has none is of no use to anybody.
-    await shell.close(stop_tasks=not refused.is_set() or not shell.agent.state.held)
+    # A keeper that has nothing to keep is of no use to anybody.
+    is_drained = farewell is not None and farewell.drained
+    await shell.close(stop_tasks=is_drained or not shell.agent.state.held)
     for task in done - {waiting}:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+from msgspec import structs
 
 from phalanx.api import wire
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Phase, key_from_text
+from phalanx.core.model.orders import AttemptKey, Phase
 from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, Spawn
 from phalanx.core.verdict import ProcessEnd
 from phalanx.diary import diary
@@ -20,16 +23,19 @@ from phalanx.runner import processes
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.health import LOOK_S, KeeperHealth
-from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name
+from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name, read_key
+from phalanx.runner.leaving import Leaving
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.stopping import Farewell, StopRequest
 
 log = diary("runner")
 REOPEN_WITHIN_S = 3.0  # one try to find or start a keeper
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 GATHER_S = 0.02
 START_GATHER_S = 0.005
+DRAIN_GRACE_S = 5.0
 OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
 
 
@@ -72,7 +78,7 @@ class Shell:
         self.agent.starts_expire = self._keeper.starts_expire
         unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in (await self._keeper.listing()).attempts:
-            if (named := _read_key(row.key)) is None:
+            if (named := read_key(row.key)) is None:
                 self._keeper.forget([row.key])
                 continue
             key, lane = named
@@ -88,6 +94,19 @@ class Shell:
             self._news(event)
         log.info("keeper attached", attempts=len(self.agent.state.held))
 
+    async def leave(self, request: StopRequest) -> Farewell:
+        """Tell the coordinator that we stop. Then end the tasks and report each end, or leave them to the keeper."""
+        tasks = len(self.live_keys())
+        leaving = Leaving(self.agent, self.clock, lambda: self._wire, self._flush)
+        told = await leaving.said_goodbye(request.keep_s)
+        if request.drain and self._keeper is not None:
+            await self._end_tasks(self._keeper)
+            await leaving.reported()
+        unreported = len(self.agent.state.outbox)
+        farewell = Farewell(tasks, request.drain, told, self._lease_left_s(), unreported)
+        log.info("the runner stops", **structs.asdict(farewell))
+        return farewell
+
     async def close(self, stop_tasks: bool) -> None:
         """Leave; the tasks go on unless they are to be stopped."""
         if self._reopening is not None:
@@ -95,15 +114,17 @@ class Shell:
         if self._keeper is None:
             return
         if stop_tasks:
-            if (
-                self._wire is not None
-            ):  # so that nothing new is placed here; the ends are told at the next start
+            if self._wire is not None:  # whoever wanted the ends to be told has called `leave` first
                 self._wire.close()
                 self._wire = None
-            await self._keeper.shutdown(5.0)
+            await self._end_tasks(self._keeper)
             await self._cgroups.leave()
         else:
             await self._keeper.close()
+
+    async def _end_tasks(self, keeper: Processes) -> None:
+        with suppress(TimeoutError):  # a frozen keeper ends nothing; its watchdog does, with the lease
+            await asyncio.wait_for(keeper.shutdown(DRAIN_GRACE_S), 2 * DRAIN_GRACE_S)
 
     # What the connection brings.
 
@@ -117,7 +138,7 @@ class Shell:
         now = self.clock.now()
         was_welcomed = self.agent.welcomed
         self._do(self.agent.receive(message, now), now)
-        if isinstance(message, wire.BeatAck | wire.Welcome) and self._keeper is not None:
+        if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck) and self._keeper is not None:
             self._renew_lease(self._keeper)
         if isinstance(message, wire.Rejected):
             self._turned_away(
@@ -183,7 +204,7 @@ class Shell:
             return
         match event:
             case processes.Ready() | processes.Started() | processes.Ended() | processes.Refused():
-                if (named := _read_key(event.key)) is not None:
+                if (named := read_key(event.key)) is not None:
                     self._news_of(named[0], event)
             case processes.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
@@ -240,7 +261,7 @@ class Shell:
         self.agent.starts_expire = keeper.starts_expire
         self._health.works()
         for row in rows:
-            named = _read_key(row.key)
+            named = read_key(row.key)
             if row.exit is not None and (named is None or named[0] not in self.agent.state.held):
                 keeper.forget(
                     [row.key]
@@ -358,16 +379,6 @@ class Shell:
             self._flush_at = None
         if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
             self._wire.send(reports)
-
-
-def _read_key(name: str) -> tuple[AttemptKey, int] | None:
-    """The attempt that the keeper calls so, and its lane; None for what names none, however it came to the keeper."""
-    text, _, lane = name.rpartition("/")
-    try:
-        return key_from_text(text), int(lane)
-    except ValueError:
-        log.error("the keeper tells of something that is no attempt", key=name[:80])
-        return None
 
 
 def _end_of(exit: processes.Exit) -> ProcessEnd:

@@ -1,0 +1,79 @@
+"""`phalanx runner stop`: stop the runner of this machine, and say what becomes of its tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phalanx.cli.output import note
+from phalanx.cli.owner import Owner, end
+from phalanx.cli.session import session
+from phalanx.cli.text import plural
+from phalanx.core.model.quantity import describe_seconds, parse_seconds
+from phalanx.errors import ConfigError, Unavailable
+from phalanx.runner import stopping
+from phalanx.runner.stopping import Farewell, StopRequest
+
+
+def stop(
+    ctx: typer.Context,
+    keep: Annotated[
+        str | None, typer.Option(help="How long its tasks may run on without a runner: 10m, at most 1h.")
+    ] = None,
+    drain: Annotated[bool, typer.Option("--drain", help="End its tasks first, and report each end.")] = False,
+    name: Annotated[str | None, typer.Option(help="The node's name.", show_default="the host name")] = None,
+    state: Annotated[Path | None, typer.Option(help="The state folder it was started with.")] = None,
+) -> int:
+    """Stop the runner of this machine.
+
+    Its tasks run on for as long as its lease lasts, and a runner that is started by then takes them up again. With
+    --keep the coordinator is asked for a longer lease first; with --drain the tasks end, and start elsewhere.
+    """
+    request = StopRequest(drain, _keep_s(keep, drain))
+    folder = (
+        session(ctx).settings_of("state_dir", "runner", state_dir=state, runner_name=name).runner.state_dir
+    )
+    found = stopping.runner_of(folder)
+    owner = None if found is None else Owner(found.pid, found.started)
+    if owner is None or not owner.is_alive:
+        note(f"no runner is at work in {folder}")
+        return 0
+    stopping.ask(folder, request)
+    end(owner)
+    word = stopping.last_word(folder)
+    if word is None:
+        raise Unavailable(f"the runner (pid {owner.pid}) ended and did not say what it left behind")
+    note(_told(word))
+    if word.tasks and not word.told:
+        note("warning: the coordinator could not be asked, or did not grant it")
+        return 1
+    return 0
+
+
+def _keep_s(keep: str | None, drain: bool) -> float:
+    if keep is None:
+        return 0.0
+    if drain:
+        raise ConfigError("--keep and --drain: expected one of them", hint="--drain leaves nothing to keep")
+    try:
+        seconds = parse_seconds(keep)
+    except ValueError as error:
+        raise ConfigError(f"--keep: {error}") from None
+    if seconds > stopping.KEEP_S_MAX:
+        raise ConfigError(f"--keep = {keep!r}: expected at most {describe_seconds(stopping.KEEP_S_MAX)}")
+    return seconds
+
+
+def _told(word: Farewell) -> str:
+    one, tasks = word.tasks == 1, plural(word.tasks, "task")
+    if word.drained:
+        left = f"; {word.unreported} of the ends are told by the next runner" if word.unreported else ""
+        return f"stopped; {tasks} ended and {'was' if one else 'were'} reported{left}"
+    if not word.tasks:
+        return "stopped; nothing ran here"
+    most = describe_seconds(word.lease_s)
+    return (
+        f"stopped; {tasks} {'runs' if one else 'run'} on for at most {most}: start the runner again by then"
+    )

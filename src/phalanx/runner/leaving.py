@@ -1,0 +1,46 @@
+"""Taking leave of the coordinator: it is told that we stop, and what it owes us is waited for, but not for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from phalanx.clock import Clock
+from phalanx.runner.agent import Agent
+from phalanx.runner.link import Wire
+
+GOODBYE_WITHIN_S = 3.0
+REPORT_WITHIN_S = 5.0  # how long a coordinator may take to acknowledge the last ends
+LOOK_S = 0.02
+
+
+class Leaving:
+    """The last words on the connection of the moment."""
+
+    def __init__(
+        self, agent: Agent, clock: Clock, connection: Callable[[], Wire | None], flush: Callable[[], None]
+    ) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._connection = connection
+        self._flush = flush
+
+    async def said_goodbye(self, keep_s: float) -> bool:
+        """Whether the coordinator knows that we stop, and has granted what was asked for."""
+        connection = self._connection()
+        if connection is None or not self._agent.welcomed:
+            return False
+        connection.send(self._agent.leave(self._clock.now(), keep_s))
+        await self._until(lambda: self._agent.left is not None, GOODBYE_WITHIN_S)
+        return self._agent.left is not None and self._agent.left.keep_s >= keep_s
+
+    async def reported(self) -> None:
+        """Until every end is acknowledged."""
+        await self._until(lambda: not self._agent.state.outbox, REPORT_WITHIN_S)
+
+    async def _until(self, condition: Callable[[], bool], within_s: float) -> None:
+        """Look again and again; the connection and the keeper bring news meanwhile."""
+        until = self._clock.monotonic() + within_s
+        while not condition() and self._connection() is not None and self._clock.monotonic() < until:
+            self._flush()
+            await asyncio.sleep(LOOK_S)
