@@ -27,7 +27,7 @@ async def two_attempts(node: Node) -> list[int]:
 
 def test_with_keeper_and_runner_killed_for_good_the_tasks_end_with_the_lease(tmp_path: Path):
     async def story(node: Node) -> None:
-        lease_s = 1.6
+        lease_s = 4.0
         pids = await two_attempts(node)
         node.processes.lease(lease_s)
         await node.processes.listing()
@@ -59,7 +59,7 @@ def test_a_watchdog_outlives_signals_to_stop(tmp_path: Path):
 
 def test_what_a_frozen_keeper_runs_ends_with_the_lease_and_is_told_as_fenced(tmp_path: Path):
     async def story(node: Node) -> None:
-        lease_s, keeper = 1.6, node.keeper_pid()
+        lease_s, keeper = 4.0, node.keeper_pid()
         node.sh("own/0/1", "exit 3", lane=1)
         await node.ended("own/0/1")
         pids = await two_attempts(node)

@@ -44,7 +44,7 @@ READY_S_MAX = 1.0
 AGAIN_S = 30.0  # how often it looks for more while the lease stays over
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 1.0  # between two rounds of killing
 _FOREVER = float("inf")
-_LEASE_UNTIL, _KILL_AT, _KILLED_AT, _KILLING, _LEFT = range(5)  # the numbers in the page
+_LEASE_UNTIL, _GRACE_S, _KILL_AT, _KILLED_AT, _KILLING, _LEFT = range(6)  # the numbers in the page
 _TITLE = b"phalanx-watchdog of "
 
 
@@ -56,6 +56,7 @@ class Watchdog:
         self._mark = mark
         self._page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
         self._page[_LEASE_UNTIL] = self._page[_KILL_AT] = _FOREVER
+        self._page[_GRACE_S] = FENCE_GRACE_S
         self._alive: socket.socket | None = None
 
     def ensure(self) -> None:
@@ -84,7 +85,7 @@ class Watchdog:
 
     def renew(self, until: float, grace_s: float) -> None:
         """The lease runs until this instant, and by the end of the grace after it the keeper has killed everything."""
-        self._page[_LEASE_UNTIL] = until
+        self._page[_LEASE_UNTIL], self._page[_GRACE_S] = until, grace_s
         self._page[_KILL_AT] = until + grace_s + min(LATE_S_MAX, grace_s / 2)
 
     def is_killing(self) -> bool:
@@ -178,11 +179,10 @@ class _Watch:
 
     def _end_for_the_dead(self) -> None:
         lease_until = min(self._page[_LEASE_UNTIL], clock.since_boot() + NO_LEASE_S)
-        kill_at = max(lease_until, min(self._page[_KILL_AT], lease_until + FENCE_GRACE_S))
         _say(f"the keeper died; what it ran is ended in {max(0.0, lease_until - clock.since_boot()):.1f} s")
         self._wait_until(lease_until)
         self._signal(signal.SIGTERM, signal.SIGCONT)
-        self._wait_until(kill_at)
+        self._wait_until(lease_until + self._page[_GRACE_S])
         while self._signal(signal.SIGKILL):
             _pause(self._next_pause_s(True))
 
