@@ -121,11 +121,26 @@ def test_case_9_cores(cluster: RealCluster) -> None:
         cluster.client.submit(cores=-1, command=["/bin/true"])
 
 
-def test_case_10_auto_placement_by_cores_and_memory(cluster: RealCluster) -> None:
-    most_cores = cluster.client.submit(command=["/bin/true"]).task_ids[0]
+def test_case_10_auto_placement_packs_and_looks_at_memory(cluster: RealCluster) -> None:
+    """n1 has free GPUs, so a task without any goes to n2; one with a GPU has no choice."""
+    plain = cluster.client.submit(command=["/bin/true"]).task_ids[0]
     most_memory = cluster.client.submit(memory="20GiB", command=["/bin/true"]).task_ids[0]
-    assert cluster.wait_task(most_cores, "Completed").node == "n1"
-    assert cluster.wait_task(most_memory, "Completed").node == "n2"
+    gpu = cluster.client.submit(gpus=1, command=["/bin/true"]).task_ids[0]
+    assert [cluster.wait_task(each, "Completed").node for each in (plain, most_memory, gpu)] == [
+        "n2",
+        "n2",
+        "n1",
+    ]
+
+
+def test_case_10_by_name_the_node_with_the_most_free_cores_is_taken(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, settings={"scheduler.score": "most-free-cores"}) as cluster:
+        most_cores = cluster.client.submit(command=["/bin/true"]).task_ids[0]
+        most_memory = cluster.client.submit(memory="20GiB", command=["/bin/true"]).task_ids[0]
+        assert [cluster.wait_task(each, "Completed").node for each in (most_cores, most_memory)] == [
+            "n1",
+            "n2",
+        ]
 
 
 def test_case_11_nobody_fits_now(cluster: RealCluster) -> None:
