@@ -45,16 +45,17 @@ def must_find(checkers: set[str], within: int, faults: list[str] | None = None) 
 
 
 def test_an_append_that_does_not_compare_the_epoch_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=True))
-    must_find({"epochs"}, within=40, faults=TAKEOVERS)
+    """Nor does it compare where the log ends, which is a second guard."""
+    monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=False))
+    must_find({"epochs", "leader"}, within=40, faults=TAKEOVERS)
 
 
 def test_an_append_that_does_not_compare_the_end_of_the_log_is_found(monkeypatch: Patch):
     """A write whose answer was lost takes effect late, behind one that came after it."""
     monkeypatch.setattr(Fence, "__init__", _fence(epoch=True, head=False))
     must_find(
-        {"replay", "epochs", "accepted", "one-commit", "one-run"},
-        within=40,
+        {"replay", "epochs", "accepted", "one-commit", "one-run", "durable", "leader"},
+        within=120,
         faults=["late-writes"] * 3 + ["lost-commit"],
     )
 
