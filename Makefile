@@ -36,9 +36,11 @@ demo: install ## a working cluster on this machine, shown step by step
 test: install-test ## every test
 	bash scripts/test
 
-soak: install-test ## what takes longer than a test may: ATTEMPTS=5000 attempts under kill -9, compared with what they wrote; a hostile user and a stranger
+soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos; SEEDS, FROM, ATTEMPTS and MINUTES say how much
+	bash scripts/simulate --seeds $(or $(SEEDS),10000) --from $(or $(FROM),1000)
 	$(VENV)/bin/python -m tests.e2e.truth --attempts $(or $(ATTEMPTS),5000)
 	bash scripts/hostile --minutes $(or $(MINUTES),5)
+	bash scripts/chaos --minutes $(or $(MINUTES),20)
 
 check: install-test ## format, lint, types, tidy, unit, property: under two minutes
 	bash scripts/check

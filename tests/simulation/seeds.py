@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.sim.report import Report, describe_failure
 from phalanx.sim.trial import run
 
-SEEDS = 1000
+SEEDS = 500
 CHUNK = 250
 FENCED_SHARE_MIN = 0.3  # R2: a rig in which no stale report is ever refused proves nothing
 SHARES_MIN = {"gang released": 0.7, "formation recalled": 0.1, "eviction for room": 0.2, "whole restart": 0.2}
