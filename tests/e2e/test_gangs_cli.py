@@ -157,7 +157,15 @@ def test_the_manifests_of_seed_003_run_as_they_are(cluster: RealCluster) -> None
     assert reply["topology_changed"]
     (job,) = reply["jobs"]
     assert (job["name"], job["tasks"]) == ("gang-example", 2)
-    phalanx(cluster, "wait", job["id"])
+    phalanx(cluster, "wait", "default/gang-example")
+    assert f"default/gang-example ({job['id']}) is Completed" in phalanx(
+        cluster, "why", "default/gang-example"
+    )
+    assert "default/pod-example2" in phalanx(cluster, "gang", "show", "default/gang-example")
+    assert (
+        json.loads(phalanx(cluster, "show", "default/pod-example2", "-o", "json"))["id"] == f"{job['id']}.1"
+    )
+    assert phalanx(cluster, "logs", "default/pod-example2").split()[0] == "1"
     tasks = cluster.client.tasks(job["id"]).items
     assert {task.node for task in tasks} in ({"n0", "n1"}, {"n2", "n3"})
     assert [cluster.output(task.id).split()[0] for task in tasks] == ["0", "1"]
@@ -178,7 +186,7 @@ def test_an_urgent_gang_takes_the_place_of_another_and_both_say_so(cluster: Real
     assert cluster.client.task(f"{urgent}.0").nominated_node
     condition = next(task.conditions[0] for task in cluster.client.tasks(victim).items if task.conditions)
     assert condition.reason == "PreemptionByScheduler"
-    assert "preemptor: urgent, triggerpod: " in condition.message
+    assert "preempted to make room for urgent (priority 10)" in condition.message
     cluster.wait_task(f"{urgent}.0", "Running", within_s=30.0)
     assert any(line.event == "RoomPromised" for line in cluster.client.story(victim).items)
 

@@ -41,6 +41,7 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_names import NamedView
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.shown_token import ShownToken
@@ -137,9 +138,14 @@ class AsyncClient:
     ) -> Page[TaskView]:
         return await self._ask(calls.tasks(job, status, cursor, limit))
 
+    async def named(self, name: str) -> NamedView:
+        """Which job or task Kubernetes calls so: namespace/name."""
+        return await self._ask(calls.named(name))
+
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
         loop = asyncio.get_running_loop()
         until, patience = None if timeout is None else loop.time() + timeout, Patience()
+        id = (await self.named(id)).id if "/" in id else id  # which may be given again while we wait
         while True:
             left_s = calls.WAIT_S if until is None else until - loop.time()
             try:

@@ -41,6 +41,7 @@ from phalanx.api.schema import (
     TaskView,
     WhyReply,
 )
+from phalanx.api.schema_names import NamedView
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.errors import BadRequest, Unavailable
 
@@ -207,6 +208,10 @@ def jobs(
 ) -> Call[Page[JobView]]:
     query = _query(status=status, queue=queue, name=name, cursor=cursor, limit=limit)
     return _get("/v1/jobs", Page[JobView], query)
+
+
+def named(name: str) -> Call[NamedView]:
+    return _get(f"/v1/names/{quote(name, safe='')}", NamedView)
 
 
 def job(id: str) -> Call[JobView]:

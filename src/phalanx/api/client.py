@@ -41,6 +41,7 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema_names import NamedView
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.shown_token import ShownToken
@@ -145,12 +146,17 @@ class Client:
     ) -> Page[TaskView]:
         return self._ask(calls.tasks(job, status, cursor, limit))
 
+    def named(self, name: str) -> NamedView:
+        """Which job or task Kubernetes calls so: namespace/name."""
+        return self._ask(calls.named(name))
+
     def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
 
         A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
         """
         until, patience = None if timeout is None else self._clock.monotonic() + timeout, Patience()
+        id = (self.named(id)).id if "/" in id else id  # which may be given again while we wait
         while True:
             left_s = calls.WAIT_S if until is None else until - self._clock.monotonic()
             try:

@@ -75,6 +75,10 @@ class Commands(Protocol):
 
     async def job(self, id: str) -> JobView: ...
 
+    async def named(self, name: str) -> str:
+        """The id of the job or task that Kubernetes calls so, `namespace/name`: all others take ids only."""
+        ...
+
     async def owner(self, id: str) -> tuple[str, str]:
         """Of a job or task: the whole id of its job, and the job's user."""
         ...

@@ -6,7 +6,7 @@ out of its range is Unprocessable. What the fields mean together is `api/submiss
 
 from __future__ import annotations
 
-from phalanx.core.model.ids import is_name
+from phalanx.core.model.ids import is_name, is_object
 from phalanx.core.model.quantity import BYTES_MAX, SECONDS_MAX, parse_bytes, parse_seconds
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -40,6 +40,15 @@ def check_name(field: str, value: str) -> None:
         raise BadRequest(
             f"{field}: {shown(value)} is not a name: write 1 to 63 lower-case letters, digits, '.', '_' or"
             " '-', with a letter or digit at both ends"
+        )
+
+
+def check_object(field: str, value: str) -> None:
+    """Refuse what may not name an object of Kubernetes."""
+    if not is_object(value):
+        raise BadRequest(
+            f"{field}: {shown(value)} is not namespace/name, such as default/pod-1: lower-case letters, digits and '-',"
+            " at most 63 and 253 of them"
         )
 
 

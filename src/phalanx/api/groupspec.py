@@ -11,9 +11,18 @@ from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.api.fields import check_count, check_name, check_number, check_text, read_size, shown
+from phalanx.api.fields import (
+    check_count,
+    check_name,
+    check_number,
+    check_object,
+    check_text,
+    read_size,
+    shown,
+)
 from phalanx.api.program import read_command
 from phalanx.core.model.array import TASKS_MAX, Array
+from phalanx.core.model.gang import GANG_TASKS_MAX
 from phalanx.core.model.job import Group
 from phalanx.core.model.resources import Request
 from phalanx.core.model.target import Target, TargetError, parse_target
@@ -57,6 +66,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     replicas: int = 1  # divides the tasks into equal runs, as JobSet's jobs do
     indexes: list[int] = []  # each task's index in the network, where it is not its place in the group
     after: list[AfterSpec] = []
+    objects: list[str] = []  # what Kubernetes calls each task: namespace/name
 
 
 def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = None) -> Group:
@@ -68,6 +78,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
     _check_counts(spec, tasks, at_once, field)
     _check_indexes(spec.indexes, tasks, field)
     check_count(f"{field}after", len(spec.after), AFTER_MAX)
+    _check_objects(spec.objects, tasks, field)
     return Group(
         command=read_command(spec.command, spec.shell, spec.env, spec.cwd, field),
         request=_request(spec, field),
@@ -79,6 +90,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
         replicas=spec.replicas,
         indexes=tuple(spec.indexes),
         after=tuple((each.group, each.when) for each in spec.after),
+        objects=tuple(spec.objects),
     )
 
 
@@ -138,6 +150,22 @@ def _check_indexes(indexes: list[int], tasks: int, field: str) -> None:
         if index in seen:
             raise BadRequest(f"{field}indexes: {index} stands twice, each task needs its own")
         seen.add(index)
+
+
+def _check_objects(objects: list[str], tasks: int, field: str) -> None:
+    if not objects:
+        return
+    if len(objects) != tasks or tasks > GANG_TASKS_MAX:
+        raise BadRequest(
+            f"{field}objects: {len(objects)} are given for {tasks} tasks, give one for each of at most"
+            f" {GANG_TASKS_MAX}, or none"
+        )
+    seen: set[str] = set()
+    for name in objects:
+        check_object(f"{field}objects", name)
+        if name in seen:
+            raise BadRequest(f"{field}objects: {shown(name)} stands twice, each task needs its own")
+        seen.add(name)
 
 
 def _request(spec: GroupSpec, field: str) -> Request:

@@ -10,7 +10,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.api.fields import check_count, check_name, check_number, check_text, read_duration, shown
+from phalanx.api.fields import (
+    check_count,
+    check_name,
+    check_number,
+    check_object,
+    check_text,
+    read_duration,
+    shown,
+)
 from phalanx.api.groupspec import GroupSpec, check_after, to_group
 from phalanx.api.patterns import PatternBudget
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
@@ -104,6 +112,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     array: str | None = None  # "1-100%4": how the tasks of the only group are numbered
+    object: str = ""  # what Kubernetes calls the job: namespace/name
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -135,6 +144,7 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         may_evict=spec.preemption == "lower",
         evictable=spec.evictable,
         min_run_s=read_span("min_run", spec.min_run),
+        object=spec.object,
     )
 
 
@@ -143,6 +153,8 @@ def _check_labels(spec: JobSpec) -> None:
         check_name("name", spec.name)
     if spec.queue != "default":
         check_name("queue", spec.queue)
+    if spec.object:
+        check_object("object", spec.object)
     check_number("priority", spec.priority, -PRIORITY_MAX, PRIORITY_MAX)
 
 
@@ -189,6 +201,9 @@ def _groups(spec: JobSpec, array: Array | None) -> tuple[Group, ...]:
     if total > TASKS_MAX:
         raise BadRequest(f"groups: {total} tasks in all are too many, at most {TASKS_MAX} are allowed")
     check_after(groups)
+    objects = [name for group in groups for name in group.objects]
+    if len(set(objects)) < len(objects):
+        raise BadRequest("groups: two of them give a task the same name in objects, each task needs its own")
     return groups
 
 

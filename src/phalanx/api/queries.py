@@ -16,6 +16,7 @@ from phalanx.api.commands import Stream
 from phalanx.api.documents import explained
 from phalanx.api.fields import shown
 from phalanx.api.schema import StatusWord
+from phalanx.core.model.ids import OBJECT_MAX
 from phalanx.errors import BadRequest
 
 Q = TypeVar("Q", bound=Struct)
@@ -72,7 +73,7 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     after: Position | None = None
-    job: Word | None = None
+    job: Annotated[str, Meta(min_length=1, max_length=OBJECT_MAX)] | None = None
 
 
 class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):

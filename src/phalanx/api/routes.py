@@ -6,6 +6,7 @@ Paths have one shape, `/v1/NOUN/ID/VERB`, so finding a row is one look in a dict
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from phalanx.api import (
     routes_apply,
@@ -19,6 +20,7 @@ from phalanx.api import (
 )
 from phalanx.api.fields import shown
 from phalanx.api.route import Route
+from phalanx.core.model.ids import is_object
 from phalanx.errors import NotFound, WrongMethod
 
 ROUTES: tuple[Route, ...] = (
@@ -34,6 +36,7 @@ ROUTES: tuple[Route, ...] = (
 
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
 _ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}")
+_NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
 
 Row = dict[str, Route]  # by method
 
@@ -49,14 +52,19 @@ _TABLE = _by_path(ROUTES)
 
 
 def find_row(path: str) -> tuple[Row | None, str]:
-    """The routes of a path by method, and the id in it; no row for a path that does not exist."""
+    """The routes of a path by method, and the id in it; no row for a path that does not exist.
+
+    `path` is as it was sent: what is quoted in it is not yet read, so that a slash may stand within an id.
+    """
     row = _TABLE.get(path)
     if row is not None:
         return row, ""
     parts = path.split("/", 4)  # "", v1, noun, id, verb
-    if len(parts) < 4 or not _ID.fullmatch(parts[3]):
+    if len(parts) < 4:
         return None, ""
-    id, parts[3] = parts[3], "{id}"
+    id, parts[3] = unquote(parts[3]), "{id}"
+    if not (_ID.fullmatch(id) or (parts[2] in _NAMED and is_object(id))):
+        return None, ""
     return _TABLE.get("/".join(parts)), id
 
 

@@ -17,6 +17,7 @@ from phalanx.api.schema import (
     TaskView,
     WhyReply,
 )
+from phalanx.api.schema_names import NamedView
 from phalanx.api.sight import seen, seen_job, seen_task
 from phalanx.api.visit import Visit
 from phalanx.errors import BadRequest
@@ -39,6 +40,10 @@ async def jobs(service: Service, visit: Visit) -> Reply:
 
 async def job(service: Service, visit: Visit) -> Reply:
     return json_reply(seen_job(visit, await service.commands.job(visit.id)))
+
+
+async def named(service: Service, visit: Visit) -> Reply:
+    return json_reply(NamedView(visit.id, await service.commands.named(visit.id)))
 
 
 async def tasks(service: Service, visit: Visit) -> Reply:
@@ -171,5 +176,13 @@ ROUTES = (
         answer=JobView,
         query=WaitQuery,
         lasting=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/names/{id}",
+        permission="read",
+        handler=named,
+        summary="Which job or task Kubernetes calls so: namespace/name, with its slash quoted (%2F).",
+        answer=NamedView,
     ),
 )

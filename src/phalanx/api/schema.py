@@ -157,6 +157,7 @@ class JobView(Struct):
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
     held: str | None = None  # why nothing of it runs until somebody resumes or cancels it
+    object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
 
 
 class TaskView(Struct):
@@ -189,6 +190,7 @@ class TaskView(Struct):
     ready: bool = False  # of a gang: it is held at the barrier and waits for the others
     nominated_node: str | None = None  # where it will stand once those who were asked to leave have gone
     conditions: list[ConditionView] = []
+    object: str = ""  # what Kubernetes calls it: namespace/name
 
 
 class DeviceView(Struct, omit_defaults=True):
@@ -287,6 +289,7 @@ class WhyReply(Struct):
     epoch: int
     needed: int | None = None
     domains: list[DomainSlots] = []
+    object: str = ""  # what Kubernetes calls it: namespace/name
 
 
 class StoryLine(Struct, omit_defaults=True):

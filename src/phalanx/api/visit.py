@@ -33,6 +33,7 @@ class Visit:
         "path",
         "query",
         "query_string",
+        "raw_path",
         "receive",
         "request_id",
         "token",
@@ -42,6 +43,10 @@ class Visit:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        raw: bytes | None = scope.get(
+            "raw_path"
+        )  # a slash within an id is quoted there, so the parts can be told
+        self.raw_path = self.path if raw is None else raw.decode("latin-1")
         self.query_string: bytes = scope["query_string"]
         self.headers: dict[bytes, bytes] = headers_once(scope["headers"])
         self.receive = receive

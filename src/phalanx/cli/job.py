@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from msgspec import to_builtins
@@ -17,6 +17,9 @@ from phalanx.cli.text import clean, clean_lines, moment, plural, size, span
 from phalanx.core.model.quantity import describe_seconds
 from phalanx.errors import PhalanxError
 
+if TYPE_CHECKING:
+    from phalanx.api.client import Client
+
 T = TypeVar("T")
 IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)]
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=job_ids)]
@@ -27,6 +30,7 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
     here = session(ctx)
     client = here.client()
     chosen = here.output(output)
+    id = id_of(client, id)
     if "." in id:  # a task of an array or of a gang
         task = client.task(id)
         emit(task, chosen, [task.id], lambda _wide: _task_lines(task))
@@ -34,6 +38,11 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
     job = client.job(id)
     only = client.task(job.id) if job.tasks == 1 and chosen != "name" else None
     emit(_with_task(job, only), chosen, [job.id], lambda _wide: job_lines(job, only))
+
+
+def id_of(client: Client, name: str) -> str:
+    """The id behind a name of Kubernetes, such as default/pod-1; what is no such name is an id already."""
+    return client.named(name).id if "/" in name else name
 
 
 def _with_task(job: JobView, only: TaskView | None) -> Any:
@@ -100,6 +109,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         [
             ("Job", job.id),
             ("Name", job.name),
+            ("Object", job.object),
             ("Batch", job.batch_id if job.batch_id != job.id else None),
             ("User", job.user),
             ("Queue", f"{job.queue}, priority {job.priority}"),
@@ -146,6 +156,7 @@ def _task_lines(task: TaskView) -> Iterable[str]:
             ("Task", task.id),
             ("Job", task.job_id),
             ("Name", task.name),
+            ("Object", task.object),
             ("Index", task.index),
             ("Group", task.group),
             ("Rank", task.rank),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phalanx.cli.completion import job_ids
+from phalanx.cli.job import id_of
 from phalanx.cli.output import note
 from phalanx.cli.session import session
 from phalanx.errors import BadRequest, PhalanxError
@@ -41,6 +42,7 @@ def logs(
     if stdout and stderr:
         raise BadRequest("--stdout and --stderr: give one of them, or none for both")
     lines, client = _lines(tail), session(ctx).client()
+    id = id_of(client, id)
 
     def read(stream: Stream) -> Iterator[bytes]:
         return client.logs(id, stream=stream, attempt=attempt, lines=lines, follow=follow)

@@ -40,7 +40,6 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
     beside = f", {job.finished} finished" if job.finished else ""
     return [
         ("Gang", f"{gang.phase}, {gang.placed} of {job.tasks} placed{beside}, {gang.needed} needed"),
-        ("Called", gang.id),
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
         ("Formation", _formation(gang)),
         ("Nominated", _nominated(gang)),
@@ -66,15 +65,28 @@ def group_lines(job: JobView) -> Iterable[str]:
 
 def member_table(tasks: list[TaskView]) -> Table:
     """The members of a gang, by rank."""
-    table = Table("ID", "GROUP", "RANK", "STATUS", "NODE", "GPUS", "ATTEMPT", "EXIT", "SAYS")
+    named = any(task.object for task in tasks)
+    table = Table(
+        "ID",
+        *(["OBJECT"] if named else []),
+        "GROUP",
+        "RANK",
+        "STATUS",
+        "NODE",
+        "GPUS",
+        "ATTEMPT",
+        "EXIT",
+        "SAYS",
+    )
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
         node = task.node if task.nominated_node is None else f"({task.nominated_node})"
         told = [each.message for each in task.conditions] if task.status not in ENDED else []
         says = "; ".join(filter(None, [task.message, *told]))
+        name = [task.object] if named else []
         table.add(
-            task.id, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)), task.attempt,
-            task.exit_code, says,
+            task.id, *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),
+            task.attempt, task.exit_code, says,
         )  # fmt: skip
     return table
 

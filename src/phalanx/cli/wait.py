@@ -87,6 +87,7 @@ def await_all(client: Client, ids: Sequence[str], until: Deadline) -> list[View]
 
 
 def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View:
+    id = client.named(id).id if "/" in id else id  # which may be given again while we wait
     view = client.wait(id, timeout=0)
     while view.status not in ENDED:
         progress.show(view)

@@ -21,7 +21,8 @@ def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None
 
 
 def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
-    yield f"{reply.id} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
+    name = f"{reply.object} ({reply.id})" if reply.object else reply.id
+    yield f"{name} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
     for other in reply.others:
         yield f"  also: {other.text} ({other.code})"
     for domain in reply.domains:

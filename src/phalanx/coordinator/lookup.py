@@ -1,4 +1,7 @@
-"""From what people type to what is meant: whole ids, unique prefixes, `job.index`, and the history behind them."""
+"""From what people type to what is meant: whole ids, unique prefixes, `job.index`, and the history behind them.
+
+What Kubernetes calls a job or a task, `namespace/name`, is read into an id before anything is done with it.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,21 @@ async def find_job(desk: Desk, store: Store, text: str) -> JobState:
         if not await desk.catch_up():
             raise
     return await _find_job(desk.state, store, text)
+
+
+async def find_named(desk: Desk, name: str) -> str:
+    """The id of the job or task that Kubernetes calls so."""
+    found = desk.state.called(name)
+    if found is None and await desk.catch_up():
+        found = desk.state.called(name)
+    if found is None:
+        raise NotFound(
+            f"no job or task is called {name[:80]!r}",
+            reason="JobNotFound",
+            hint="names are known of jobs that the coordinator has in memory; phalanx ps --all lists the ids of all",
+        )
+    job, position = found
+    return job.job.id if position is None else job.job.task_id(position)
 
 
 async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:

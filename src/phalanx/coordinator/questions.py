@@ -92,6 +92,9 @@ class Questions:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
         return job_view(self._loop.state, found)
 
+    async def named(self, name: str) -> str:
+        return await lookup.find_named(self._loop, name)
+
     async def owner(self, id: str) -> tuple[str, str]:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
         return found.job.id, found.job.user

@@ -83,6 +83,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         finished=len(job.done),
         failures=sum(job.charged.values()),
         held=job.held_because or None,
+        object=spec.object_name,
     )
 
 
@@ -139,6 +140,7 @@ def _task_view(
         if job.promise is not None and position in job.promise.members
         else None,
         conditions=conditions(job, position),
+        object=spec.object_at(position),
     )
 
 

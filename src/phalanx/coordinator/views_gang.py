@@ -10,6 +10,7 @@ from phalanx.core.cluster.gangs import Formation, GangState, Promise
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.wholes import is_preemption
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status
 
@@ -65,7 +66,7 @@ def conditions(job: JobState, position: int) -> list[ConditionView]:
     found = job.conditions.get(position)
     if found is None:
         return []
-    reason = PREEMPTED if ", preemptor: " in found.message else EVICTED
+    reason = PREEMPTED if is_preemption(found.message) else EVICTED
     if found.past_at is None:
         return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
     return [ConditionView("DisruptionTarget", "False", reason, found.message, found.past_at)]
@@ -85,9 +86,9 @@ def ranks(job: JobState) -> dict[int, int]:
     return {position: rank for rank, (_, position) in enumerate(ordered)}
 
 
-def task_ids(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
-    """The public ids of attempts' tasks, in order."""
-    return [state.jobs[id].job.task_id(position) for id, position, _ in sorted(keys) if id in state.jobs]
+def task_names(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
+    """What attempts' tasks are called, in order."""
+    return [state.jobs[id].job.task_name(position) for id, position, _ in sorted(keys) if id in state.jobs]
 
 
 def nominated(promise: Promise) -> dict[str, int]:
@@ -101,7 +102,7 @@ def _formation_view(forming: Formation, wait_s: float) -> FormationView:
 
 
 def _promise_view(state: ClusterState, promise: Promise) -> PromiseView:
-    victims = task_ids(state, promise.victims)
+    victims = task_names(state, promise.victims)
     return PromiseView(promise.made_at, promise.until, victims, nominated(promise))
 
 

@@ -74,6 +74,7 @@ def why_reply(
         epoch=state.epoch,
         needed=found.needed,
         domains=found.domains,
+        object=job.job.object_name if whole else job.job.object_at(speaker),
     )
 
 

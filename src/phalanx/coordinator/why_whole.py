@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.coordinator.views_gang import nominated, task_ids
+from phalanx.coordinator.views_gang import nominated, task_names
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.barrier import not_ready
 from phalanx.core.cluster.brake import holds_for
@@ -23,7 +23,7 @@ def standstill(state: ClusterState, job: JobState, position: int, now: float) ->
         yield reason.held_back(job.held_because)
     if job.promise is not None:
         left = max(0.0, job.promise.until - now)
-        yield reason.waiting_victims(task_ids(state, job.promise.victims), nominated(job.promise), left)
+        yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
     if job.restarting:
         yield reason.restarting(len(job.live))
     if position in job.delayed:
@@ -69,7 +69,7 @@ def _at_the_barrier(state: ClusterState, job: JobState, gang: GangState, now: fl
     forming = job.forming
     assert forming is not None
     late = sorted(not_ready(state, job))
-    missing = [f"{job.job.task_id(each)} on {_whereabouts(state, job.live[each].node)}" for each in late]
+    missing = [f"{job.job.task_name(each)} on {_whereabouts(state, job.live[each].node)}" for each in late]
     held = gang.held()
     short = 0 if job.satisfied else sum(max(0, g.needed - held[n]) for n, g in enumerate(job.job.groups))
     seconds = max(0.0, forming.formed_at + gang.gang.wait_s - now)

@@ -13,7 +13,7 @@ import msgspec
 
 from phalanx.api.groupspec import GroupSpec
 from phalanx.api.jobspec import GangSpec, JobSpec, RestartSpec
-from phalanx.manifests.found import Found, Placed, plain_name
+from phalanx.manifests.found import Found, Placed, object_names, plain_name
 from phalanx.manifests.gangs import Gang, GangBook, gang_id, with_gang
 from phalanx.manifests.members import by_shape, in_order, indexes, needed_of_each
 from phalanx.manifests.pods import Pod
@@ -83,11 +83,14 @@ def _without_gang(id: str, pods: list[Pod]) -> Found:
     traits = common_traits([pod.template for pod in ranks])
     gang: bool | GangSpec = GangSpec(affinity=traits.affinity) if traits.affinity else False
     if not id.startswith("default/"):
-        view.note("namespace", "namespaces are not kept; queues and quotas go by the name of a queue")
+        view.note(
+            "namespace",
+            "is kept in the name and separates nothing; queues and quotas go by the name of a queue",
+        )
     if len(groups) == 1:
         groups = [msgspec.structs.replace(groups[0], name="", indexes=[])]
     restart = RestartSpec(whole=False) if gang else None
-    spec = JobSpec(groups, name=name, gang=gang, restart=restart)
+    spec = JobSpec(groups, name=name, gang=gang, restart=restart, object="".join(object_names([id])))
     return _found(with_traits(spec, traits), id, ranks)
 
 
@@ -99,6 +102,7 @@ def _group(shape: list[Pod], name: str, need: int, view: View) -> GroupSpec:
         min=0 if need == len(shape) else need,
         optional=need == 0,
         indexes=indexes(shape, view),
+        objects=object_names([pod.name for pod in shape]),
     )
 
 

@@ -9,7 +9,7 @@ from phalanx.api.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.quantity import SECONDS_MAX
-from phalanx.manifests.found import Found, plain_name
+from phalanx.manifests.found import Found, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import QUEUE_LABELS, Reader, Template
@@ -48,7 +48,11 @@ def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | No
         counts_evictions=batch.counts_evictions,
     )
     spec = JobSpec(
-        [group], name=plain_name(id, metadata), restart=restart, success=SuccessSpec(batch.any_will_do)
+        [group],
+        name=plain_name(id, metadata),
+        restart=restart,
+        success=SuccessSpec(batch.any_will_do),
+        object="".join(object_names([id])),
     )
     spec = msgspec.structs.replace(
         with_traits(spec, traits), max_retries=batch.retries, time_limit=batch.time_limit or traits.time_limit
@@ -101,7 +105,10 @@ def with_queue(spec: JobSpec, metadata: View) -> JobSpec:
 
 def tell_namespace(metadata: View) -> None:
     if metadata.text("namespace", "default") not in ("", "default"):
-        metadata.note("namespace", "namespaces are not kept; queues and quotas go by the name of a queue")
+        metadata.note(
+            "namespace",
+            "is kept in the name and separates nothing; queues and quotas go by the name of a queue",
+        )
 
 
 def _completions(spec: View, parallelism: int) -> int:

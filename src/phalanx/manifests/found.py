@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from phalanx.api.jobspec import JobSpec
-from phalanx.core.model.ids import NAME_MAX, is_name
+from phalanx.core.model.ids import NAME_MAX, is_name, is_object
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.manifests.taints import Toleration
 from phalanx.manifests.view import View
@@ -55,6 +55,11 @@ class Incomplete(Struct, frozen=True):
 def gang_lacks(id: str, text: str, needed: int = 0, members: int = 0) -> Reason:
     """Why a gang cannot begin: too few members, or a group that is not there."""
     return Reason("GangIncomplete", Tier.CAPACITY, f"{id} {text}", {"needed": needed, "members": members})
+
+
+def object_names(names: list[str]) -> list[str]:
+    """The names of objects as they are kept; none of them if one is yet to be made, as by generateName."""
+    return names if all(map(is_object, names)) else []
 
 
 def plain_name(text: str, view: View) -> str:

@@ -16,7 +16,7 @@ from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.gang import Action
 from phalanx.core.model.job import RETRIES_MAX
 from phalanx.manifests.batchjob import COUNT_MAX, Batch, read_batch, tell_namespace, with_queue
-from phalanx.manifests.found import Found, plain_name
+from phalanx.manifests.found import Found, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import Reader
@@ -70,6 +70,7 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> Found | None:
         name=plain_name(id, metadata),
         restart=_restart(spec, batches, groups),
         success=_success(spec, groups),
+        object="".join(object_names([id])),
     )
     made = msgspec.structs.replace(
         with_traits(made, traits), max_retries=_retries(spec, batches), time_limit=_time_limit(spec, batches)

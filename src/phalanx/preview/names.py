@@ -7,10 +7,11 @@ task `train.3`. A plan speaks in the words of whoever asked, so the ids in the c
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phalanx.api.schema import SubmitRequest
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 
@@ -18,11 +19,12 @@ _ID = re.compile(r"\b([0-9a-hjkmnp-tv-z]{26})(?:\.([0-9]{1,9}))?\b")
 
 
 class Names:
-    """Names by job id; whatever is not named goes by its id."""
+    """Names by job id; whatever is not named goes by its name in Kubernetes, or by its id."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, tuple[Job, str]] = {}
         self._tasks: dict[JobId, Sequence[str]] = {}
+        self.live: Mapping[JobId, JobState] = {}  # those of the cluster, which Kubernetes may have names for
 
     def call(self, job: Job, name: str, tasks: Sequence[str] = ()) -> None:
         """Call a job so, and its tasks by position if they have names too."""
@@ -31,11 +33,13 @@ class Names:
             self._tasks[job.id] = tasks
 
     def job(self, job: Job) -> str:
-        return self._jobs[job.id][1] if job.id in self._jobs else job.id
+        return self._jobs[job.id][1] if job.id in self._jobs else job.object_name or job.id
 
     def task(self, job: Job, position: int) -> str:
         if job.id in self._tasks:
             return self._tasks[job.id][position]
+        if job.id not in self._jobs:
+            return job.task_name(position)
         return self.job(job) + job.task_id(position)[len(job.id) :]
 
     def plain(self, text: str) -> str:
@@ -53,11 +57,14 @@ class Names:
 
     def _named(self, found: re.Match[str]) -> str:
         id, index = found.groups()
-        if id not in self._jobs:
+        if id in self._jobs:
+            job = self._jobs[id][0]
+        elif id in self.live and self.live[id].job.object_name:
+            job = self.live[id].job
+        else:
             return found.group()
-        job, name = self._jobs[id]
         if index is None:
-            return self.task(job, 0) if job.tasks == 1 else name
+            return self.task(job, 0) if job.tasks == 1 else self.job(job)
         position = job.position(int(index))
         return found.group() if position is None else self.task(job, position)
 

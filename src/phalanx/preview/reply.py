@@ -33,6 +33,7 @@ class _Telling:
     def __init__(self, state: ClusterState, names: Names) -> None:
         self._state = state
         self._names = names
+        names.live = state.jobs
 
     def placements(self, share: Share) -> Iterator[PlannedPlacement]:
         promise = share.job.promise

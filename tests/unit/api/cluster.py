@@ -171,6 +171,12 @@ class FakeCluster:
     async def job(self, id: str) -> JobView:
         return self._job_view(self._find(id))
 
+    async def named(self, name: str) -> str:
+        for job in self.held.values():
+            if name in job.whole_objects:
+                return job.id
+        return self._find(name).id
+
     async def owner(self, id: str) -> tuple[str, str]:
         job = self._find(id)
         return job.id, job.user

@@ -7,13 +7,16 @@ import asyncio
 import msgspec
 import pytest
 
+from phalanx.api.applied import ApplyRequest
 from phalanx.api.documents import Nothing
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.jobspec import JobSpec
 from phalanx.api.openapi import EXAMPLES
 from phalanx.api.routes import ROUTES
 from phalanx.api.visit import Message
-from phalanx.errors import PhalanxError, TooMany, Unavailable
+from phalanx.errors import NotFound, PhalanxError, TooMany, Unavailable
 from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import JSON, TOKEN, Answered, House, a_house, ask
+from tests.unit.api.house import JSON, TOKEN, Answered, House, a_house, an_async_client, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +29,14 @@ async def submit(house: House, body: bytes = JOB, key: str = "") -> Answered:
 
 async def a_job(house: House) -> str:
     id: str = (await submit(house)).json()["task_ids"][0]
+    return id
+
+
+async def a_named_job(house: House) -> str:
+    spec = JobSpec([GroupSpec(command=["true"])], object="team/cancel")
+    body = msgspec.json.encode(ApplyRequest([spec]))
+    (job,) = (await ask(house.app, "POST", "/v1/apply", body, headers=JSON)).json()["jobs"]
+    id: str = job["id"]
     return id
 
 
@@ -51,6 +62,9 @@ async def test_every_route_answers_as_its_row_says(route):
     if "/tokens/" in route.path:
         made = await ask(house.app, "POST", "/v1/tokens", b'{"role": "user"}', headers=JSON)
         id = made.json()["record"]["id"]
+    if "/names/" in route.path:
+        await a_named_job(house)
+        id = "team%2Fcancel"
     path = route.path.replace("{id}", "n1" if named else id)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     query = b"timeout_s=0" if path.endswith("/wait") else b""
@@ -294,3 +308,18 @@ async def test_a_websocket_is_closed_and_a_lifespan_is_followed():
         "lifespan.startup.complete",
         "lifespan.shutdown.complete",
     ]
+
+
+async def test_a_name_of_kubernetes_stands_for_an_id_with_its_slash_quoted():
+    """M10: the path is split before it is read, so a pod may even be called like a verb."""
+    house = a_house()
+    id = await a_named_job(house)
+    async with an_async_client(house) as client:
+        assert (await client.job("team/cancel")).id == id
+        assert (await client.why("team/cancel")).id == id
+        assert (await client.named("team/cancel")).id == id
+        assert (await client.cancel("team/cancel")).id == id
+        with pytest.raises(NotFound):
+            await client.job("team/other")
+    assert (await ask(house.app, "GET", "/v1/jobs/team/other")).status == 404
+    assert (await ask(house.app, "GET", "/v1/nodes/team%2Fcancel")).status == 404

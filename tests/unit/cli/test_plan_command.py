@@ -43,7 +43,7 @@ def test_evictions_are_told_with_their_reason(cli: Cli, files: Path):
     assert said.code == 0
     assert "train would start, 2 tasks on 2 nodes, when 1 task that it evicts has left" in said.out
     assert "evicts low on n2 GPUs 0-7 (job low, priority 0)" in said.out
-    assert "preemptor: train" in said.out
+    assert "phalanx: preempted to make room for train (priority 5)" in said.out
 
 
 def test_who_must_wait_ends_with_3_and_a_fix(cli: Cli, files: Path):

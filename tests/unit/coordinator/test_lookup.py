@@ -1,11 +1,17 @@
-"""The only task of a job is named by the job's id, and by `ID.0` (M6)."""
+"""What may stand for an id: the job's own for its only task, and `ID.0` (M6); the names of Kubernetes (M10)."""
 
 from __future__ import annotations
 
 import pytest
 
+from phalanx.api.aclient import AsyncClient
+from phalanx.api.app import build_app
+from phalanx.api.auth import Tokens
+from phalanx.api.groupspec import GroupSpec
+from phalanx.api.inprocess import InProcessExchange
+from phalanx.api.jobspec import GangSpec, JobSpec, to_job
 from phalanx.api.schema import SubmitRequest
-from phalanx.errors import NotFound
+from phalanx.errors import BadRequest, Conflict, NotFound
 from tests.unit.coordinator.test_declarations import a_coordinator
 
 pytestmark = pytest.mark.anyio
@@ -24,3 +30,51 @@ async def test_the_only_task_is_number_0():
             with pytest.raises(NotFound):
                 await here.commands.task(f"{id}.{wrong}")
         assert (await here.commands.cancel(f"{id}.0")).cancelled == 1
+
+
+PODS = ["team/pod-1", "team/pod-2"]
+
+
+def a_named_gang() -> JobSpec:
+    group = GroupSpec(command=["true"], tasks=2, objects=PODS)
+    return JobSpec([group], gang=GangSpec(id="team/hello-job"), name="hello-job")
+
+
+async def test_names_of_kubernetes_are_accepted_wherever_an_id_is():
+    """M10, through the REST app, where names become ids once."""
+    async with a_coordinator() as here:
+        app = build_app(here.commands, Tokens([("ada", "secret")]))
+        async with AsyncClient(token="secret", exchange=InProcessExchange(app)) as client:
+            (job,) = (await client.apply(a_named_gang())).jobs
+            assert (await client.job("team/hello-job")).object == "team/hello-job"
+            assert (await client.job("team/pod-2")).id == job.id
+            task = await client.task("team/pod-2")
+            assert (task.id, task.object) == (f"{job.id}.1", "team/pod-2")
+            assert (await client.why("team/hello-job")).object == "team/hello-job"
+            assert (await client.why("team/pod-1")).object == "team/pod-1"
+            assert len((await client.tasks("team/hello-job")).items) == 2
+            assert (await client.story("team/hello-job")).items[0].event == "JobSubmitted"
+            waited = (
+                await client.wait("team/pod-2", timeout=0),
+                await client.wait("team/hello-job", timeout=0),
+            )
+            assert [view.id for view in waited] == [f"{job.id}.1", job.id]
+            with pytest.raises(NotFound, match="called 'team/pod-3'"):
+                await client.job("team/pod-3")
+            with pytest.raises(Conflict, match="needed by its gang"):
+                await client.cancel("team/pod-2")
+            assert (await client.cancel("team/hello-job")).cancelled == 2
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [
+        (["team/a"], "1 are given for 2 tasks"),
+        (["team/a", "team/a"], "'team/a' stands twice"),
+        (["team/a", "b"], "'b' is not namespace/name"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(objects, told):
+    spec = JobSpec([GroupSpec(command=["true"], tasks=2, objects=objects)])
+    with pytest.raises(BadRequest, match=rf"groups\[0\]\.objects: .*{told}"):
+        to_job(spec, id="0", now=0.0, user="", default_retries=3)

@@ -109,7 +109,9 @@ def test_members_at_the_barrier_are_ready_one_by_one():
 
 def test_a_preemptor_shows_its_nominated_nodes_and_a_victim_its_condition():
     stage = a_stage()
-    small, gang = a_job(gpus=2), a_gang(a_group(2, gpus=1), priority=10, name="hello-job")
+    pods = ("default/preemptor-pod-1", "default/preemptor-pod-2")
+    small = a_job(gpus=2)
+    gang = a_gang(a_group(2, gpus=1, objects=pods), priority=10, object="default/hello-job")
     stage.submit(small)
     stage.place(small, 0, "n1")
     stage.report(small, 0, Started)
@@ -127,8 +129,8 @@ def test_a_preemptor_shows_its_nominated_nodes_and_a_victim_its_condition():
         "PreemptionByScheduler",
     )
     assert condition.message == (
-        "phalanx: preempting to accommodate higher priority pods, preemptor: hello-job, "
-        f"triggerpod: {gang.id}.0"
+        "phalanx: preempting to accommodate higher priority pods, preemptor: default/hello-job, "
+        "triggerpod: default/preemptor-pod-1"
     )
 
 

@@ -58,7 +58,7 @@ def test_a_victim_is_told_for_whom_it_leaves():
     stage.submit(gang)
     stage.evicting(gang, {0: "n1"}, [("n1", 1)])
     condition = stage.state.jobs[small].conditions[0]
-    assert "preemptor: hello-job, triggerpod: " + gang.id in condition.message
+    assert condition.message == "phalanx: preempted to make room for hello-job (priority 10)"
     assert stage.state.jobs[small].live[0].ending == Why.EVICTED
 
 

@@ -36,6 +36,7 @@ def test_a_podgroup_with_its_pods():
         2,
         0,
     )
+    assert job.groups[0].objects == ["default/pod-example1", "default/pod-example2"]
     assert made.warnings == []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from itertools import islice
 
 from msgspec import Struct
 
@@ -15,6 +16,7 @@ from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.ids import JobId, NodeName
+from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.queue import Queues
@@ -22,6 +24,8 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting
+
+NAMESAKES_MAX = 1000  # of jobs with the same name in Kubernetes, so many are looked at, the newest
 
 
 class Rules(Struct, frozen=True):
@@ -124,6 +128,7 @@ class ClusterState:
         self.gain = 0
         self.jobs: dict[JobId, JobState] = {}
         self.job_ids: list[JobId] = []  # sorted, for prefixes and pages
+        self.objects: dict[str, dict[JobId, None]] = {}  # by what Kubernetes calls them or their tasks
         self.working: dict[str, int] = {}  # by user: jobs that have not ended
         self.nodes: dict[NodeName, NodeState] = {}
         self.known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
@@ -171,6 +176,8 @@ class ClusterState:
             self.job_ids.append(job.job.id)
         else:
             insort(self.job_ids, job.job.id)
+        for name in _objects(job.job):
+            self.objects.setdefault(name, {})[job.job.id] = None
 
     def end_job(self, job: JobState) -> None:
         """Every task of it is over, for the first time or again."""
@@ -189,6 +196,10 @@ class ClusterState:
         if id not in self.ended:  # only after a damaged record
             self._stop_working(self.jobs[id].job.user)
         job = self.jobs.pop(id)
+        for name in _objects(job.job):
+            del self.objects[name][id]
+            if not self.objects[name]:
+                del self.objects[name]
         for status, count in enumerate(job.counts):
             self.counts[status] -= count
         self.tasks_of[job.job.user] -= job.job.tasks
@@ -197,8 +208,24 @@ class ClusterState:
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
+    def called(self, name: str) -> tuple[JobState, int | None] | None:
+        """The job, and the position of its task if it is one, that Kubernetes calls so.
+
+        Of several, one that is not over, one that is so called as a whole, and the newest of those.
+        """
+        jobs = [self.jobs[id] for id in islice(reversed(self.objects.get(name, {})), NAMESAKES_MAX)]
+        if not jobs:
+            return None
+        job = max(jobs, key=lambda each: (not each.is_over, name in each.job.whole_objects, each.job.id))
+        return job, None if name in job.job.whole_objects else job.job.object_position(name)
+
     def with_prefix(self, prefix: str, most: int = 3) -> list[JobId]:
         """Job ids that begin with `prefix`, the first few."""
         at = bisect_left(self.job_ids, prefix)
         found = self.job_ids[at : at + most]
         return [id for id in found if id.startswith(prefix)]
+
+
+def _objects(job: Job) -> set[str]:
+    """Every name by which Kubernetes knows a job or one of its tasks; of most jobs there is none."""
+    return {name for group in job.groups for name in group.objects} | job.whole_objects

@@ -35,6 +35,7 @@ from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status, Why
 
 SCHEDULER = "phalanx"
+MAKES_ROOM = "preempted to make room for"
 
 
 def apply(state: ClusterState, event: Event) -> list[Effect] | None:
@@ -150,13 +151,19 @@ def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
 
 
 def eviction_text(job: JobState, trigger: int) -> str:
-    """What a victim is told: for whom it leaves, in the words of seed 003."""
-    gang = job.job.gang
-    name = (gang.id if gang is not None and gang.id else "") or job.job.name or job.job.id
+    """What a victim is told: for whom it leaves. Of objects of Kubernetes, in the words of seed 003."""
+    spec = job.job
+    if not spec.object_name:
+        return f"{SCHEDULER}: {MAKES_ROOM} {spec.name or spec.id} (priority {spec.priority})"
     return (
-        f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {name}, "
-        f"triggerpod: {job.job.task_id(trigger)}"
+        f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {spec.object_name}, "
+        f"triggerpod: {spec.task_name(trigger)}"
     )
+
+
+def is_preemption(text: str) -> bool:
+    """Whether what a task was told is that it leaves for another one."""
+    return ", preemptor: " in text or MAKES_ROOM in text
 
 
 def _asked_to_leave(state: ClusterState, keys: tuple[AttemptKey, ...], text: str, at: float) -> list[Effect]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from phalanx.core.model.array import Array
 from phalanx.core.model.gang import Gang, Restart, Success
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.ids import JobId, is_object
 from phalanx.core.model.resources import Request
 
 PRIORITY_MAX = 1_000_000_000  # as high as a PriorityClass of Kubernetes may go
@@ -39,6 +39,7 @@ class Group(Struct, frozen=True, omit_defaults=True):
     replicas: int = 1
     indexes: tuple[int, ...] = ()  # each task's index in the network, where it is not its place in the group
     after: tuple[tuple[str, str], ...] = ()  # (group, "started" or "completed"): who has to come first
+    objects: tuple[str, ...] = ()  # what Kubernetes calls each task, namespace/name
 
     @property
     def needed(self) -> int:
@@ -72,11 +73,42 @@ class Job(Struct, frozen=True, omit_defaults=True):
     may_evict: bool = True  # False: it never takes a place from anybody (preemptionPolicy: Never)
     evictable: bool = True  # False: nobody takes a place from it
     min_run_s: float = 0.0  # how long an attempt runs before it may be evicted
+    object: str = ""  # what Kubernetes calls it, namespace/name; a gang's PodGroups are in its id
 
     @property
     def tasks(self) -> int:
         """How many tasks the job has."""
         return sum(group.tasks for group in self.groups)
+
+    @property
+    def object_name(self) -> str:
+        """What Kubernetes calls it as a whole: its PodGroups if it has any; empty if it is none of theirs."""
+        return (self.gang.id if self.gang is not None else "") or self.object
+
+    @property
+    def whole_objects(self) -> frozenset[str]:
+        """The names of all objects that stand for the whole job."""
+        parts = self.object_name.split(",") if self.object_name else []
+        return frozenset(name for name in (*parts, self.object) if is_object(name))
+
+    def object_at(self, position: int) -> str:
+        """What Kubernetes calls one task; empty if it has no name there."""
+        number, first = self.group_at(position)
+        objects = self.groups[number].objects
+        return objects[position - first] if objects else ""
+
+    def task_name(self, position: int) -> str:
+        """What a sentence calls one task: by its name in Kubernetes, or else by its id."""
+        return self.object_at(position) or self.task_id(position)
+
+    def object_position(self, name: str) -> int | None:
+        """Where the task that Kubernetes calls so stands."""
+        first = 0
+        for group in self.groups:
+            if name in group.objects:
+                return first + group.objects.index(name)
+            first += group.tasks
+        return None
 
     def task_id(self, position: int) -> str:
         """The public id of one task: the job's own if it is the only one."""
