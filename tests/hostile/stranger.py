@@ -12,12 +12,11 @@ from tests.hostile.target import Counts, Target, asking, holding, pause, togethe
 HALF = b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nX-Half:"
 # The beginning of a TLS handshake: a record of 512 bytes, of which a part comes.
 HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64)
-MANY = 3000
 
 
 async def halves(target: Target, until: float, counts: Counts) -> None:
     """Half a request on each of thousands of connections, renewed when they are closed."""
-    await together(*(holding(target, target.port, HALF, until, counts) for _ in range(MANY)))
+    await together(*(holding(target, target.port, HALF, until, counts) for _ in range(target.many)))
 
 
 async def floods(target: Target, until: float, counts: Counts) -> None:
@@ -73,7 +72,7 @@ async def handshakes(target: Target, until: float, counts: Counts) -> None:
         *(
             holding(plain, port, HALF_HELLO, until, counts)
             for port in (target.port, target.link_port)
-            for _ in range(1000)
+            for _ in range(target.many // 3)
         ),
         *(whole() for _ in range(20 if target.tls else 0)),
     )

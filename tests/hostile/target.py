@@ -23,6 +23,7 @@ class Target(NamedTuple):
     token: str = ""
     tls: bool = False
     host: str = "127.0.0.1"
+    many: int = 3000  # connections that a stranger holds
 
     def context(self) -> ssl.SSLContext | None:
         return _anybody() if self.tls else None

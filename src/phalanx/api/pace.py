@@ -15,12 +15,11 @@ PIECE_S = 0.002
 
 
 class Pace:
-    """Hands out pieces of the loop, first come first served; or the newest first, where the oldest may have to go."""
+    """Hands out pieces of the loop, first come first served."""
 
-    def __init__(self, clock: Clock, piece_s: float = PIECE_S, *, newest_first: bool = False) -> None:
+    def __init__(self, clock: Clock, piece_s: float = PIECE_S) -> None:
         self._clock = clock
         self._piece_s = piece_s
-        self._newest_first = newest_first
         self._line: deque[asyncio.Future[None]] = deque()
         self._is_taken = False  # somebody has this round's piece
 
@@ -39,7 +38,7 @@ class Pace:
     def _next(self) -> None:
         """One round later: the next in line, who is woken by the loop in the round after this one."""
         while self._line:
-            first = self._line.pop() if self._newest_first else self._line.popleft()
+            first = self._line.popleft()
             if not first.done():
                 first.set_result(None)
                 asyncio.get_running_loop().call_soon(self._next)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 
 YOUNG, MIDDLE, OLD = 5_000, 10, 10
 LOOK_EVERY_S = 1.0
-GROWTH = 2
-SMALL = 100_000  # objects; so many are looked through in some milliseconds
+GROWTH = 3
+SMALL = 200_000  # objects; so many are looked through in some milliseconds
 
 
 @contextmanager
@@ -33,7 +33,7 @@ async def keep_short() -> None:
     """Keep collections short while the state grows: what survived a full one is not looked through again.
 
     The state has no cycles, and a full collection looks at all of it: half a second with some hundred thousand jobs, in
-    which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when they have doubled.
+    which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when they have tripled.
     """
     gc.set_threshold(YOUNG, MIDDLE, OLD)
     gc.collect()

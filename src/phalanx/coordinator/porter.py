@@ -2,8 +2,7 @@
 
 A stranger who says nothing, or who is slow in the handshake, is sent away before any other part hears of him, and the
 one who has stood there longest makes room for the next. One who does not speak TLS where it is spoken is told so in his
-own words. Few are let in, and one handshake is begun, in each round of the loop. What is said afterwards is the
-protocols' business.
+own words. Few are let in in each round of the loop. What is said afterwards is the protocols' business.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from phalanx.api.newcomers import Newcomers
-from phalanx.api.pace import Pace
-from phalanx.clock import SystemClock
 from phalanx.diary import diary
 from phalanx.tls import explain
 
@@ -25,8 +22,8 @@ FIRST_WORD_WITHIN_S = 10.0
 HANDSHAKE_WITHIN_S = 10.0
 SHUTDOWN_WITHIN_S = 2.0
 HANDSHAKES_MAX = 512
-ACCEPTS_PER_ROUND = 4
-BACKLOG = 1024
+ACCEPTS_PER_ROUND, GREETINGS_PER_ROUND = 16, 4  # without TLS, and with it: a handshake costs a millisecond
+BACKLOG = 4096  # who does not fit is not refused but lost, and comes again after a second
 TELL_OTHER_S, TELL_AGAIN_S = 1.0, 60.0
 TLS_HANDSHAKE = b"\x16"
 RECORD_HEAD, RECORD_MAX = 5, 4096  # a hello is some hundred bytes
@@ -49,7 +46,7 @@ class Porter:
         self._context = context
         self._make = make
         self._plain_words = plain_words
-        self._pace = Pace(SystemClock(), newest_first=True)
+        self._per_round = ACCEPTS_PER_ROUND if context is None else GREETINGS_PER_ROUND
         self._coming: Newcomers[asyncio.Task[None]] = Newcomers(max(1, newcomers // 2))
         self._greeting: Newcomers[asyncio.Task[None]] = Newcomers(max(1, newcomers // 2))
         self._told: tuple[str, str] = ("", "")
@@ -93,7 +90,7 @@ class Porter:
                 continue
             self._take_in(caller, str(place[0]))
             taken += 1
-            if taken % ACCEPTS_PER_ROUND == 0:  # those who wait to be let in wait, not those who are in
+            if taken % self._per_round == 0:  # those who wait to be let in wait, not those who are in
                 await asyncio.sleep(0)
 
     def _take_in(self, caller: socket.socket, address: str) -> None:
@@ -116,7 +113,6 @@ class Porter:
                 return
             if first:
                 self._has_greeted(caller_name)
-                await self._pace.turn()
                 await asyncio.get_running_loop().connect_accepted_socket(
                     self._make,
                     caller,
@@ -161,9 +157,14 @@ def _listening(family: int, place: tuple[object, ...]) -> socket.socket:
 
 
 def _close(caller: socket.socket) -> None:
-    """Take what was said first: closing with unread words looks like a failure to the other side."""
+    """End it, also for a transport that has begun a handshake on it and would keep the socket open.
+
+    What was said is taken first: closing with unread words looks like a failure to the other side.
+    """
     with suppress(OSError):
         caller.recv(65_536)
+    with suppress(OSError):
+        caller.shutdown(socket.SHUT_RDWR)
     caller.close()
 
 

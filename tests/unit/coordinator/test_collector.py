@@ -1,4 +1,4 @@
-"""Collections stay short: what survived a full one is set aside, and looked at again when it has doubled."""
+"""Collections stay short: what survived a full one is set aside, and looked at again when it has tripled."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ async def test_survivors_of_a_full_collection_are_not_looked_through_again(monke
         gc.set_threshold(*was)
 
 
-async def test_when_they_have_doubled_all_are_looked_at(monkeypatch):
+async def test_when_they_have_grown_all_are_looked_at(monkeypatch):
     monkeypatch.setattr(collector, "LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(collector, "SMALL", -1_000_000_000)  # any growth is a doubling
+    monkeypatch.setattr(collector, "SMALL", -1_000_000_000)  # any growth is enough
     was = gc.get_threshold()
     keeping = asyncio.ensure_future(collector.keep_short())
     try:
