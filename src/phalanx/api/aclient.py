@@ -122,10 +122,11 @@ class AsyncClient:
         status: StatusWord | None = None,
         queue: str | None = None,
         name: str | None = None,
+        selector: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[JobView]:
-        return await self._ask(calls.jobs(status, queue, name, cursor, limit))
+        return await self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
 
     async def job(self, id: str) -> JobView:
         return await self._ask(calls.job(id))
@@ -134,9 +135,15 @@ class AsyncClient:
         return await self._ask(calls.task(id))
 
     async def tasks(
-        self, job: str, *, status: StatusWord | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        job: str,
+        *,
+        status: StatusWord | None = None,
+        selector: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
     ) -> Page[TaskView]:
-        return await self._ask(calls.tasks(job, status, cursor, limit))
+        return await self._ask(calls.tasks(job, status, selector, cursor, limit))
 
     async def named(self, name: str) -> NamedView:
         """Which job or task Kubernetes calls so: namespace/name."""

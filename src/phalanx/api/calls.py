@@ -78,6 +78,7 @@ class GangFields(TypedDict, total=False):
     min: int
     gang_wait: float | str | None
     labels: dict[str, str]
+    tags: dict[str, str]
     preemption: Literal["lower", "never"]
     evictable: bool
     min_run: float | str
@@ -204,9 +205,14 @@ def resume(id: str) -> Call[TaskView]:
 
 
 def jobs(
-    status: StatusWord | None, queue: str | None, name: str | None, cursor: str | None, limit: int
+    status: StatusWord | None,
+    queue: str | None,
+    name: str | None,
+    selector: str | None,
+    cursor: str | None,
+    limit: int,
 ) -> Call[Page[JobView]]:
-    query = _query(status=status, queue=queue, name=name, cursor=cursor, limit=limit)
+    query = _query(status=status, queue=queue, name=name, selector=selector, cursor=cursor, limit=limit)
     return _get("/v1/jobs", Page[JobView], query)
 
 
@@ -222,8 +228,10 @@ def task(id: str) -> Call[TaskView]:
     return _get(_path("tasks", id), TaskView)
 
 
-def tasks(id: str, status: StatusWord | None, cursor: str | None, limit: int) -> Call[Page[TaskView]]:
-    query = _query(status=status, cursor=cursor, limit=limit)
+def tasks(
+    id: str, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
+) -> Call[Page[TaskView]]:
+    query = _query(status=status, selector=selector, cursor=cursor, limit=limit)
     return _get(_path("jobs", id, "tasks"), Page[TaskView], query)
 
 

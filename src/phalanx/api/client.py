@@ -129,11 +129,12 @@ class Client:
         status: StatusWord | None = None,
         queue: str | None = None,
         name: str | None = None,
+        selector: str | None = None,
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[JobView]:
-        """Newest first."""
-        return self._ask(calls.jobs(status, queue, name, cursor, limit))
+        """Newest first; `selector` is as for `phalanx ps -l`: app=train,tier!=test,owner."""
+        return self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
 
     def job(self, id: str) -> JobView:
         return self._ask(calls.job(id))
@@ -142,9 +143,15 @@ class Client:
         return self._ask(calls.task(id))
 
     def tasks(
-        self, job: str, *, status: StatusWord | None = None, cursor: str | None = None, limit: int = 100
+        self,
+        job: str,
+        *,
+        status: StatusWord | None = None,
+        selector: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
     ) -> Page[TaskView]:
-        return self._ask(calls.tasks(job, status, cursor, limit))
+        return self._ask(calls.tasks(job, status, selector, cursor, limit))
 
     def named(self, name: str) -> NamedView:
         """Which job or task Kubernetes calls so: namespace/name."""

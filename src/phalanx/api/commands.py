@@ -67,6 +67,7 @@ class Commands(Protocol):
         status: StatusWord | None,
         queue: str | None,
         name: str | None,
+        selector: str | None = None,
         cursor: str | None,
         limit: int,
     ) -> Page[JobView]:
@@ -86,7 +87,13 @@ class Commands(Protocol):
     async def task(self, id: str) -> TaskView: ...
 
     async def tasks(
-        self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
+        self,
+        job: str,
+        *,
+        status: StatusWord | None,
+        selector: str | None = None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[TaskView]: ...
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from phalanx.core.model.ids import is_name, is_object
 from phalanx.core.model.quantity import BYTES_MAX, SECONDS_MAX, parse_bytes, parse_seconds
+from phalanx.core.model.tags import TAGS_MAX, Selector, is_tag, parse_selector
 from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80
@@ -50,6 +51,25 @@ def check_object(field: str, value: str) -> None:
             f"{field}: {shown(value)} is not namespace/name, such as default/pod-1: lower-case letters, digits and '-',"
             " at most 63 and 253 of them"
         )
+
+
+def read_tags(field: str, tags: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """Tags in order, or a refusal."""
+    check_count(field, len(tags), TAGS_MAX)
+    for key, value in tags.items():
+        if not is_tag(key, value):
+            raise BadRequest(
+                f"{field}: {shown(key)}: {shown(value)} is not a tag: write letters, digits, '-', '_' and '.', in a"
+                " value at most 63 of them, in a key also '/'"
+            )
+    return tuple(sorted(tags.items()))
+
+
+def read_selector(text: str) -> Selector:
+    try:
+        return parse_selector(text)
+    except ValueError as error:
+        raise BadRequest(f"selector: {error}") from None
 
 
 def check_count(field: str, count: int, most: int) -> None:

@@ -18,6 +18,7 @@ from phalanx.api.fields import (
     check_object,
     check_text,
     read_size,
+    read_tags,
     shown,
 )
 from phalanx.api.program import read_command
@@ -67,6 +68,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     indexes: list[int] = []  # each task's index in the network, where it is not its place in the group
     after: list[AfterSpec] = []
     objects: list[str] = []  # what Kubernetes calls each task: namespace/name
+    tags: dict[str, str] = {}  # what `ps -l` selects by; they change nothing about where it runs
 
 
 def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = None) -> Group:
@@ -91,6 +93,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
         indexes=tuple(spec.indexes),
         after=tuple((each.group, each.when) for each in spec.after),
         objects=tuple(spec.objects),
+        tags=read_tags(f"{field}tags", spec.tags),
     )
 
 

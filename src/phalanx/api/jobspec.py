@@ -17,6 +17,7 @@ from phalanx.api.fields import (
     check_object,
     check_text,
     read_duration,
+    read_tags,
     shown,
 )
 from phalanx.api.groupspec import GroupSpec, check_after, to_group
@@ -113,6 +114,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     array: str | None = None  # "1-100%4": how the tasks of the only group are numbered
     object: str = ""  # what Kubernetes calls the job: namespace/name
+    tags: dict[str, str] = {}  # those of all groups
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -145,6 +147,7 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         evictable=spec.evictable,
         min_run_s=read_span("min_run", spec.min_run),
         object=spec.object,
+        tags=read_tags("tags", spec.tags),
     )
 
 

@@ -17,6 +17,7 @@ from phalanx.api.documents import explained
 from phalanx.api.fields import shown
 from phalanx.api.schema import StatusWord
 from phalanx.core.model.ids import OBJECT_MAX
+from phalanx.core.model.tags import SELECTOR_MAX
 from phalanx.errors import BadRequest
 
 Q = TypeVar("Q", bound=Struct)
@@ -26,6 +27,7 @@ REVISION_MAX = 2**63 - 1
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
+Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
 Position = Annotated[int, Meta(ge=0, le=REVISION_MAX)]
 
 
@@ -37,12 +39,14 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: StatusWord | None = None
     queue: Word | None = None
     name: Word | None = None
+    selector: Select | None = None
     cursor: Word | None = None
     limit: Limit = 100
 
 
 class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: StatusWord | None = None
+    selector: Select | None = None
     cursor: Word | None = None
     limit: Limit = 100
 

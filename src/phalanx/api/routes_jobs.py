@@ -32,7 +32,12 @@ async def submit(service: Service, visit: Visit) -> Reply:
 async def jobs(service: Service, visit: Visit) -> Reply:
     query: JobsQuery = visit.query
     page = await service.commands.jobs(
-        status=query.status, queue=query.queue, name=query.name, cursor=query.cursor, limit=query.limit
+        status=query.status,
+        queue=query.queue,
+        name=query.name,
+        selector=query.selector,
+        cursor=query.cursor,
+        limit=query.limit,
     )
     page.items = [seen_job(visit, view) for view in page.items]
     return json_reply(page)
@@ -48,7 +53,9 @@ async def named(service: Service, visit: Visit) -> Reply:
 
 async def tasks(service: Service, visit: Visit) -> Reply:
     query: TasksQuery = visit.query
-    page = await service.commands.tasks(visit.id, status=query.status, cursor=query.cursor, limit=query.limit)
+    page = await service.commands.tasks(
+        visit.id, status=query.status, selector=query.selector, cursor=query.cursor, limit=query.limit
+    )
     page.items = [seen_task(visit, view) for view in page.items]
     return json_reply(page)
 

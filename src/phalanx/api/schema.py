@@ -53,6 +53,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
+    tags: dict[str, str] = {}  # what `ps -l` selects by
 
 
 class FailedTarget(Struct):
@@ -119,6 +120,7 @@ class GroupView(Struct):
     request: RequestView
     after: list[str]  # "other started": who has to come first
     finished: int = 0  # of the running ones: ended with code 0, Completed once the whole job is
+    tags: dict[str, str] = {}  # besides those of the job
 
 
 class JobView(Struct):
@@ -158,6 +160,7 @@ class JobView(Struct):
     failures: int = 0  # attempts of all tasks that counted against their retries
     held: str | None = None  # why nothing of it runs until somebody resumes or cancels it
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
+    tags: dict[str, str] = {}
 
 
 class TaskView(Struct):

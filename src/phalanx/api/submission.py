@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from phalanx.api.fields import check_count, check_name, check_number, read_duration, shown
+from phalanx.api.fields import check_count, check_name, check_number, read_duration, read_tags, shown
 from phalanx.api.groupspec import GroupSpec, to_group
 from phalanx.api.jobspec import GRACE_S, GRACE_S_MAX, read_gather, read_span
 from phalanx.api.schema import FailedTarget, SubmitRequest
@@ -52,6 +52,7 @@ def to_jobs(
         may_evict=request.preemption == "lower",
         evictable=request.evictable,
         min_run_s=read_span("min_run", request.min_run),
+        tags=read_tags("tags", request.tags),
     )
     places, failed = _places(request)
     groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once

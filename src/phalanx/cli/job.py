@@ -127,6 +127,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
             ("Target", asked.target if alone else None),
             ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
+            ("Tags", _tags(job)),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
             ("Retries", _retries(job) if job.restart_limit is None else None),
             ("Restarts", restarts(job)),
@@ -142,6 +143,11 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         yield from group_lines(job)
     if only is not None:
         yield from _newest_attempt(only)
+
+
+def _tags(job: JobView) -> str:
+    every = job.tags | (job.groups[0].tags if len(job.groups) == 1 else {})
+    return ", ".join(f"{key}={value}" for key, value in every.items())
 
 
 def _retries(job: JobView) -> str:

@@ -37,12 +37,18 @@ class Listing:
     """Which jobs or tasks to show."""
 
     def __init__(
-        self, job: str | None, statuses: list[StatusWord], queue: str | None, name: str | None
+        self,
+        job: str | None,
+        statuses: list[StatusWord],
+        queue: str | None,
+        name: str | None,
+        selector: str | None = None,
     ) -> None:
         self.job = job
         self.statuses: Sequence[StatusWord | None] = statuses or [None]
         self.queue = queue
         self.name = name
+        self.selector = selector
 
     def read(self, client: Client, limit: int) -> tuple[list[JobView] | list[TaskView], bool]:
         """The newest `limit` of them, and whether there are more."""
@@ -53,7 +59,9 @@ class Listing:
         found: list[JobView] = []
         more = False
         for status in self.statuses:
-            ask = partial(client.jobs, status=status, queue=self.queue, name=self.name)
+            ask = partial(
+                client.jobs, status=status, queue=self.queue, name=self.name, selector=self.selector
+            )
             jobs, left = collected(ask, limit)
             found, more = found + jobs, more or left
         # Ids grow with time, so the newest of several lists are those with the greatest ids.
@@ -63,7 +71,7 @@ class Listing:
         found: list[TaskView] = []
         more = False
         for status in self.statuses:
-            tasks, left = collected(partial(client.tasks, job, status=status), limit)
+            tasks, left = collected(partial(client.tasks, job, status=status, selector=self.selector), limit)
             found, more = found + tasks, more or left
         return found[:limit], more or len(found) > limit
 
@@ -74,6 +82,10 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     status: Annotated[list[Status] | None, typer.Option(case_sensitive=False, help="Only these.")] = None,
     queue: Annotated[str | None, typer.Option("-q", "--queue", help="Only of this queue.")] = None,
     name: Annotated[str | None, typer.Option("-n", "--name", help="Only of this name.")] = None,
+    selector: Annotated[
+        str | None,
+        typer.Option("-l", "--selector", metavar="K=V,...", help="Only with these tags: K=V, K!=V, K or !K."),
+    ] = None,
     tasks: Annotated[
         str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
     ] = None,
@@ -91,7 +103,7 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     chosen = here.output(output)
     most = _most(limit)
     statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
-    listing = Listing(tasks, statuses, queue, name)
+    listing = Listing(tasks, statuses, queue, name, selector)
     if watch:
         from phalanx.cli.live import follow
 

@@ -64,6 +64,10 @@ class Wish(Struct, kw_only=True):
         list[str] | None,
         typer.Option("-l", "--label", metavar="K=V", help="What the node must carry; repeatable."),
     ] = None
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="A word for `ps -l` to select by; repeatable."),
+    ] = None
     env: Annotated[
         list[str] | None,
         typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable."),
@@ -102,6 +106,7 @@ class Wish(Struct, kw_only=True):
             targets=self.target or [],
             env=dict(_pair(each, "--env") for each in self.env or []),
             labels=dict(_pair(each, "--label") for each in self.label or []),
+            tags=dict(_pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
             cwd=str(Path.cwd() / (self.cwd or "")),
             max_retries=self.retries,

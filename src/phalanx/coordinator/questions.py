@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from phalanx import __version__
+from phalanx.api.fields import read_selector
 from phalanx.api.pace import Pace
 from phalanx.api.quotas import QueueView
 from phalanx.api.schema import (
@@ -44,6 +45,7 @@ from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
 from phalanx.core.model.ids import is_job_id
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status
+from phalanx.core.model.tags import Selector
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Batch, History, Store
 
@@ -55,6 +57,24 @@ LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
 PAGE_EXTENT = 1_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
 BEGINNINGS = ("JobSubmitted", "NodeJoined")
 NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
+
+
+class Asked:
+    """Which jobs a list is to have."""
+
+    def __init__(
+        self, status: StatusWord | None, queue: str | None, name: str | None, selector: Selector
+    ) -> None:
+        self.status = None if status is None else Status[status.upper()]
+        self._queue, self._name, self._selector = queue, name, selector
+
+    def is_for(self, job: JobState) -> bool:
+        return (
+            self._name in (None, job.job.name)
+            and self._queue in (None, job.job.queue)
+            and (self.status is None or self.status == job_status(job))
+            and self._selector.selects(job.job)
+        )
 
 
 class Questions:
@@ -72,15 +92,16 @@ class Questions:
         status: StatusWord | None,
         queue: str | None,
         name: str | None,
+        selector: str | None = None,
         cursor: str | None,
         limit: int,
     ) -> Page[JobView]:
-        wanted = None if status is None else Status[status.upper()]
+        asked = Asked(status, queue, name, read_selector(selector or ""))
         if cursor is not None and not is_job_id(cursor):
             raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
         found: list[JobView] = []
         extent = 0
-        async with aclosing(self._newest_first(cursor, wanted, queue, name)) as jobs:
+        async with aclosing(self._newest_first(cursor, asked)) as jobs:
             async for job in jobs:
                 extent += _extent(job)
                 if len(found) == limit or (found and extent > PAGE_EXTENT):
@@ -104,13 +125,25 @@ class Questions:
         return task_view(job, position, self._loop.state.known_names)
 
     async def tasks(
-        self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
+        self,
+        job: str,
+        *,
+        status: StatusWord | None,
+        selector: str | None = None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[TaskView]:
+        selects = read_selector(selector or "")
         found = await lookup.find_job(self._loop, self._store, job)
+        chosen = [selects.selects_group(found.job, number) for number in range(len(found.groups))]
         wanted = None if status is None else Status[status.upper()]
         at = _position(cursor)
         positions: list[int] = []
         while at < len(found.status) and len(positions) < limit:
+            group = found.group_of(at)
+            if not chosen[group.number]:
+                at = group.last
+                continue
             if wanted is None or found.status[at] == wanted:
                 positions.append(at)
             at += 1
@@ -197,16 +230,14 @@ class Questions:
             )
         return names[at]
 
-    async def _newest_first(
-        self, cursor: str | None, wanted: Status | None, queue: str | None, name: str | None
-    ) -> AsyncGenerator[JobState, None]:
-        """Jobs of this status, queue and name, in memory and in the history, ids below `cursor`.
+    async def _newest_first(self, cursor: str | None, asked: Asked) -> AsyncGenerator[JobState, None]:
+        """Jobs that are asked for, in memory and in the history, ids below `cursor`.
 
         A job may stand in both: its record can be kept a moment before the word that it left memory. Memory is right.
         One that left memory between two pieces of the work is read from the history by its id.
         """
         piece = await self._pace.turn()
-        state = self._loop.state
+        state, wanted = self._loop.state, asked.status
         if wanted in (Status.ASSIGNED, Status.RUNNING):  # only what is on a node, however many wait
             ids = sorted({key[0] for node in state.nodes.values() for key in node.attempts})
         else:
@@ -219,9 +250,7 @@ class Questions:
             if not number % LOOKS_PER_GLANCE and piece.is_over:
                 piece = await self._pace.turn()
             while past and record and record.job >= id:
-                if record.job not in state.jobs and _is_asked(
-                    old := decode_job(record.body), wanted, queue, name
-                ):
+                if record.job not in state.jobs and asked.is_for(old := decode_job(record.body)):
                     yield old
                 record = await anext(past, None)
                 if piece.is_over:
@@ -229,12 +258,12 @@ class Questions:
             job = state.jobs.get(id)
             if job is None and is_past and (body := await self._store.history(id)) is not None:
                 job = decode_job(body)
-            if job is not None and _is_asked(job, wanted, queue, name):
+            if job is not None and asked.is_for(job):
                 yield job
                 if piece.is_over:
                     piece = await self._pace.turn()
         while past and record:
-            if _is_asked(old := decode_job(record.body), wanted, queue, name):
+            if asked.is_for(old := decode_job(record.body)):
                 yield old
             record = await anext(past, None)
             if piece.is_over:
@@ -276,14 +305,6 @@ class Questions:
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
             yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
-
-
-def _is_asked(job: JobState, status: Status | None, queue: str | None, name: str | None) -> bool:
-    return (
-        (name is None or name == job.job.name)
-        and (queue is None or queue == job.job.queue)
-        and (status is None or status == job_status(job))
-    )
 
 
 def _extent(job: JobState) -> int:

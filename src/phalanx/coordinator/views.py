@@ -84,6 +84,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         failures=sum(job.charged.values()),
         held=job.held_because or None,
         object=spec.object_name,
+        tags=dict(spec.tags),
     )
 
 
@@ -272,6 +273,7 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
         request=_request_view(group.request),
         after=[f"{name} {when}" for name, when in group.after],
         finished=job.done_in(state),
+        tags=dict(group.tags),
     )
 
 

@@ -103,7 +103,13 @@ def _group(shape: list[Pod], name: str, need: int, view: View) -> GroupSpec:
         optional=need == 0,
         indexes=indexes(shape, view),
         objects=object_names([pod.name for pod in shape]),
+        tags=_common_tags(shape),
     )
+
+
+def _common_tags(shape: list[Pod]) -> dict[str, str]:
+    """The tags that all of them have."""
+    return dict(set.intersection(*(set(pod.template.tags.items()) for pod in shape)))
 
 
 def _found(spec: JobSpec, id: str, ranks: list[Pod]) -> Found:

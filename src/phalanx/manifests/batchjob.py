@@ -12,7 +12,7 @@ from phalanx.core.model.quantity import SECONDS_MAX
 from phalanx.manifests.found import Found, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
-from phalanx.manifests.pods import QUEUE_LABELS, Reader, Template
+from phalanx.manifests.pods import QUEUE_LABELS, Reader, Template, read_tags
 from phalanx.manifests.traits import common_traits, with_traits
 from phalanx.manifests.view import View
 from phalanx.manifests.workload import with_gang_of
@@ -40,7 +40,9 @@ def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | No
     id = full_name(metadata)
     batch = read_batch(document.view("spec"), reader)
     traits = common_traits([batch.template])
-    group = msgspec.structs.replace(batch.template.group, tasks=batch.completions, at_once=batch.at_once)
+    group = msgspec.structs.replace(
+        batch.template.group, tasks=batch.completions, at_once=batch.at_once, tags=batch.template.tags
+    )
     restart = RestartSpec(
         whole=False,
         fails_job=not batch.each_by_itself,
@@ -57,7 +59,7 @@ def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | No
     spec = msgspec.structs.replace(
         with_traits(spec, traits), max_retries=batch.retries, time_limit=batch.time_limit or traits.time_limit
     )
-    made = with_gang_of(with_queue(spec, metadata), [batch.template], book, traits.affinity)
+    made = with_gang_of(with_labels(spec, metadata), [batch.template], book, traits.affinity)
     tell_namespace(metadata)
     tolerations = (batch.template.tolerations,)
     return None if made is None else Found(made, metadata.where(), id, tolerations=tolerations)
@@ -94,13 +96,13 @@ def read_batch(spec: View, reader: Reader) -> Batch:
     )
 
 
-def with_queue(spec: JobSpec, metadata: View) -> JobSpec:
-    """The queue that a label of the workload itself names wins over that of its template."""
+def with_labels(spec: JobSpec, metadata: View) -> JobSpec:
+    """With the labels of the workload itself; the queue that one of them names wins over that of its template."""
     labels = metadata.view("labels")
     metadata.view("annotations")  # looked into, so that what is not read is told one by one
     said = [labels.get(key) for key in QUEUE_LABELS]
     queue = next((each for each in said if isinstance(each, str) and each), spec.queue)
-    return msgspec.structs.replace(spec, queue=queue)
+    return msgspec.structs.replace(spec, queue=queue, tags=read_tags(metadata))
 
 
 def tell_namespace(metadata: View) -> None:

@@ -117,7 +117,7 @@ def _known(found: Any, fields: Collection[str], document: View, path: str) -> No
 def _eased(group: dict[str, Any], needs_no_command: bool) -> dict[str, Any]:
     """Numbers where only text can stand are taken as text, and a job that nobody runs needs no command."""
     eased = {key: value for key, value in group.items() if value is not None}
-    for key in ("env", "labels"):
+    for key in ("env", "labels", "tags"):
         if isinstance(eased.get(key), dict):
             eased[key] = {k: str(v) if type(v) is int else v for k, v in eased[key].items()}
     if needs_no_command and "shell" not in eased:

@@ -15,7 +15,7 @@ from phalanx.api.jobspec import JobSpec, RestartSpec, RuleSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.gang import Action
 from phalanx.core.model.job import RETRIES_MAX
-from phalanx.manifests.batchjob import COUNT_MAX, Batch, read_batch, tell_namespace, with_queue
+from phalanx.manifests.batchjob import COUNT_MAX, Batch, read_batch, tell_namespace, with_labels
 from phalanx.manifests.found import Found, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
@@ -75,7 +75,7 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> Found | None:
     made = msgspec.structs.replace(
         with_traits(made, traits), max_retries=_retries(spec, batches), time_limit=_time_limit(spec, batches)
     )
-    gang = with_gang_of(with_queue(made, metadata), templates, book, traits.affinity)
+    gang = with_gang_of(with_labels(made, metadata), templates, book, traits.affinity)
     tell_namespace(metadata)
     tolerations = tuple(template.tolerations for template in templates)
     return None if gang is None else Found(gang, metadata.where(), id, tolerations=tolerations)
@@ -104,6 +104,7 @@ def _group(each: View, batch: Batch, before: list[GroupSpec], spec: View) -> Gro
         replicas=replicas,
         at_once=batch.at_once,
         after=after,
+        tags=batch.template.tags,
     )
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from phalanx.api.fields import shown
 from phalanx.api.groupspec import GPUS_MAX, GroupSpec
 from phalanx.core.model.quantity import SECONDS_MAX
+from phalanx.core.model.tags import TAGS_MAX, is_tag
 from phalanx.manifests.amounts import Amounts, read_amounts
 from phalanx.manifests.containers import read_program
 from phalanx.manifests.podgroups import AFFINITY, Terms, full_name, gang_of, member_index, read_terms
@@ -68,6 +69,7 @@ class Template(Struct, frozen=True):
     terms: Terms
     tolerations: tuple[Toleration, ...]
     view: View
+    tags: dict[str, str] = {}
 
 
 class Pod(Struct, frozen=True):
@@ -131,6 +133,7 @@ class Reader:
             read_terms(metadata),
             wish.tolerations,
             metadata,
+            {} if metadata.source.lenient else read_tags(metadata),
         )
 
     def _wish(self, spec: View) -> Wish:
@@ -190,6 +193,16 @@ def _labelled(traits: Traits, metadata: View) -> Traits:
         queue=next((each for each in said if isinstance(each, str) and each), "default"),
         affinity=annotations.text(AFFINITY),
     )
+
+
+def read_tags(metadata: View) -> dict[str, str]:
+    """The labels of an object, which are kept as tags; the first so many that could be some."""
+    labels = metadata.view("labels")
+    kept = [
+        (key, value) for key, value in labels.content.items() if isinstance(value, str) and is_tag(key, value)
+    ]
+    labels.skip(*(key for key, _ in kept[:TAGS_MAX]))
+    return dict(kept[:TAGS_MAX])
 
 
 def _tell_rounding(spec: View, amounts: Amounts) -> None:

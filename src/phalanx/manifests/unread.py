@@ -90,7 +90,7 @@ def _word(where: View, key: str) -> str:
     if key in WORDS:
         return WORDS[key]
     if where.path.endswith("metadata.labels"):
-        return "is not read: labels of a job are not kept"
+        return "is not kept: it is no label that Kubernetes would take, or one too many"
     if where.path.endswith("metadata.annotations"):
         return "is not read: annotations of a job are not kept"
     return NOT_READ

@@ -152,6 +152,7 @@ class FakeCluster:
         status: StatusWord | None,
         queue: str | None,
         name: str | None,
+        selector: str | None = None,
         cursor: str | None,
         limit: int,
     ) -> Page[JobView]:
@@ -203,7 +204,13 @@ class FakeCluster:
         return self._task_view(self._find(id))
 
     async def tasks(
-        self, job: str, *, status: StatusWord | None, cursor: str | None, limit: int
+        self,
+        job: str,
+        *,
+        status: StatusWord | None,
+        selector: str | None = None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[TaskView]:
         return Page([self._task_view(self._find(job))], None)
 

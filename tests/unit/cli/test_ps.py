@@ -35,11 +35,12 @@ def test_a_status_may_be_written_in_any_case(cli: Cli, busy: FakeCluster):
 
 
 def test_queue_and_name_are_asked_for(cli: Cli, busy: FakeCluster):
-    cli("ps", "-a", "-q", "long", "--name", "train")
+    cli("ps", "-a", "-q", "long", "--name", "train", "-l", "app=x,!draft")
     assert busy.asked[0][1] == {
         "status": None,
         "queue": "long",
         "name": "train",
+        "selector": "app=x,!draft",
         "cursor": None,
         "limit": 1000,
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from phalanx.api.aclient import AsyncClient
 from phalanx.api.app import build_app
+from phalanx.api.applied import ApplyRequest
 from phalanx.api.auth import Tokens
 from phalanx.api.groupspec import GroupSpec
 from phalanx.api.inprocess import InProcessExchange
@@ -78,3 +81,36 @@ def test_names_that_cannot_be_are_refused(objects, told):
     spec = JobSpec([GroupSpec(command=["true"], tasks=2, objects=objects)])
     with pytest.raises(BadRequest, match=rf"groups\[0\]\.objects: .*{told}"):
         to_job(spec, id="0", now=0.0, user="", default_retries=3)
+
+
+async def test_jobs_and_tasks_are_selected_by_their_tags():
+    head = GroupSpec(name="head", command=["true"], tags={"role": "head"})
+    work = GroupSpec(name="work", command=["true"], tasks=3, tags={"role": "work"})
+    spec = JobSpec([head, work], gang=True, tags={"app": "train"})
+    async with a_coordinator() as here:
+        commands = here.commands
+        every: Any = {"cursor": None, "limit": 100, "status": None}
+        (job,) = (await commands.apply(ApplyRequest([spec]), "ada")).jobs
+        (plain,) = (await commands.submit(SubmitRequest(["true"], tags={"app": "eval"}), "ada")).task_ids
+
+        async def listed(selector: str) -> list[str]:
+            page = await commands.jobs(queue=None, name=None, selector=selector, **every)
+            return [view.id for view in page.items]
+
+        assert await listed("app=train") == [job.id]
+        assert await listed("role=work,app") == [job.id]
+        assert await listed("app!=train") == [plain]
+        assert await listed("app") == [plain, job.id]
+        assert (await commands.job(plain)).tags == {"app": "eval"}
+        first = await commands.tasks(job.id, selector="role=work", status=None, cursor=None, limit=2)
+        rest = await commands.tasks(
+            job.id, selector="role=work", status=None, cursor=first.next_cursor, limit=2
+        )
+        assert [each.id for page in (first, rest) for each in page.items] == [
+            f"{job.id}.{n}" for n in (1, 2, 3)
+        ]
+        assert (await commands.tasks(job.id, selector="role=none", **every)).items == []
+        with pytest.raises(BadRequest, match="selector: 'a=b=c' is not a condition"):
+            await listed("a=b=c")
+        with pytest.raises(BadRequest, match="tags: 'a b': 'c' is not a tag"):
+            await commands.submit(SubmitRequest(["true"], tags={"a b": "c"}), "ada")

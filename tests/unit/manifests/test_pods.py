@@ -235,9 +235,15 @@ def test_defaults_of_the_api_server_need_no_word():
 
 
 def test_fields_that_are_not_honoured_are_told_once_for_many():
-    lines = warned(*(a_pod(f"p{n}", hostname="h", labels={"app": "x"}) for n in range(3))).splitlines()
-    assert len(lines) == 2
-    assert all(line.endswith("(and 2 more like it)") for line in lines)
+    (line,) = warned(*(a_pod(f"p{n}", hostname="h", labels={"app": "x"}) for n in range(3))).splitlines()
+    assert line.endswith("(and 2 more like it)")
+
+
+def test_labels_are_kept_as_tags():
+    assert the_job(a_pod(labels={"app": "x", "tier": "y"})).groups[0].tags == {"app": "x", "tier": "y"}
+    strange = a_pod(labels={"app": "not a label", "number": 3})
+    assert the_job(strange).groups[0].tags == {}
+    assert warned(strange).count("is not kept") == 2
 
 
 def test_strictness_makes_errors_of_cautions():

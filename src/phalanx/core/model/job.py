@@ -40,6 +40,7 @@ class Group(Struct, frozen=True, omit_defaults=True):
     indexes: tuple[int, ...] = ()  # each task's index in the network, where it is not its place in the group
     after: tuple[tuple[str, str], ...] = ()  # (group, "started" or "completed"): who has to come first
     objects: tuple[str, ...] = ()  # what Kubernetes calls each task, namespace/name
+    tags: tuple[tuple[str, str], ...] = ()  # what `ps -l` selects by, besides those of the job
 
     @property
     def needed(self) -> int:
@@ -74,6 +75,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     evictable: bool = True  # False: nobody takes a place from it
     min_run_s: float = 0.0  # how long an attempt runs before it may be evicted
     object: str = ""  # what Kubernetes calls it, namespace/name; a gang's PodGroups are in its id
+    tags: tuple[tuple[str, str], ...] = ()
 
     @property
     def tasks(self) -> int:
