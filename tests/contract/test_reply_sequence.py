@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 from phalanx.api import wire
 from phalanx.coordinator.server import serve
@@ -139,7 +140,15 @@ async def played(stage: Stage, seat: Seat, dial: Dial) -> dict[str, list[wire.Me
         assert kinds == list(step.hears), f"step {at}: {step.does!r}"
     await seat.resign()  # its last words
     await until(lambda: not any(line.is_open for line in lines.values()))
-    return {name: line.heard for name, line in lines.items()}
+    return {name: [_without_time(each) for each in line.heard] for name, line in lines.items()}
+
+
+def _without_time(heard: wire.Message) -> wire.Message:
+    """The same, whenever it was said."""
+    if not isinstance(heard, wire.BeatAck):
+        return heard
+    assert heard.at > 0.0
+    return structs.replace(heard, at=0.0)
 
 
 async def by_pipe() -> dict[str, list[wire.Message]]:
