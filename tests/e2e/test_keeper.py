@@ -196,6 +196,24 @@ def test_stop_is_polite_first(tmp_path: Path):
     tell(tmp_path, story)
 
 
+def test_why_it_was_stopped_is_told_to_the_next_runner_and_by_the_next_keeper(tmp_path: Path):
+    async def story(node: Node) -> None:
+        node.sh("j/0/1", "exec sleep 300")
+        await node.started("j/0/1")
+        node.processes.stop("j/0/1", 60.0, "timeout")
+        node.processes.stop("j/0/1", 60.0, "cancelled")
+        assert (await node.ended("j/0/1")).why == "timeout"
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
+        await node.connect()
+        row = await node.row("j/0/1")
+        assert row is not None
+        assert row.exit is not None
+        assert row.exit.why == "timeout"
+
+    tell(tmp_path, story)
+
+
 def test_stop_kills_what_does_not_listen(tmp_path: Path):
     async def story(node: Node) -> None:
         node.sh("j/0/1", "trap '' TERM; echo ready; sleep 300; sleep 300")

@@ -8,6 +8,7 @@ from phalanx.core.model.orders import Exit
 from phalanx.core.model.status import Why
 
 _OF_NODE = frozenset({"spawn_failed", "no_log"})  # refusals that another node would not give
+_BY_WORD = {why.word: why for why in Why if why != Why.NONE}
 STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 
 
@@ -22,10 +23,13 @@ class ProcessEnd(Struct, frozen=True):
     ended_at: float
     stderr_tail: str = ""
     stopped: bool = True  # False: it ended before its keeper was told to stop it
+    why: str | None = None  # the keeper was told to stop it, maybe by a runner before us
 
 
 def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> Exit:
-    """The exit of a process that ran; `stopping` says why it was being stopped, if it was."""
+    """The exit of a process that ran; `stopping` says why it was being stopped, if it was and we still know."""
+    if stopping is None and end.why is not None:
+        stopping = _BY_WORD.get(end.why)
     code = -end.signal if end.signal else end.code
     why, message = _judge(end, stopping)
     return Exit(why, code, end.started_at or started_at, end.ended_at, message, end.stderr_tail)

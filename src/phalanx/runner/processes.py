@@ -22,6 +22,7 @@ REQUESTS_PER_FRAME = 256
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
+STOPS_SAY_WHY_SINCE = 4  # the first whose ends say why they were asked for
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's, in which the start of a process is told
 Ticks = tuple[int, int]  # since boot, one before and one after; zeros: not known
 
@@ -55,6 +56,7 @@ class Exit(Struct, frozen=True):
     ended_at: float
     stderr_tail: str = ""
     stopped: bool = True  # False: it ended before anybody told it to
+    why: str | None = None  # it was told to
 
 
 class Started(Struct, frozen=True, array_like=True, tag="started"):
@@ -249,9 +251,15 @@ class Processes(asyncio.Protocol):
         """Signal the whole process tree of the attempt."""
         self._ask("signal", key, signum)
 
-    def stop(self, key: str, grace_s: float) -> None:
-        """SIGTERM, after the grace SIGKILL. An attempt not yet started will be refused with `stopped`."""
-        self._ask("stop", key, grace_s)
+    def stop(self, key: str, grace_s: float, why: str | None = None) -> None:
+        """SIGTERM, after the grace SIGKILL. An attempt not yet started will be refused with `stopped`.
+
+        Why is told with its end, to whoever is the runner then.
+        """
+        if why is None or self._version < STOPS_SAY_WHY_SINCE:
+            self._ask("stop", key, grace_s)
+        else:
+            self._ask("stop", key, grace_s, why)
 
     def retract(self, key: str) -> None:
         """Take back an attempt that still waits for its lane: Refused with `retracted`. Else no effect."""

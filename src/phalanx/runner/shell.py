@@ -325,7 +325,9 @@ class Shell:
 
     def _halt(self, deed: Halt) -> None:
         if self._keeper is not None and deed.key in self._launches.names:
-            self._keeper.stop(self._launches.names[deed.key], deed.grace_s)
+            held = self.agent.state.held.get(deed.key)
+            why = None if held is None or held.stopping is None else held.stopping.word
+            self._keeper.stop(self._launches.names[deed.key], deed.grace_s, why)
 
     def _go(self, deed: Release) -> None:
         if self._keeper is not None and deed.key in self._launches.names:
@@ -391,4 +393,5 @@ def _end_of(exit: processes.Exit) -> ProcessEnd:
         exit.ended_at,
         exit.stderr_tail,
         exit.stopped,
+        exit.why,
     )

@@ -109,3 +109,16 @@ def test_one_that_ended_before_its_limit_could_stop_it_was_not_ended_by_it(stopp
     report = runner.outbox[KEY]
     assert isinstance(report, Ended)
     assert report.exit.why == why
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [("timeout", Why.TIMEOUT), ("evicted", Why.EVICTED), ("nonsense", Why.EXITED), (None, Why.EXITED)],
+)
+def test_after_a_restart_an_end_that_was_asked_for_is_told_as_such(told: str | None, why: Why) -> None:
+    runner = RunnerState()
+    end = ProcessEnd(143, None, False, None, WALL, WALL + 40.0, stopped=True, why=told)
+    runner.adopt(KEY, 1, end, WALL, since=11.0)
+    report = runner.outbox[KEY]
+    assert isinstance(report, Ended)
+    assert (report.exit.why, report.exit.code) == (why, 143)

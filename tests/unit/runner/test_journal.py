@@ -102,6 +102,8 @@ def test_what_can_be_no_attempt_is_not_believed(tmp_path: Path, line: str):
         {"code": "0"},
         {"code": True},
         {"oom": None},
+        {"stopped": "yes"},
+        {"why": 7},
         {"started_at": float("nan")},
         {"ended_at": None},
         {"stderr_tail": "\ud800"},
@@ -189,6 +191,7 @@ def test_the_lines_of_an_attempt_are_json_whatever_its_key():
         "ended_at": 13.5,
         "stderr_tail": "",
         "stopped": False,
+        "why": None,
     }
     assert json.loads(attempt.row())[1] == "ended"
 

@@ -21,7 +21,8 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
     go           key not_after?              start one that is ready; no effect on any other
     retract      key                         take back what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
-    stop         key grace_s                 SIGTERM, after the grace SIGKILL; a later start is refused
+    stop         key grace_s why?            SIGTERM, after the grace SIGKILL; a later start is refused.
+                                             Its exit says why, also to a runner that did not ask for it
     lease        seconds_left until?         without a renewal in that time, and before that instant since
                                              boot (it may have been long on its way), everything is stopped
     list                                     → listing [[key state pid started_at exit? [tick tick]?]…] facts
@@ -32,4 +33,4 @@ and, whenever an attempt has ended and nothing of its tree is alive: `ended key 
 answered with `misunderstood text`.
 """
 
-VERSION = 4  # 2: held starts; 3: a lease ends at an instant; 4: ping, and nothing starts after its instant
+VERSION = 4  # 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts after its instant, stops say why

@@ -41,6 +41,7 @@ class Attempt:
         "slot",
         "slot_folder",
         "started_at",
+        "why",
     )
 
     def __init__(self, key: str, options: Options) -> None:
@@ -59,6 +60,7 @@ class Attempt:
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied
         self.paused = False
         self.kill_at: float | None = None  # set while it is being stopped
+        self.why: str | None = None  # it was told to stop, in the runner's words: a later runner asks
         self.reason: str | None = None
         self.doubted_at: float | None = None  # since when an orphan may or may not be its own
         self.code: int | None = None
@@ -101,5 +103,5 @@ class Attempt:
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{json.dumps(self.why)}}}'
         )

@@ -153,6 +153,8 @@ def is_exit(recorded: dict[str, Any]) -> bool:
             and _is_time(recorded["started_at"])
             and _is_time(recorded["ended_at"])
             and isinstance(recorded["stderr_tail"], str)
+            and isinstance(recorded.get("stopped", True), bool)
+            and isinstance(recorded.get("why"), str | None)
             and all(len(text.encode()) <= TEXT_BYTES_MAX for text in texts)  # nor half a character in it
             and all(_is_plain(value) for value in recorded.values())
         )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .lanes import Waiting
 
 AGAIN_S = 1.0  # between two kills of what does not die
+WHY_CHARS_MAX = 40
 FENCE_GRACE_S = 2.0  # or a quarter of the lease if less: the coordinator waits half a lease longer than we do
 STOPPED_MAX = 10_000
 QUESTIONS = ("list", "ping")
@@ -120,9 +121,13 @@ class Table:
             attempt.paused = paused
             self._deeds.append(Signal(attempt, number))
 
-    def _stop(self, now: float, key: str, grace_s: float) -> None:
+    def _stop(self, now: float, key: str, grace_s: float, why: str | None = None) -> None:
+        if not isinstance(why, str | None) or (why is not None and not why.isidentifier()):
+            raise TypeError("why it is stopped is one word")
         attempt = self.running.get(key)
         if attempt is not None:
+            if attempt.kill_at is None:
+                attempt.why = why and why[:WHY_CHARS_MAX]
             self._end(attempt, float(grace_s), now)
         elif key not in self.attempts:
             remember(self.stopped, key)
