@@ -17,9 +17,12 @@ from phalanx.store.sqlite import SqliteStore
 
 
 def deaf_to_refusals(method: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    async def call(*given: Any) -> None:
+    async def call(store: Any, epoch: int, *rest: Any) -> None:
+        if not epoch:  # which nobody ever holds: the question which one is in force
+            await method(store, epoch, *rest)
+            return
         with suppress(StoreError):
-            await method(*given)
+            await method(store, epoch, *rest)
 
     return call
 

@@ -1,14 +1,22 @@
-"""Certificates for a cluster whose addresses are not loopback, made as `phalanx ca` makes them."""
+"""Certificates for a cluster whose addresses are not loopback, made as `phalanx ca` makes them.
+
+They are two days old: a node whose clock is set back by hours must not find that they are not valid yet.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 from phalanx.certificates import issue, make_authority
 from phalanx.tls import Papers
 
-_DAYS = 2
+_DAYS = 60  # so that nobody warns of their end
+_AGE = timedelta(days=2)
 
 
 class Authority:
@@ -16,7 +24,8 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        make_authority(folder, "chaos", _DAYS)
+        with _two_days_ago():
+            make_authority(folder, "chaos", _DAYS)
 
     @property
     def papers(self) -> Papers:
@@ -31,9 +40,16 @@ class Authority:
 
     def _issued(self, kind: Literal["coordinator", "node"], name: str, hosts: list[str]) -> dict[str, object]:
         target = self._folder / name
-        issue(self._folder, kind, name, hosts, target, _DAYS, renew=False)
+        with _two_days_ago():
+            issue(self._folder, kind, name, hosts, target, _DAYS, renew=False)
         return {
             "TLS_CA_FILE": target / "ca.crt",
             "TLS_CERT_FILE": target / "tls.crt",
             "TLS_KEY_FILE": target / "tls.key",
         }
+
+
+@contextmanager
+def _two_days_ago() -> Iterator[None]:
+    with patch("phalanx.certificates._now", lambda: datetime.now(UTC) - _AGE):
+        yield

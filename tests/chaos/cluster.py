@@ -6,17 +6,20 @@ Without etcd members the coordinators share one SQLite file, which is enough on 
 from __future__ import annotations
 
 import os
+import signal
 import ssl
 import subprocess
 import sys
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import phalanx
 from phalanx.api.connection import HttpExchange
-from phalanx.errors import PhalanxError
+from phalanx.api.schema_tokens import TokenRequest
+from phalanx.errors import PhalanxError, Unavailable
 from phalanx.tls import client_context
 from phalanx.tokenfile import ensure_token
 from tests.chaos.certificates import Authority
@@ -24,10 +27,13 @@ from tests.chaos.network import Door, Network
 from tests.chaos.parts import Node, Part
 from tests.chaos.waiting import wait_for
 from tests.servers import program
+from tests.wallclock import WallClock, build, has_compiler
 
 PHALANX = Path(sys.executable).with_name("phalanx")
+_RUN = "from phalanx.cli.main import main; sys.exit(main())"
 CORES, DEVICES = 4, 4  # of each node
 START_S = 60.0
+TRIES = 10
 PATIENCE_S = 5.0  # then a user notes a trouble, and asks again
 
 
@@ -59,7 +65,9 @@ class Cluster:
         self._rest, self._link = self._doors()
         self._authority = Authority(folder / "tls") if network.needs_tls else None
         self.coordinators = {name: self._coordinator(name) for name in self._rest}
-        self.nodes = {name: self._node(name) for name in self._names("n", shape.runners)}
+        names = self._names("n", shape.runners)
+        self.clocks = self._clocks(names)  # of nodes that can be set; none without a compiler
+        self.nodes = {name: self._node(name) for name in names}
 
     @property
     def parts(self) -> dict[str, Part]:
@@ -75,10 +83,22 @@ class Cluster:
     def tls(self) -> ssl.SSLContext | None:
         return client_context(self._authority.papers) if self._authority else None
 
-    def client(self, patience_s: float = PATIENCE_S) -> phalanx.Client:
-        """A client that follows the leader."""
+    @property
+    def ca_file(self) -> Path | None:
+        return self._authority.papers.ca_file if self._authority else None
+
+    def client(self, patience_s: float = PATIENCE_S, token: str = "") -> phalanx.Client:
+        """A client that follows the leader; an admin's, unless a token is given."""
         exchange = HttpExchange([*self.addresses.values()], self.tls, vouched=True, patience_s=patience_s)
-        return phalanx.Client(token=str(self.token), exchange=exchange)
+        return phalanx.Client(token=token or str(self.token), exchange=exchange)
+
+    def token_of(self, user: str) -> str:
+        """A token of role `user` for somebody who competes with the admin and with the others."""
+        with self.client() as client:
+            for _ in range(TRIES):  # one whose answer was lost is nobody's, and does no harm
+                with suppress(Unavailable):
+                    return client.create_token(TokenRequest(name=user, role="user")).token
+        raise RuntimeError(f"no token for {user} can be had")
 
     def start(self) -> None:
         """Start all, and wait until every node is online."""
@@ -119,17 +139,20 @@ class Cluster:
         return [] if done.returncode == 0 else (done.stdout + done.stderr).splitlines()
 
     def stop(self) -> None:
-        """Runners first, so that they stop their tasks and their keepers."""
+        """Runners first, then their keepers; what those left running is killed."""
         for part in self.parts.values():
             if part.is_running:
                 part.resume()
         for node in self.nodes.values():
-            node.signal_keeper(18)  # SIGCONT
+            node.signal_keeper(signal.SIGCONT)
+            node.signal_watchdogs(signal.SIGCONT)
+            node.signal_tasks(signal.SIGCONT)
             if node.is_running:
                 os.kill(node.pid, 15)
         for node in self.nodes.values():
             node.stop()
             node.end_keeper()
+            node.signal_tasks(signal.SIGKILL)
         for part in [*self.coordinators.values(), *self.members.values()]:
             part.kill()
 
@@ -191,8 +214,17 @@ class Cluster:
         }
         if self._authority:
             settings |= self._authority.node(name)
-        words = [str(PHALANX), "runner"]
-        return Node(name, self.folder / name, self.network, words, self._env(name, "RUNNER", settings))
+        env, clock = self._env(name, "RUNNER", settings), self.clocks.get(name)
+        if clock is None:
+            return Node(name, self.folder / name, self.network, [str(PHALANX), "runner"], env)
+        words = [sys.executable, "-P", "-c", clock.prelude + _RUN, "runner"]
+        return Node(name, self.folder / name, self.network, words, env | clock.environment)
+
+    def _clocks(self, names: list[str]) -> dict[str, WallClock]:
+        if not has_compiler():
+            return {}
+        library = build(self.folder / "clocks")
+        return {name: WallClock(self.folder / "clocks" / name, library) for name in names}
 
     def _store(self) -> str:
         if self.members:

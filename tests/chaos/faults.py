@@ -68,14 +68,35 @@ class Harm:
         return lambda: node.signal_keeper(signal.SIGCONT)
 
     def freeze(self, name: str) -> Undo:
-        """Runner and keeper stand still and their tasks run on: nobody is there to fence them."""
+        """Runner and keeper stand still and their tasks run on: the watchdog has to end them."""
         runner, keeper = self.pause(name), self.pause_keeper(name)
+        return _all(keeper, runner)
 
-        def undo() -> None:
-            keeper()
-            runner()
+    def freeze_watchdog(self, name: str) -> Undo:
+        """Runner, keeper and watchdog stand still and their tasks run on: nobody is there to end them."""
+        node = self._cluster.nodes[name]
+        rest = self.freeze(name)
+        node.signal_watchdogs(signal.SIGSTOP)
+        return _all(lambda: node.signal_watchdogs(signal.SIGCONT), rest)
 
-        return undo
+    def stop_machine(self, name: str) -> Undo:
+        """Everything of a node stands still, its tasks, too: a virtual machine that is paused, and wakes later."""
+        node = self._cluster.nodes[name]
+        rest = self.freeze_watchdog(name)
+        node.signal_tasks(signal.SIGSTOP)
+        return _all(lambda: node.signal_tasks(signal.SIGCONT), rest)
+
+    def abandon(self, name: str) -> Undo:
+        """Runner and keeper are killed, and nobody starts them again for a long time."""
+        node = self._cluster.nodes[name]
+        node.abandon()
+        return lambda: None if node.is_running else node.start()
+
+    def set_clock(self, name: str, seconds: int) -> Undo:
+        """A node's wall clock jumps, and jumps back later."""
+        clock = self._cluster.clocks[name]
+        clock.set_by(seconds)
+        return lambda: clock.set_by(0)
 
     def kill_keeper(self, name: str) -> Undo:
         self._cluster.nodes[name].signal_keeper(signal.SIGKILL)
@@ -110,6 +131,14 @@ class Harm:
         return [*self._cluster.nodes]
 
 
+def _all(*undos: Undo) -> Undo:
+    def undo() -> None:
+        for each in undos:
+            each()
+
+    return undo
+
+
 @dataclass(frozen=True)
 class Kind:
     """`victims` is the letter of those it may befall, `count` how many of them at once, `longest` in seconds."""
@@ -121,6 +150,8 @@ class Kind:
     longest_s: Callable[[Cluster], float]
     count: int = 1
     needs_etcd: bool = False
+    losses: float = 0.0  # it lasts at least so many times `lost_after_s`
+    needs_clocks: bool = False
 
 
 def _lease(times: float) -> Callable[[Cluster], float]:
@@ -182,12 +213,32 @@ KINDS: dict[str, Kind] = {
     ),
     "node crashed": Kind(3, "n", lambda harm, who: harm.crash(who[0]), 0.0, _seconds(6)),
     "keeper killed": Kind(2, "n", lambda harm, who: harm.kill_keeper(who[0]), 0.0, _seconds(1)),
-    "keeper paused": Kind(1, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.2, _loss(1.8)),
-    "node frozen": Kind(2, "n", lambda harm, who: harm.freeze(who[0]), 0.5, _loss(2)),
+    "keeper paused": Kind(2, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.2, _seconds(4)),
+    "keeper paused for long": Kind(
+        2, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.0, _loss(1.9), losses=1.2
+    ),
+    "node frozen": Kind(3, "n", lambda harm, who: harm.freeze(who[0]), 0.5, _loss(2)),
+    "node abandoned": Kind(3, "n", lambda harm, who: harm.abandon(who[0]), 0.0, _loss(2.5), losses=1.5),
+    "node and watchdog frozen": Kind(
+        0.5, "n", lambda harm, who: harm.freeze_watchdog(who[0]), 0.5, _loss(1.6)
+    ),
+    "machine stopped": Kind(1, "n", lambda harm, who: harm.stop_machine(who[0]), 0.5, _loss(1.8)),
+    "clock set ahead": Kind(
+        1.5, "n", lambda harm, who: harm.set_clock(who[0], 5 * 3600), 2.0, _loss(2), needs_clocks=True
+    ),
+    "clock set back": Kind(
+        1.5, "n", lambda harm, who: harm.set_clock(who[0], -7 * 3600), 2.0, _loss(2), needs_clocks=True
+    ),
 }
 
-# Nobody can stop the tasks of a node whose keeper stands still: two attempts of one may live then.
-UNFENCED = ("keeper paused", "node frozen")
+# What docs/promises.md admits: nobody is left on the node to end its tasks, or the whole of it stands still.
+UNFENCED = ("node and watchdog frozen", "machine stopped")
+# The node hears nothing from the coordinator: its tasks end with its lease, whoever of it is left.
+OUT_OF_TOUCH = ("runner paused", "node away", "node frozen", "node abandoned")
+# Who notices how attempts end stands still, or is gone: ends are noticed later than they happen.
+_KEEPERS = ("keeper killed", "keeper paused", "keeper paused for long")
+NOT_WATCHED = (*_KEEPERS, "node frozen", "node abandoned", "node crashed", *UNFENCED)
+CLOCKS = ("clock set ahead", "clock set back")
 
 # How many of each sort may be in trouble at the same moment; the rest must be enough to go on.
 AT_ONCE = {"c": 2, "e": 1, "n": 3}
@@ -201,8 +252,13 @@ def choose(
     possible = [
         name
         for name, kind in KINDS.items()
-        if (not kinds or name in kinds) and kind.victims in there and (cluster.members or not kind.needs_etcd)
+        if (not kinds or name in kinds)
+        and kind.victims in there
+        and (cluster.members or not kind.needs_etcd)
+        and (cluster.clocks or not kind.needs_clocks)
     ]
+    if not possible:
+        return None
     name = chance.choices(possible, [KINDS[each].weight for each in possible])[0]
     kind = KINDS[name]
     sort = [each for each in cluster.parts if each[0] == kind.victims]
@@ -216,5 +272,6 @@ def choose(
     else:
         victims = tuple(chance.sample(well, kind.count))
     longest_s = kind.longest_s(cluster)
-    lasts_s = chance.uniform(kind.shortest_s, longest_s if chance.random() < 0.5 else longest_s / 3)
-    return name, Fault(name, victims, 0.0, max(kind.shortest_s, lasts_s))
+    shortest_s = max(kind.shortest_s, kind.losses * cluster.shape.lost_after_s)
+    lasts_s = chance.uniform(shortest_s, longest_s if chance.random() < 0.5 else longest_s / 3)
+    return name, Fault(name, victims, 0.0, max(shortest_s, lasts_s))

@@ -23,6 +23,7 @@ class Life:
     ended_at: float | None = None
     code: int | None = None  # None while it lives, and if it was stopped
     clashes: list[str] = field(default_factory=list)
+    born_at: float = 0.0  # when its process was made; it writes a moment later
     twins: list[str] = field(default_factory=list)  # other attempts of its task that lived when it began
 
     @property
@@ -58,7 +59,8 @@ def _note(lives: dict[str, Life], words: list[str]) -> None:
             lives[key].starts += 1
             return
         held = tuple(int(each) for each in devices.split(",") if each)
-        lives[key] = Life(key, node, held, int(cores), formation, int(epoch), float(at))
+        life = lives[key] = Life(key, node, held, int(cores), formation, int(epoch), float(at))
+        life.born_at = float(detail.split()[1])
         return
     life = lives[key]
     match what:

@@ -64,6 +64,14 @@ class Life:
         return None
 
 
+def born() -> float:
+    """When this process was made, in seconds since boot: its time limit counts from there."""
+    file = os.open("/proc/self/stat", os.O_RDONLY)
+    words = os.read(file, 4096).rpartition(b")")[2].split()
+    os.close(file)
+    return int(words[19]) / os.sysconf("SC_CLK_TCK")
+
+
 def main(lives: str, locks: str, cores_of_node: str, seconds: str, *codes: str) -> int:
     life = Life(lives, locks)
 
@@ -72,7 +80,7 @@ def main(lives: str, locks: str, cores_of_node: str, seconds: str, *codes: str) 
         os._exit(128 + number)
 
     signal.signal(signal.SIGTERM, stopped)
-    life.tell("start", os.getpid())
+    life.tell("start", f"{os.getpid()} {born():.2f}")
     life.take(int(cores_of_node))
     select.select([], [], [], float(seconds))
     position = int(life.key.split("/")[1])

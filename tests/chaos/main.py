@@ -19,21 +19,24 @@ import msgspec
 
 import phalanx
 from phalanx.errors import PhalanxError
-from tests.chaos import namespaces, told
+from tests.chaos import namespaces, slow, told
 from tests.chaos.cluster import CORES, DEVICES, Cluster, Shape
+from tests.chaos.evidence import Evidence
 from tests.chaos.faults import KINDS
 from tests.chaos.ledger import read_lives
 from tests.chaos.network import Network
-from tests.chaos.office import Office, reigns, rivals
-from tests.chaos.parts import LIVES, living
+from tests.chaos.office import Office, led, reigns, rivals
+from tests.chaos.parts import LIVES, Part, living
 from tests.chaos.proxies import Proxies
 from tests.chaos.storm import Storm
 from tests.chaos.table import lines
-from tests.chaos.verdict import HEAL_S, Evidence, violations
+from tests.chaos.verdict import HEAL_S, violations
 from tests.chaos.waiting import clock, wait_for
 from tests.chaos.workload import Users
+from tests.wallclock import has_compiler
 
-USERS = 3
+USERS = 4  # the first is the admin
+SLOW = "s1"  # where the slow visitors stand
 TELL_EVERY_S = 10.0
 
 
@@ -44,9 +47,10 @@ class Plan:
     seed: int
     seconds: float
     gap_s: float = 2.4
-    open_max: int = 10  # tasks of one user
+    open_max: int = 8  # tasks of one user
     kinds: tuple[str, ...] = ()  # of faults; none: all
     heal_s: float = HEAL_S + 30.0  # how long we look on
+    with_slow: bool = True  # visitors, beside the users
     planted: tuple[str, ...] = ()  # words of a program in the place of every coordinator's
 
 
@@ -61,6 +65,7 @@ class Rig:
         self.storm = Storm(self.cluster, Random(plan.seed), self.office.leader, folder / "faults.jsonl")
         self.storm.gap_s, self.storm.kinds = plan.gap_s, plan.kinds
         self._told_at = 0.0
+        self._slow: Part | None = None
 
     def run(self, script: Callable[[Rig], None] | None = None) -> Evidence:
         """Start, storm (or play a script instead), heal, and gather what is known."""
@@ -69,21 +74,46 @@ class Rig:
         self.cluster.start()
         self.office.open()
         self.users.begin(self.plan.seed, USERS)
+        if self.plan.with_slow:
+            self._slow = self._visitors()
+            self._slow.start()
         say(f"all nodes online after {clock() - began_at:.1f} s; the storm begins")
         if script is None:
             self.storm.blow(self.plan.seconds, self._tell)
         else:
             script(self)
         self.users.end()
+        if self._slow is not None:
+            self._slow.kill()
         with self.cluster.client() as client:
             healed_s = self._heal(client)
             return self._gather(client, healed_s)
 
     def close(self) -> None:
+        if self._slow is not None:
+            self._slow.kill()
         self.users.close()
         self.office.close()
         self.cluster.stop()
         self.cluster.network.close()
+
+    def _visitors(self) -> Part:
+        """Those who are slow on purpose, with a user's token, and an address of their own where there are addresses."""
+        folder, cluster = self.folder / SLOW, self.cluster
+        words = [
+            sys.executable,
+            "-I",
+            "-S",
+            slow.__file__,
+            str(folder / "counts.json"),
+            cluster.token_of("slow"),
+        ]
+        words += [str(cluster.ca_file or ""), *cluster.addresses.values()]
+        return Part(SLOW, folder, cluster.network, words, dict(os.environ))
+
+    def _slow_counts(self) -> dict[str, int]:
+        counts = self.folder / SLOW / "counts.json"
+        return dict(json.loads(counts.read_bytes())) if counts.exists() else {}
 
     def _tell(self) -> None:
         if clock() - self._told_at < TELL_EVERY_S:
@@ -143,6 +173,10 @@ class Rig:
             self.cluster.damages(),
             time.time() - clock(),
             self.cluster.shape.lost_after_s,
+            self.users.waits,
+            led(self.office.answers),
+            self.users.trespasses,
+            self._slow_counts(),
         )
 
 
@@ -174,6 +208,8 @@ def main(words: list[str] | None = None) -> int:
     if not reason and not given.inside:
         again = ["unshare", "--net", sys.executable, "-m", "tests.chaos", *sys.argv[1:], "--inside"]
         os.execvp("unshare", again)
+    if not has_compiler():
+        say("no clock is set: there is no program gcc")
     if reason:
         say(f"on loopback, through proxies: {reason}")
     network: Network = Proxies() if reason else namespaces.Namespaces()
@@ -206,7 +242,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", default=[], choices=KINDS, help="a kind of fault; repeatable"
     )
-    parser.add_argument("--load", type=int, default=10, help="open tasks of each of the three users")
+    parser.add_argument("--load", type=int, default=8, help="open tasks of each of the four users")
     parser.add_argument("--folder", type=Path, help="where to keep everything; kept afterwards")
     parser.add_argument("--keep", action="store_true", help="keep the folder even if all went well")
     parser.add_argument("--loopback", action="store_true", help="proxies instead of network namespaces")

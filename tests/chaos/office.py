@@ -17,6 +17,7 @@ from tests.chaos.waiting import clock
 
 ASK_EVERY_S = 0.1
 ANSWER_WITHIN_S = 1.0
+CLOSE_S = 0.5  # between two answers of a leader whom everybody can reach
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,17 @@ def reigns(answers: list[Yes]) -> list[dict[str, object]]:
         {"epoch": epoch, "leader": name, "first_at": round(min(times), 3), "last_at": round(max(times), 3)}
         for (epoch, name), times in sorted(rows.items())
     ]
+
+
+def led(answers: list[Yes]) -> list[tuple[float, float]]:
+    """When somebody was known to lead, and could be reached: spans in which the answers are close to each other."""
+    spans: list[tuple[float, float]] = []
+    for at in sorted(each.answered_at for each in answers):
+        if spans and at - spans[-1][1] <= CLOSE_S:
+            spans[-1] = (spans[-1][0], at)
+        else:
+            spans.append((at, at))
+    return spans
 
 
 def vacancies(answers: list[Yes]) -> list[float]:

@@ -86,33 +86,54 @@ class Part:
 class Node(Part):
     """A runner, and what lives on beside it: its keeper and its tasks."""
 
-    def keeper(self) -> int | None:
-        """The keeper's pid, if it lives."""
+    def keepers(self) -> list[int]:
+        """Its keeper, if it lives; two only while one takes over from another."""
         folder = os.fsencode(self.folder)
-        return next(
-            (pid for pid, words in _commands() if words[-1] == folder and b"keeper" in words[-2]), None
-        )
+        return [
+            pid
+            for pid, words in _commands()
+            if len(words) > 1 and words[-1] == folder and b"keeper" in words[-2]
+        ]
+
+    def watchdogs(self) -> list[int]:
+        """Of its keeper, and of keepers that died, while their lease lasts."""
+        title = b"phalanx-watchdog of " + os.fsencode(self.folder)
+        return [pid for pid, words in _commands() if words == [title]]
+
+    def tasks(self) -> list[int]:
+        mark = f"PHALANX_NODE={self.name}".encode()
+        ours = living(str(self.folder.parent / LIVES))  # another rig may have a node of this name, too
+        return [pid for pid in ours if mark in _environment(pid)]
+
+    def abandon(self) -> None:
+        """Runner and keeper are gone at the same moment; their watchdog and their tasks live on."""
+        self.pause()  # so that it starts no other keeper meanwhile
+        self.signal_keeper(signal.SIGKILL)
+        self.kill()
 
     def crash(self) -> None:
         """As when the machine loses its power: nothing of it lives on."""
-        keeper = self.keeper()
-        mark = f"PHALANX_NODE={self.name}".encode()
-        self.kill()
-        if keeper is not None:
-            _signal(keeper, signal.SIGKILL)
-        ours = living(str(self.folder.parent / LIVES))  # another rig may have a node of this name, too
-        for pid in ours:
-            if mark in _environment(pid):
-                _signal(pid, signal.SIGKILL)
+        for pid in self.watchdogs():
+            _signal(pid, signal.SIGKILL)
+        self.abandon()
+        for pid in [*self.watchdogs(), *self.tasks()]:
+            _signal(pid, signal.SIGKILL)
+
+    def signal_watchdogs(self, number: int) -> None:
+        for pid in self.watchdogs():
+            _signal(pid, number)
+
+    def signal_tasks(self, number: int) -> None:
+        for pid in self.tasks():
+            _signal(pid, number)
 
     def end_keeper(self) -> None:
-        if (keeper := self.keeper()) is not None:
-            _signal(keeper, signal.SIGCONT)
-            _signal(keeper, signal.SIGTERM)
+        self.signal_keeper(signal.SIGCONT)
+        self.signal_keeper(signal.SIGTERM)
 
     def signal_keeper(self, number: int) -> None:
-        if (keeper := self.keeper()) is not None:
-            _signal(keeper, number)
+        for pid in self.keepers():
+            _signal(pid, number)
 
 
 def living(mark: str) -> list[int]:
@@ -140,5 +161,5 @@ def _commands() -> Iterator[tuple[int, list[bytes]]]:
         if entry.name.isdecimal():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-                if len(words) > 1:
+                if words != [b""]:
                     yield int(entry.name), words

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from tests.chaos.evidence import Evidence
 from tests.chaos.office import Yes, vacancies
-from tests.chaos.verdict import Evidence, excused_twins, fenced
+from tests.chaos.verdict import excused_twins, fenced
 
 _SHOWN = 8  # of the sentences on one broken promise
 
@@ -30,7 +31,7 @@ def lines(
         yield from (f"      {sentence}" for sentence in found[:_SHOWN])
         if len(found) > _SHOWN:
             yield f"      … and {len(found) - _SHOWN} more"
-    yield f"  {'(two lives under a paused keeper)':<34}{len(excused_twins(evidence)):>8}"
+    yield f"  {'(two lives, as admitted)':<34}{len(excused_twins(evidence)):>8}"
     healed = "never" if evidence.healed_s is None else f"{evidence.healed_s:.1f} s"
     yield f"healed after the last fault{healed:>17}"
 
@@ -65,3 +66,19 @@ def _work(evidence: Evidence) -> Iterable[str]:
     yield f"ends that came too late, and were fenced{len(fenced(evidence)):>4}"
     yield f"answers that had to be asked again{sum(each.troubles for each in evidence.asked):>10}"
     yield f"refused submits{sum(bool(each.refused) for each in evidence.asked):>29}"
+    limited = [each for each in accepted if each.limit_s is not None]
+    yield f"jobs with a time limit{len(limited):>22}   {sum(each.times_out for each in limited)} meant to run into it"
+    yield from _waits(evidence)
+
+
+def _waits(evidence: Evidence) -> Iterable[str]:
+    """How long whoever asked had to wait, the times without a leader included."""
+    for user in sorted({wait.user for wait in evidence.waits}):
+        waited = [wait.ended_at - wait.began_at for wait in evidence.waits if wait.user == user]
+        shown = ", ".join(
+            f"{word} {quantile(waited, share):.2f} s"
+            for word, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        )
+        yield f"answers to {user}{len(waited):>{33 - len(user)}}   {shown}"
+    for what, count in sorted(evidence.slow.items()):
+        yield f"slow: {what:<30}{count:>8}"

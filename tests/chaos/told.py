@@ -29,6 +29,8 @@ class Task:
     completed: list[int] = field(default_factory=list)  # attempts
     ended: list[int] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)  # attempts that were given up before they told their end
+    started_at: float | None = None  # of its last attempt, by the wall clock of its node
+    ended_at: float | None = None
 
 
 @dataclass
@@ -71,7 +73,9 @@ def _job(client: phalanx.Client, id: str) -> Job:
         page = client.tasks(id, cursor=cursor, limit=100)
         for task in page.items:
             at = _position(task.id)
-            job.tasks[at] = Task(at, task.status, task.reason, task.exit_code, task.attempt)
+            found = Task(at, task.status, task.reason, task.exit_code, task.attempt)
+            found.started_at, found.ended_at = task.started_at, task.ended_at
+            job.tasks[at] = found
         if (cursor := page.next_cursor) is None:
             break
     _read_story(client, job)

@@ -1,43 +1,27 @@
 """The verdict: what the tasks wrote of themselves, held against what Phalanx says. Plain values in, sentences out.
 
-Every function is one promise; an empty answer means that it was kept. What is known to be beyond promise (a keeper
-that was paused past its lease may let two attempts of a task live) is counted apart and never as a violation.
+Every function is one promise; an empty answer means that it was kept. Those about time are in `times.py`. What
+docs/promises.md admits (nobody was left on a node to end its tasks, or all of it stood still) is counted apart and
+never as a violation.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from tests.chaos.faults import UNFENCED, Fault
+from tests.chaos.evidence import Evidence
+from tests.chaos.faults import UNFENCED
 from tests.chaos.ledger import Life
+from tests.chaos.times import limits, outlived_leases, starved, untrue_times
 from tests.chaos.told import Job, Task
 from tests.chaos.workload import FINAL, Asked
 
 HEAL_S = 60.0
+_STOPPED = (143, -15, -9)  # what a task of ours answers to SIGTERM, and what the signals do if it could not
+_LEASE_SHARE = 2 / 3  # of `lost_after_s`: how long a node may run what it runs without a word
+_LOST_SHARE = 0.8  # of `lost_after_s`: the last heartbeat may have been a while before the fault
 _CLOCKS_S = 0.5  # coordinators' clocks and ours are read at different moments
-
-
-@dataclass
-class Evidence:
-    """All that is known when the storm is over."""
-
-    asked: list[Asked]
-    jobs: dict[str, Job]
-    lives: dict[str, Life]
-    faults: list[Fault] = field(default_factory=list)
-    names: dict[str, list[str]] = field(default_factory=dict)
-    rivals: list[str] = field(default_factory=list)
-    leaks: list[str] = field(default_factory=list)
-    healed_s: float | None = 0.0  # None: never
-    damages: list[str] = field(default_factory=list)  # what a check of the store found
-    wall_offset_s: float = 0.0  # the wall clock minus that of the ledger
-    lost_after_s: float = 9.0
-
-    @property
-    def accepted(self) -> list[Asked]:
-        return [each for each in self.asked if each.job]
 
 
 def violations(evidence: Evidence) -> dict[str, list[str]]:
@@ -94,12 +78,12 @@ def double_allocations(evidence: Evidence) -> list[str]:
 
 
 def twin_lives(evidence: Evidence) -> list[str]:
-    """Two attempts of one task do not live at one moment, unless a keeper was stopped."""
+    """Two attempts of one task do not live at one moment, unless docs/promises.md admits it."""
     return [text for text, excused in _twins(evidence) if not excused]
 
 
 def excused_twins(evidence: Evidence) -> list[str]:
-    """Two attempts lived at once, because a paused keeper could not stop the first: the limit we admit."""
+    """Two attempts lived at once, because nobody on its node could end the first: the limit we admit."""
     return [text for text, excused in _twins(evidence) if excused]
 
 
@@ -108,16 +92,20 @@ def _twins(evidence: Evidence) -> list[tuple[str, bool]]:
     for life in evidence.lives.values():
         for other in life.twins:
             first = evidence.lives.get(other)
-            nodes = {life.node} | ({first.node} if first else set())
-            since = first.started_at if first else life.started_at
-            paused = any(
-                fault.kind in UNFENCED and fault.touches(node, since, life.started_at)
-                for fault in evidence.faults
-                for node in nodes
-            )
-            where = first.node if first else "?"
-            found.append((f"{life.key} began on {life.node} while {other} lived on {where}", paused))
+            text = f"{life.key} began on {life.node} while {other} lived on {first.node if first else '?'}"
+            found.append((text, first is not None and _is_admitted(first, life, evidence)))
     return found
+
+
+def _is_admitted(first: Life, second: Life, evidence: Evidence) -> bool:
+    """Whoever could have ended the first stood still until its node was lost, and woke no longer than a lease ago."""
+    lost_after_s = evidence.lost_after_s
+    return any(
+        second.started_at - fault.began_at >= _LOST_SHARE * lost_after_s
+        and (fault.ended_at or second.started_at) - fault.began_at >= _LOST_SHARE * lost_after_s
+        for fault in evidence.harmed(first.node, first.started_at, second.started_at, UNFENCED)
+        if (fault.ended_at or second.started_at) + _LEASE_SHARE * lost_after_s >= second.started_at
+    )
 
 
 def fenced(evidence: Evidence) -> list[str]:
@@ -155,8 +143,13 @@ def _wrong_end(asked: Asked, task: Task, life: Life | None) -> str | None:
         return None if asked.is_cancelled or fails else f"{said}, and nobody cancelled it"
     if task.status == "Completed" and (meant != 0 or life is None or life.code != 0):
         return f"{said}, but its process ended with {life.code if life else 'no word'}, meant was {meant}"
+    if task.status == "Completed" and asked.times_out:
+        return f"{said}, though it takes longer than its limit"
     if task.status != "Failed":
         return None
+    if task.reason == "timeout" and asked.times_out:
+        true = life is not None and life.code is None and task.exit_code in _STOPPED
+        return None if true else f"{said}, but its process ended with {life.code if life else 'no word'}"
     if task.reason == "exited":
         true = life is not None and life.code == task.exit_code == meant
         return None if true else f"{said}, but its process ended with {life.code if life else 'no word'}"
@@ -198,17 +191,18 @@ def _half(name: str, members: list[Life], job: Job, asked: Asked, evidence: Evid
     first_at = min(life.started_at for life in members)
     until = first_at + evidence.lost_after_s + 10.0
     stood = job.stood.get(int(name.rpartition(".")[2]), set()) | {life.node for life in members}
-    harmed = any(
-        fault.touches(node, first_at - 2 * evidence.lost_after_s, until)
-        for fault in evidence.faults
-        for node in stood
-    )
+    harmed = any(evidence.harmed(node, first_at - 2 * evidence.lost_after_s, until) for node in stood)
     return [] if harmed else [f"{name}: {len(members)} of {asked.tasks} members ran, and no node was harmed"]
 
 
 def rivals(evidence: Evidence) -> list[str]:
     """One leads at a time."""
     return evidence.rivals
+
+
+def trespasses(evidence: Evidence) -> list[str]:
+    """What is one user's is not another's to cancel."""
+    return evidence.trespasses
 
 
 def leaks(evidence: Evidence) -> list[str]:
@@ -234,7 +228,12 @@ PROMISES: dict[str, Callable[[Evidence], list[str]]] = {
     "double commits": double_commits,
     "double allocations": double_allocations,
     "two live attempts": twin_lives,
+    "outlived leases": outlived_leases,
+    "wrong time limits": limits,
     "false exit codes": exit_codes,
+    "untrue times": untrue_times,
+    "starved requests": starved,
+    "cancelled by others": trespasses,
     "half-started gangs": half_gangs,
     "two leaders": rivals,
     "leaks": leaks,

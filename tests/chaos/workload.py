@@ -1,5 +1,8 @@
 """The users of the rig: they submit single tasks, arrays and gangs, cancel some, and remember every answer.
 
+The first has the cluster's own token, the others one of role `user` each, and compete with each other. They look at
+lists, and now and then try to cancel what is not theirs. How long each waited for an answer is written down.
+
 A submission whose answer was lost is sent again with the same request id until it is answered: whatever was accepted is
 known here by its job's id, and was accepted once.
 """
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,6 +27,9 @@ from tests.chaos.waiting import clock
 FINAL = ("Completed", "Failed", "Cancelled")
 _LOOK_S = 0.25
 _SECONDS = (0.1, 0.3, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 15.0)  # a few outlive their node's lease
+_TOO_LONG_S = 90.0  # those who are meant to run into their limit
+_ENOUGH_S = 3600.0  # a limit that nobody runs into, unless hours pass at once
+_LISTED = 20
 
 
 @dataclass
@@ -35,15 +42,32 @@ class Asked:
     codes: tuple[int, ...]  # with which the tasks end, by position
     job: str = ""  # once it was accepted
     accepted_at: float = 0.0
+    cancel_began_at: float = 0.0
     cancel_at: float | None = None  # when its user will change her mind
     is_cancelled: bool = False  # she did, and may have been heard
     cancelled: int = 0  # how many tasks the answer said were cancelled
     troubles: int = 0  # answers that did not come, or said: later
     refused: str = ""  # the answer was no
     ended: bool = False
+    limit_s: float | None = None
+    runs_s: float = 0.0  # unless it is stopped
+
+    @property
+    def times_out(self) -> bool:
+        return self.limit_s is not None and self.runs_s > self.limit_s
 
     def code(self, position: int) -> int:
         return self.codes[position % len(self.codes)]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long somebody waited for an answer, with everything that had to be asked again."""
+
+    user: str
+    what: str
+    began_at: float
+    ended_at: float
 
 
 @dataclass
@@ -55,6 +79,8 @@ class Users:
     locks: Path
     open_max: int  # tasks that one user has waiting or running
     asked: list[Asked] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    trespasses: list[str] = field(default_factory=list)  # one cancelled what was another's
     _over: threading.Event = field(default_factory=threading.Event)
     _gone: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -62,7 +88,8 @@ class Users:
     def begin(self, seed: int, count: int) -> None:
         self.locks.mkdir(exist_ok=True)
         for number in range(count):
-            user = _User(self, f"u{number}", Random(seed * 1000 + number))
+            token = self.cluster.token_of(f"u{number}") if number else ""
+            user = _User(self, f"u{number}", Random(seed * 1000 + number), token)
             thread = threading.Thread(target=user.work, args=(self._over, self._gone), daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -85,25 +112,44 @@ class Users:
 
 
 class _User:
-    def __init__(self, users: Users, name: str, chance: Random) -> None:
+    def __init__(self, users: Users, name: str, chance: Random, token: str) -> None:
         self.name = name
+        self._token = token
         self._users = users
         self._chance = chance
         self._open: list[Asked] = []
         self._count = 0
 
     def work(self, over: threading.Event, gone: threading.Event) -> None:
-        with self._users.cluster.client() as client:
+        with self._users.cluster.client(token=self._token) as client:
             while not gone.wait(_LOOK_S) and (self._open or not over.is_set()):
                 waiting = sum(each.tasks for each in self._open)
                 if not over.is_set() and waiting < self._users.open_max:
                     self._submit(client, gone)
+                if not over.is_set() and self._chance.random() < 0.1:
+                    self._list(client, gone)
+                if self._token and self._chance.random() < 0.02:
+                    self._trespass(client)
                 with suppress(PhalanxError):
                     self._look(client)
+
+    @contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        began_at = clock()
+        try:
+            yield
+        finally:
+            self._users.waits.append(Wait(self.name, what, began_at, clock()))
 
     def _submit(self, client: phalanx.Client, gone: threading.Event) -> None:
         asked, fields = self._wish()
         self._users.asked.append(asked)
+        with self._waiting("submit"):
+            self._ask_until_answered(client, gone, asked, fields)
+
+    def _ask_until_answered(
+        self, client: phalanx.Client, gone: threading.Event, asked: Asked, fields: dict[str, Any]
+    ) -> None:
         while not gone.wait(0.2 if asked.troubles else 0.0):
             try:
                 reply = client.submit(**fields)
@@ -119,24 +165,49 @@ class _User:
             self._open.append(asked)
             return
 
+    def _list(self, client: phalanx.Client, gone: threading.Event) -> None:
+        with self._waiting("list"):
+            while not gone.wait(0.0):
+                with suppress(phalanx.errors.Unavailable, phalanx.errors.TooMany):
+                    client.jobs(limit=_LISTED)
+                    return
+
+    def _trespass(self, client: phalanx.Client) -> None:
+        """Try to cancel another's job: it must be refused."""
+        others = [
+            each.job
+            for each in self._users.asked[-50:]
+            if each.job and not each.ended and not each.request.startswith(f"{self.name}-")
+        ]
+        if others:
+            with suppress(PhalanxError):
+                client.cancel(job := self._chance.choice(others))
+                self._users.trespasses.append(f"{self.name} cancelled {job}, which is another's")
+
     def _look(self, client: phalanx.Client) -> None:
         """Cancel what is no longer wanted, and forget what has ended."""
         for asked in [*self._open]:
             if asked.cancel_at is not None and clock() >= asked.cancel_at:
-                asked.is_cancelled = True
-                try:
-                    asked.cancelled += client.cancel(asked.job).cancelled
-                except phalanx.errors.Unavailable:
-                    continue  # it may have been heard; say it again
-                except PhalanxError:
-                    pass  # it has ended already
-                asked.cancel_at = None
+                self._cancel(client, asked)
             try:
                 asked.ended = client.job(asked.job).status in FINAL
             except NotFound:
                 continue  # a standby that lags, or a job that was lost: the verdict will tell
             if asked.ended:
                 self._open.remove(asked)
+
+    def _cancel(self, client: phalanx.Client, asked: Asked) -> None:
+        """Say it until it was heard."""
+        if not asked.is_cancelled:
+            asked.is_cancelled, asked.cancel_began_at = True, clock()
+        try:
+            asked.cancelled += client.cancel(asked.job).cancelled
+        except (phalanx.errors.Unavailable, phalanx.errors.TooMany):
+            return  # it may have been heard; say it again
+        except PhalanxError:
+            pass  # it has ended already
+        asked.cancel_at = None
+        self._users.waits.append(Wait(self.name, "cancel", asked.cancel_began_at, clock()))
 
     def _wish(self) -> tuple[Asked, dict[str, Any]]:
         chance = self._chance
@@ -145,8 +216,10 @@ class _User:
         kind = chance.choices(("single", "array", "gang"), (5, 3, 3))[0]
         tasks = {"single": 1, "array": chance.randint(2, 8), "gang": chance.randint(2, 6)}[kind]
         codes = self._codes(kind, tasks)
+        asked = Asked(request, kind, tasks, codes)
+        asked.runs_s, asked.limit_s = self._times(kind)
         fields: dict[str, Any] = {
-            "command": self._command(codes),
+            "command": self._command(asked),
             "name": request,
             "request_id": request,
             "cores": chance.choice((1, 1, 1, 2)),
@@ -158,7 +231,17 @@ class _User:
             fields["array"] = f"0-{tasks - 1}" + chance.choice(("", "", "%2"))
         if kind == "gang":
             fields["tasks"] = tasks
-        return Asked(request, kind, tasks, codes), fields
+        if asked.limit_s is not None:
+            fields["time_limit"] = asked.limit_s
+        return asked, fields
+
+    def _times(self, kind: str) -> tuple[float, float | None]:
+        """How long it runs, and its limit: for some too little, for some far more than it needs."""
+        runs_s = self._chance.choice(_SECONDS) * self._chance.uniform(0.7, 1.3)
+        drawn = self._chance.random() if kind != "gang" else 1.0
+        if drawn < 0.12:
+            return _TOO_LONG_S, round(self._chance.uniform(1.5, 6.0), 2)
+        return runs_s, _ENOUGH_S if drawn < 0.3 else None
 
     def _codes(self, kind: str, tasks: int) -> tuple[int, ...]:
         if self._chance.random() < 0.7:
@@ -167,9 +250,6 @@ class _User:
             return tuple(self._chance.sample([self._chance.randint(1, 99), *[0] * (tasks - 1)], tasks))
         return tuple(self._chance.choice((0, self._chance.randint(1, 99))) for _ in range(tasks))
 
-    def _command(self, codes: tuple[int, ...]) -> list[str]:
-        seconds = self._chance.choice(
-            (0.1, 0.3, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 15.0)
-        ) * self._chance.uniform(0.7, 1.3)
+    def _command(self, asked: Asked) -> list[str]:
         words = [sys.executable, "-I", "-S", life.__file__, str(self._users.lives), str(self._users.locks)]
-        return [*words, str(CORES), f"{seconds:.2f}", *map(str, codes)]
+        return [*words, str(CORES), f"{asked.runs_s:.2f}", *map(str, asked.codes)]
