@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
@@ -24,7 +24,8 @@ def frozen_keeper(cluster: RealCluster, node: str) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # its runner may have ended it
+            os.kill(pid, signal.SIGCONT)
 
 
 def status(cluster: RealCluster, node: str) -> str:
@@ -45,6 +46,20 @@ def test_a_frozen_keeper_is_noticed_and_its_node_gets_no_work_until_it_goes_on(t
             assert cluster.client.task(runs).status == "Running", "what runs there is left alone"
         cluster.wait_online("n1")
         cluster.wait_task(pinned, "Completed")
+
+
+def test_a_keeper_that_is_frozen_for_good_is_replaced_and_what_it_ran_runs_elsewhere(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES) as cluster:
+        id = cluster.client.submit(targets=["n1"], command=LONG).task_ids[0]
+        moves = cluster.client.submit(command=LONG, cores=4).task_ids[0]
+        cluster.wait_task(id, "Running")
+        first = cluster.wait_task(moves, "Running").node
+        assert first is not None
+        with frozen_keeper(cluster, first):
+            eventually(lambda: cluster.client.task(moves).attempt == 2, 25.0, "it is known to have ended")
+            cluster.wait_task(moves, "Running")
+            cluster.wait_online(first)
+        cluster.wait_task(id, "Running")
 
 
 def test_what_was_on_its_way_into_a_frozen_keeper_runs_elsewhere_and_never_there(tmp_path: Path) -> None:

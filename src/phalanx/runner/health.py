@@ -1,7 +1,7 @@
 """Whether the keeper works: it is asked every second, and what it owes us is counted in looks, not in time.
 
 So a runner that was frozen itself accuses nobody when it wakes. What is found is told to the coordinator with the
-heartbeats (`agent.py`); a keeper that is gone is replaced by the shell.
+heartbeats (`agent.py`); a keeper that is gone, or has been silent for longer than a lease, is replaced by the shell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from phalanx.runner.processes import Processes
 LOOK_S = 0.2  # between two looks
 ASK_AFTER = 5  # looks after an answer
 SILENT_AFTER = 15  # looks without an answer
+ENDS_S = 3.0  # beyond the lease: by then the watchdog has ended what the keeper ran
 GONE_AFTER = 10  # looks without a keeper: another one is usually there sooner
 SILENT = "its keeper does not answer; is that process stopped?"
 GONE = "its keeper is gone, and another one is not there yet"
@@ -44,6 +45,13 @@ class KeeperHealth:
         elif self._answer is None and self._looks >= ASK_AFTER:
             self._answer, self._looks = keeper.ping(), 0
         return self.trouble
+
+    def is_past(self, lease_s: float) -> bool:
+        """Whether the keeper has just been silent for so long, once more, that what it ran is over.
+
+        Then another one may take its place.
+        """
+        return self._answer is not None and self._looks % round((lease_s + ENDS_S) / LOOK_S) == 0
 
     def failed(self, error: Exception) -> None:
         """There is no keeper, and none can be started."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,6 +42,21 @@ class LocalMachine:
 
     async def start_keeper(self, within_s: float) -> None:
         await asyncio.to_thread(_start_keeper, self._state_dir, within_s)
+
+    def end_keeper(self, pid: int) -> None:
+        """It is looked at through a pidfd, so that no other process can have the number meanwhile."""
+        try:
+            process = os.pidfd_open(pid)
+        except OSError:
+            return
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if str(KEEPER).encode() in words and os.fsencode(self._state_dir) in words:
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        except OSError:
+            return
+        finally:
+            os.close(process)
 
     def make_folder(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)

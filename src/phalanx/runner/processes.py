@@ -124,6 +124,7 @@ class Facts(Struct, frozen=True):
     version: int
     log_cap: bool = True
     briefs: tuple[str, ...] = ()
+    pid: int = 0  # 0: of an older version, which does not say
 
 
 class Listing(Struct, frozen=True, array_like=True, tag="listing"):
@@ -152,6 +153,10 @@ class Machine(Protocol):
         """Start one, unless there is one; raises KeeperFailed or TimeoutError."""
         ...
 
+    def end_keeper(self, pid: int) -> None:
+        """Kill the keeper that said it has this pid, if that is true."""
+        ...
+
     def make_folder(self, path: Path) -> None: ...
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
@@ -174,6 +179,7 @@ class Processes(asyncio.Protocol):
         self._leaving = False
         self._hearing = False  # whether a flush will follow what is being heard
         self._version = 0
+        self.pid = 0
 
     @classmethod
     async def open(
@@ -197,7 +203,8 @@ class Processes(asyncio.Protocol):
     async def check_alive(self) -> None:
         """Raise KeeperFailed unless the keeper answers: one that was just killed may still accept."""
         self._leaving = True  # until then its loss is this call's to tell, and not an event
-        self._version = (await self.listing()).facts.version
+        facts = (await self.listing()).facts
+        self._version, self.pid = facts.version, facts.pid
         self._leaving = False
 
     @property

@@ -281,6 +281,11 @@ class Shell:
             log.error("cannot start tasks", trouble=trouble) if trouble else log.info("tasks can start again")
             if self.agent.welcomed and self._wire is not None:
                 self._wire.send(self.agent.beat(now))
+        if trouble and self._keeper is not None and self._health.is_past(self.agent.self_fence_s):
+            log.error(
+                "the keeper is ended: it has not answered for longer than a lease", pid=self._keeper.pid
+            )
+            self._machine.end_keeper(self._keeper.pid)
         overdue = self.agent.state.overdue(now) if trouble and self.agent.starts_expire else []
         if overdue:
             self._give_back(overdue, now)

@@ -96,6 +96,9 @@ class Node:
         self._world.after(self._keeper_starts_s, self._revive_keeper, self._boots, tell)
         await started
 
+    def end_keeper(self, pid: int) -> None:
+        self.crash_keeper(KEEPER_STARTS_S)
+
     def make_folder(self, path: Path) -> None:
         """There are none."""
 

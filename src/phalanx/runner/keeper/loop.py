@@ -60,6 +60,7 @@ class Loop:
         trimmer = Trimmer()
         self._logs = LogWatch(trimmer)
         self._table = table
+        table.pid = os.getpid()
         self._roster = roster = Roster(watchdog, slots)
         self._journal = journal
         self._boot = boot

@@ -49,6 +49,7 @@ class Table:
         self.briefs: dict[str, Brief] = {}
         self.lanes = Lanes()
         self.closing = False
+        self.pid = 0  # of the keeper, for whoever has to end one that is stopped
         self.log_cap = True  # False when a filesystem cannot keep logs within their bound
         self.next_at = 0.0  # when `due` must be asked next, if anybody `is_on_watch`
         self._starting: dict[str, Waiting] = {}  # whose Spawn has not been answered
@@ -148,7 +149,7 @@ class Table:
         self.next_at = 0.0
 
     def _list(self, now: float) -> None:
-        facts = {"version": VERSION, "log_cap": self.log_cap, "briefs": [*self.briefs]}
+        facts = {"version": VERSION, "log_cap": self.log_cap, "briefs": [*self.briefs], "pid": self.pid}
         rows = [attempt.row() for attempt in self.attempts.values()]
         unstarted = {**self._starting, **self.lanes.waiting}
         for state, keys in (("ready", self.lanes.ready), ("waiting", unstarted)):
