@@ -213,6 +213,7 @@ async def _serve(settings: Settings) -> int:
             return await _until_stopped(coordinator, rest)
         finally:
             renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
             server.close()
     finally:
         await store.close()

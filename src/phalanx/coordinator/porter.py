@@ -151,8 +151,14 @@ def _listening(family: int, place: tuple[object, ...]) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    made.bind(place)
-    made.listen(BACKLOG)
+    try:
+        made.bind(place)
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        raise OSError(
+            error.errno, f"port {place[1]} of {place[0]} cannot be used: {error.strerror}"
+        ) from None
     return made
 
 

@@ -56,4 +56,7 @@ def trouble_of(node: NodeState) -> str:
     """Why a node that is there does not start tasks, in one line; nothing if it does."""
     if node.trouble:
         return f"cannot start tasks: {node.trouble}"
-    return "its runner was stopped; its tasks run on until its lease is over" if node.leaving else ""
+    if not node.leaving:
+        return ""
+    left = f"; what it held ({len(node.attempts)}) runs on until its lease is over" if node.attempts else ""
+    return f"its runner was stopped{left}"

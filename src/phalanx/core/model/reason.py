@@ -60,7 +60,7 @@ def unreachable(host: str) -> Reason:
 
 
 def stopped(host: str) -> Reason:
-    text = f"The runner of {host} was stopped; its tasks run on until its lease is over"
+    text = f"The runner of {host} was stopped, and has not been started again"
     return Reason("NodeUnreachable", Tier.HELD, text, {"host": host})
 
 
