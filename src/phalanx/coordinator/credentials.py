@@ -95,7 +95,10 @@ class Credentials:
     # Who is it?
 
     def accepts_user(self, token: str) -> Identity | None:
-        """Who shows a token to REST. A known token of another kind is somebody too, who may do nothing there."""
+        """Who shows a token to REST. A known token of another kind is somebody too, who may do nothing there.
+
+        Raises Unavailable before the log was read: until then nobody can tell whether a token was created.
+        """
         if not token or len(token) > TOKEN_MAX:
             return None
         shown = digest(token)
@@ -103,6 +106,8 @@ class Credentials:
             return Identity(self.name, "admin", fingerprint(token))
         if self._nodes.holds(shown):
             return Identity("runners", "node", fingerprint(token))
+        if self._state is not None:
+            self._state()
         if (record := self._record(shown)) is not None:
             return self._person(record)
         return self._task(token)

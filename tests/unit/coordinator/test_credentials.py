@@ -277,7 +277,7 @@ def test_a_coordinator_with_another_secret_must_not_serve():
     assert "copy that file from a coordinator" in caught.value.hint
 
 
-def test_before_the_log_was_read_only_static_tokens_count():
+def test_before_the_log_was_read_a_created_token_is_not_refused_but_asked_to_come_again():
     credentials = Credentials.local("u", "n")
 
     def not_yet() -> ClusterState:
@@ -285,4 +285,6 @@ def test_before_the_log_was_read_only_static_tokens_count():
 
     credentials.follow(not_yet)
     credentials.check()
-    assert names(credentials, "u", "x") == [True, False]
+    assert names(credentials, "u", "n") == [True, True]
+    with pytest.raises(Unavailable, match="not read"):
+        credentials.accepts_user("phx_created")
