@@ -29,6 +29,7 @@ class Evidence:
     waits: list[Wait] = field(default_factory=list)
     led: list[tuple[float, float]] = field(default_factory=list)  # when a leader could be reached
     trespasses: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     slow: dict[str, int] = field(default_factory=dict)  # what the slow visitors did
 
     @property

@@ -176,6 +176,7 @@ class Rig:
             self.users.waits,
             led(self.office.answers),
             self.users.trespasses,
+            self.users.refusals,
             self._slow_counts(),
         )
 

@@ -216,6 +216,11 @@ def test_a_leader_is_there_while_its_answers_are_close_to_each_other():
     assert led([Yes("c1", 1, at - 0.1, at) for at in times]) == [(10.0, 10.8), (14.0, 14.3)]
 
 
+def test_a_request_that_is_allowed_and_was_refused_is_seen():
+    found = evidence([a_life()], [a_task()], refusals=["a list of u1 was refused: Unauthorized"])
+    assert broken(found) == {"refused requests"}
+
+
 def test_a_job_that_another_user_cancelled_is_seen():
     found = evidence([a_life()], [a_task()], trespasses=["u1 cancelled j, which is another's"])
     assert broken(found) == {"cancelled by others"}

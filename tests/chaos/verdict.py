@@ -200,6 +200,11 @@ def rivals(evidence: Evidence) -> list[str]:
     return evidence.rivals
 
 
+def refusals(evidence: Evidence) -> list[str]:
+    """What is allowed is done, or asked to come again: never refused."""
+    return evidence.refusals
+
+
 def trespasses(evidence: Evidence) -> list[str]:
     """What is one user's is not another's to cancel."""
     return evidence.trespasses
@@ -233,6 +238,7 @@ PROMISES: dict[str, Callable[[Evidence], list[str]]] = {
     "false exit codes": exit_codes,
     "untrue times": untrue_times,
     "starved requests": starved,
+    "refused requests": refusals,
     "cancelled by others": trespasses,
     "half-started gangs": half_gangs,
     "two leaders": rivals,

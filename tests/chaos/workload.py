@@ -81,6 +81,7 @@ class Users:
     asked: list[Asked] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     trespasses: list[str] = field(default_factory=list)  # one cancelled what was another's
+    refusals: list[str] = field(default_factory=list)  # a no to what is allowed
     _over: threading.Event = field(default_factory=threading.Event)
     _gone: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -158,6 +159,7 @@ class _User:
                 continue
             except PhalanxError as error:
                 asked.refused, asked.ended = f"{error.reason}: {error.detail}", True
+                self._users.refusals.append(f"{asked.request} was refused: {asked.refused}")
                 return
             asked.job, asked.accepted_at = reply.task_ids[0], clock()
             if self._chance.random() < 0.1:
@@ -168,9 +170,13 @@ class _User:
     def _list(self, client: phalanx.Client, gone: threading.Event) -> None:
         with self._waiting("list"):
             while not gone.wait(0.0):
-                with suppress(phalanx.errors.Unavailable, phalanx.errors.TooMany):
+                try:
                     client.jobs(limit=_LISTED)
-                    return
+                except (phalanx.errors.Unavailable, phalanx.errors.TooMany):
+                    continue
+                except PhalanxError as error:
+                    self._users.refusals.append(f"a list of {self.name} was refused: {error.reason}")
+                return
 
     def _trespass(self, client: phalanx.Client) -> None:
         """Try to cancel another's job: it must be refused."""
