@@ -42,6 +42,7 @@ def test_a_job_submitted_on_sqlite_is_there_after_migrating_to_etcd(tmp_path: Pa
         cluster.store = new
         cluster.start_coordinator()
         eventually(cluster.is_ready, 20.0, "the coordinator is ready on etcd")
+        cluster.leader()
         cluster.wait_online("n1", "n2")
         assert cluster.client.cluster().epoch > epoch
         assert cluster.client.task(ended).status == "Completed"

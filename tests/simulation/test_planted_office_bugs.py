@@ -76,7 +76,7 @@ def test_a_lease_that_is_used_as_a_lock_is_found(monkeypatch: Patch):
     monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=False))
     monkeypatch.setattr(Term, "holds", lambda self, now: True)
     monkeypatch.setattr(EtcdOffice, "confirm", _believed)
-    must_find({"epochs", "replay"}, within=20, faults=TAKEOVERS)
+    must_find({"epochs", "replay", "leader"}, within=20, faults=TAKEOVERS)
 
 
 async def _believed(self: object, epoch: int) -> None:
@@ -128,7 +128,8 @@ def test_a_promotion_that_does_not_read_the_rest_of_the_log_is_found(monkeypatch
         await self._open_term(term)
 
     monkeypatch.setattr(Member, "_promote", hasty)
-    must_find({"replay", "accepted", "one-commit", "one-run", "mistake", "assertion", "heals"}, within=40)
+    wrong = {"replay", "accepted", "one-commit", "one-run", "mistake", "assertion", "heals", "preemption"}
+    must_find(wrong, within=40)
 
 
 def test_a_standby_that_leads_under_the_epoch_of_another_is_found(monkeypatch: Patch):

@@ -33,6 +33,7 @@ class Promises:
         self._until: dict[JobId, float] = {}
         self._redeemed: dict[JobId, Promised] = {}  # in this batch: what has yet to be given
         self._term_at = 0.0
+        self._last_at = 0.0  # of the batch before
 
     def was_evicted(self, key: AttemptKey) -> bool:
         """Whether it is durable that this attempt has to leave."""
@@ -56,17 +57,21 @@ class Promises:
                 self._withdrawn(event)
 
     def end_of_batch(self, at: float) -> None:
-        """What is kept is kept whole, and nothing stays promised for long."""
+        """What is kept is kept whole, and nothing stays promised for long.
+
+        A batch that could not be written for long says nothing of what is decided next, so two of them must be late.
+        """
         for job, left in self._redeemed.items():
             if left:
                 raise Violation("nomination", f"{job} got its promised places but for {sorted(left)}")
         self._redeemed.clear()
         for job in self._places.promises:
-            if at > max(self._until[job], self._term_at) + LATE_S:
+            if min(at, self._last_at) > max(self._until[job], self._term_at) + LATE_S:
                 late_s = at - self._until[job]
                 raise Violation(
                     "nomination", f"what {job} was promised still stands {late_s:.1f} s after its end"
                 )
+        self._last_at = at
 
     def _promised(self, event: e.RoomPromised, now: float) -> None:
         if event.victims:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.core.model.plan import Policy
+import pytest
+
+from phalanx.core.model.plan import Backfill, Policy
 from phalanx.core.placement.outlook import held_back, kept_now
 from tests.unit.core.yard import Yard
 
@@ -177,3 +179,18 @@ def test_the_head_is_told_when_it_starts_at_the_latest_if_limits_say_so() -> Non
     yard.go()
     kept = kept_now(yard.snapshot(), yard.units["head"], Policy())
     assert kept is not None and "starts on n1 in 600 s at the latest" in kept.text
+
+
+@pytest.mark.parametrize("backfill", ["easy", "none"])
+def test_a_gang_that_needs_a_member_back_is_not_held_behind_a_head_that_waits_for_its_places(
+    backfill: Backfill,
+) -> None:
+    """Found by the simulator (seed 908): the others would hold their places until it is there, and the head wait."""
+    yard = Yard(n1=8)
+    yard.runs("gang", "n1", 3)
+    yard.waits_whole("head", 1, cores=8)
+    unit = yard.waits_whole("gang", 1, cores=2)
+    assert yard.go(Policy(backfill=backfill)) == {}
+    unit.comes_back = True  # type: ignore[attr-defined]
+    yard.gain += 1
+    assert yard.go(Policy(backfill=backfill)) == {"gang": ["n1"]}
