@@ -85,6 +85,35 @@ def test_what_a_frozen_keeper_runs_ends_with_the_lease_and_is_told_as_fenced(tmp
     tell(tmp_path, story)
 
 
+def test_a_lease_that_ends_soon_after_another_is_kept_as_well(tmp_path: Path):
+    async def story(node: Node) -> None:
+        clock, lease_s, keeper = SystemClock(), 4.0, node.keeper_pid()
+        node.sh("first/0/1", DEAF)
+        first = await node.started("first/0/1")
+        node.processes.lease(0.8)
+        await node.processes.listing()
+        os.kill(keeper, signal.SIGSTOP)
+        await node.until(lambda: not alive(first))
+        looked_at = clock.monotonic() + 0.5
+        await node.until(lambda: clock.monotonic() > looked_at)  # it has seen that nobody is left
+        os.kill(keeper, signal.SIGCONT)
+        await node.ended("first/0/1")
+        node.processes.lease(lease_s)
+        node.sh("second/0/1", DEAF)
+        second = await node.started("second/0/1")
+        node.processes.lease(lease_s)
+        await node.processes.listing()
+        began = clock.monotonic()
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            await node.until(lambda: not alive(second))
+            assert clock.monotonic() - began < lease_s * 3 / 2
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+
+    tell(tmp_path, story)
+
+
 def test_a_start_that_waited_in_a_frozen_keepers_socket_is_refused(tmp_path: Path):
     async def story(node: Node) -> None:
         clock, keeper = SystemClock(), node.keeper_pid()

@@ -142,7 +142,8 @@ class _Watch:
         self._mark = mark
         self._state_dir = mark.state_dir
         self._keeper = keeper
-        self._next_at = 0.0  # when to look again, while the lease stays over
+        self._acted_at = 0.0  # the instant for which it has looked; any other is a lease that was renewed
+        self._next_at = 0.0  # when to look again, while that lease stays over
         self._pause_s = PAUSE_S_MIN
 
     def run(self, alive: int) -> None:
@@ -159,14 +160,19 @@ class _Watch:
             self._end_for_the_dead()
 
     def _due_at(self) -> float:
-        return max(self._page[_KILL_AT], self._next_at)
+        """What was done at the end of one lease delays nothing at the end of the next."""
+        kill_at = self._page[_KILL_AT]
+        return max(kill_at, self._next_at) if kill_at == self._acted_at else kill_at
 
     def _kill_for_the_frozen(self) -> None:
         """The keeper lives, and may wake at any time: it starts nothing while `is_killing`."""
         self._page[_KILLING] = 1.0
         try:
-            if clock.since_boot() < self._page[_KILL_AT]:
+            kill_at = self._page[_KILL_AT]
+            if clock.since_boot() < kill_at:
                 return  # the lease was renewed
+            if kill_at != self._acted_at:
+                self._acted_at, self._pause_s = kill_at, PAUSE_S_MIN
             survivors = self._survivors()
             found = survivors.find()
             if found:
