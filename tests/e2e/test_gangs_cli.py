@@ -171,6 +171,25 @@ def test_the_manifests_of_seed_003_run_as_they_are(cluster: RealCluster) -> None
     assert [cluster.output(task.id).split()[0] for task in tasks] == ["0", "1"]
 
 
+def test_a_podgroup_may_come_before_its_pods_and_they_one_by_one(cluster: RealCluster) -> None:
+    """M11: seed 003's manifests in three calls; a pod that is given twice is one pod."""
+    (job,) = json.loads(phalanx(cluster, "apply", "-f", "-", "-o", "json", text=MANIFEST))["jobs"]
+    assert "needs 2 members and has 0" in phalanx(cluster, "why", "default/gang-example")
+    phalanx(cluster, "apply", "-f", "-", text=POD.format(number=1))
+    reply = cluster.client.why("default/gang-example")
+    assert (reply.id, reply.dominant.code) == (job["id"], "GangIncomplete")
+    assert "needs 2 members and has 1" in reply.dominant.text
+    assert cluster.client.job(job["id"]).status == "Pending"
+    both = POD.format(number=1) + POD.format(number=2)
+    (whole,) = json.loads(phalanx(cluster, "apply", "-f", "-", "-o", "json", text=both))["jobs"]
+    assert whole["id"] == job["id"]
+    phalanx(cluster, "wait", "default/gang-example")
+    assert [task.object for task in cluster.client.tasks(job["id"]).items] == [
+        "default/pod-example1",
+        "default/pod-example2",
+    ]
+
+
 def test_an_urgent_gang_takes_the_place_of_another_and_both_say_so(cluster: RealCluster) -> None:
     words = ("--tasks", "4", "--gpus", "2", "--grace", "5s", "--", "/bin/sh", "-c", "trap '' TERM; sleep 300")
     victim = submit(cluster, *words)

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from phalanx.api import calls, calls_tokens
 from phalanx.api.aconnection import HttpxExchange
-from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.applied import ApplyReply, ApplyRequest, DraftView
 from phalanx.api.audit import AuditLine
 from phalanx.api.calls import Call, GangFields, Noun, Spec, SubmitFields
 from phalanx.api.commands import Stream
@@ -144,6 +144,10 @@ class AsyncClient:
         limit: int = 100,
     ) -> Page[TaskView]:
         return await self._ask(calls.tasks(job, status, selector, cursor, limit))
+
+    async def draft(self, id: str) -> DraftView:
+        """A gang that waits for members; NotFound if it waits for none."""
+        return await self._ask(calls.draft(id))
 
     async def named(self, name: str) -> NamedView:
         """Which job or task Kubernetes calls so: namespace/name."""

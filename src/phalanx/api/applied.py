@@ -17,6 +17,22 @@ SPECS_MAX = 1000
 QUOTAS_MAX = 1000
 
 
+class AmendSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """The gang that the only spec takes the place of, as it was read."""
+
+    job: str
+    version: int
+
+
+class DraftView(Struct):
+    """A gang that waits for members: what it lacks, what it was made from, and the version to amend."""
+
+    job: str
+    version: int
+    lacks: str
+    manifests: str
+
+
 class ApplyRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Jobs to submit, and what an operator declares for them. Nothing of it happens if one is refused."""
 
@@ -24,6 +40,7 @@ class ApplyRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     topology: TopologySpec | None = None
     quotas: dict[str, QuotaSpec] = {}
     allow_infeasible: bool = False  # wait even if no node of today could ever hold it
+    amends: AmendSpec | None = None  # members of a gang that waits for some
     strict: bool = False  # what would be a warning is a refusal
     request_id: str | None = None  # the same as the Idempotency-Key header
 
@@ -51,6 +68,8 @@ def check_extent(request: ApplyRequest) -> None:
     if not (request.specs or request.topology or request.quotas):
         raise BadRequest("specs: there is nothing to apply: give specs, a topology or quotas")
     check_count("specs", len(request.specs), SPECS_MAX)
+    if request.amends is not None and len(request.specs) != 1:
+        raise BadRequest(f"amends: given with {len(request.specs)} specs, one gang is amended at a time")
     check_count("quotas", len(request.quotas), QUOTAS_MAX)
     for queue in request.quotas:
         check_name("quotas", queue)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.api import sse
-from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.applied import ApplyReply, ApplyRequest, DraftView
 from phalanx.api.commands import Stream
 from phalanx.api.jobspec import GatherSpec, JobSpec
 from phalanx.api.layers import TopologyReply, TopologySpec
@@ -218,6 +218,10 @@ def jobs(
 
 def named(name: str) -> Call[NamedView]:
     return _get(f"/v1/names/{quote(name, safe='')}", NamedView)
+
+
+def draft(id: str) -> Call[DraftView]:
+    return _get(_path("jobs", id, "draft"), DraftView)
 
 
 def job(id: str) -> Call[JobView]:

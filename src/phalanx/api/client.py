@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from phalanx.api import calls, calls_tokens
-from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.applied import ApplyReply, ApplyRequest, DraftView
 from phalanx.api.audit import AuditLine
 from phalanx.api.calls import Call, GangFields, Noun, Spec, SubmitFields
 from phalanx.api.commands import Stream
@@ -152,6 +152,10 @@ class Client:
         limit: int = 100,
     ) -> Page[TaskView]:
         return self._ask(calls.tasks(job, status, selector, cursor, limit))
+
+    def draft(self, id: str) -> DraftView:
+        """A gang that waits for members; NotFound if it waits for none."""
+        return self._ask(calls.draft(id))
 
     def named(self, name: str) -> NamedView:
         """Which job or task Kubernetes calls so: namespace/name."""

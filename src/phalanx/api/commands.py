@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Literal, Protocol
 
-from phalanx.api.applied import ApplyReply, ApplyRequest
+from phalanx.api.applied import ApplyReply, ApplyRequest, DraftView
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.quotas import QueueView, QuotaSpec
 from phalanx.api.roles import PRIORITY_OF_USERS, Identity
@@ -78,6 +78,10 @@ class Commands(Protocol):
 
     async def named(self, name: str) -> str:
         """The id of the job or task that Kubernetes calls so, `namespace/name`: all others take ids only."""
+        ...
+
+    async def draft(self, id: str) -> DraftView:
+        """Of a gang that waits for members. NotFound if it waits for none."""
         ...
 
     async def owner(self, id: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from phalanx.core.model.gang import (
     GANG_TASKS_MAX,
     WAIT_S,
     Action,
+    Draft,
     Gang,
     Gather,
     Match,
@@ -44,6 +45,7 @@ GRACE_S = 5.0
 GRACE_S_MAX = 86_400.0
 RULES_MAX = 100
 TEXT_BYTES_MAX = 1000
+MANIFESTS_BYTES_MAX = 256 * 1024
 GANG_ID_BYTES_MAX = 512 * GROUPS_MAX
 _WHYS = frozenset(why.word for why in Why if why)
 
@@ -93,6 +95,13 @@ class SuccessSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     groups: list[str] = []
 
 
+class DraftSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """That members of a gang are still to come, and what was read so far; `apply` of manifests writes it."""
+
+    lacks: str
+    manifests: str = ""
+
+
 class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One job. Durations are seconds or text such as 1h30m, sizes bytes or text such as 64GiB."""
 
@@ -114,6 +123,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     array: str | None = None  # "1-100%4": how the tasks of the only group are numbered
     object: str = ""  # what Kubernetes calls the job: namespace/name
+    draft: DraftSpec | None = None  # of a gang: members are still to come, nothing of it starts
     tags: dict[str, str] = {}  # those of all groups
 
 
@@ -147,8 +157,21 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         evictable=spec.evictable,
         min_run_s=read_span("min_run", spec.min_run),
         object=spec.object,
+        draft=_draft(spec),
         tags=read_tags("tags", spec.tags),
     )
+
+
+def _draft(spec: JobSpec) -> Draft | None:
+    if spec.draft is None:
+        return None
+    if spec.gang is False:
+        raise BadRequest("draft: given without a gang: only a gang waits for members")
+    if not spec.draft.lacks:
+        raise BadRequest("draft.lacks: it is empty, say what the gang waits for")
+    check_text("draft.lacks", spec.draft.lacks, TEXT_BYTES_MAX)
+    check_text("draft.manifests", spec.draft.manifests, MANIFESTS_BYTES_MAX)
+    return Draft(spec.draft.lacks, spec.draft.manifests)
 
 
 def _check_labels(spec: JobSpec) -> None:

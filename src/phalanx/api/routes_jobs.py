@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.applied import ApplyRequest
+from phalanx.api.applied import ApplyRequest, DraftView
 from phalanx.api.queries import JobsQuery, StoryQuery, TasksQuery, WaitQuery
 from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
@@ -49,6 +49,10 @@ async def job(service: Service, visit: Visit) -> Reply:
 
 async def named(service: Service, visit: Visit) -> Reply:
     return json_reply(NamedView(visit.id, await service.commands.named(visit.id)))
+
+
+async def draft(service: Service, visit: Visit) -> Reply:
+    return json_reply(await service.commands.draft(visit.id))
 
 
 async def tasks(service: Service, visit: Visit) -> Reply:
@@ -131,6 +135,14 @@ ROUTES = (
         handler=job,
         summary="One job.",
         answer=JobView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/draft",
+        permission="inspect",
+        handler=draft,
+        summary="A gang that waits for members: what it lacks and what it was made from so far.",
+        answer=DraftView,
     ),
     Route(
         method="GET",

@@ -158,7 +158,7 @@ class JobView(Struct):
     retry_at: float | None = None  # nothing of it is placed before this
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
-    held: str | None = None  # why nothing of it runs until somebody resumes or cancels it
+    held: str | None = None  # why nothing of it runs until somebody resumes it, or adds what it lacks
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
 

@@ -7,9 +7,9 @@ standard error; with --strict the first of them is an error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from msgspec import structs
@@ -18,16 +18,19 @@ from phalanx.api.applied import ApplyReply, ApplyRequest
 from phalanx.api.jobspec import JobSpec
 from phalanx.api.layers import to_spec
 from phalanx.api.quotas import QuotaSpec
+from phalanx.cli.drafts import Drafts, kept_spec, read_files
 from phalanx.cli.output import OutputOption, emit, note, tell_error
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
-from phalanx.errors import BadRequest, PhalanxError
+from phalanx.errors import BadRequest
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
+    from phalanx.api.client import Client
     from phalanx.manifests.read import Manifests
 
+T = TypeVar("T")
 STDIN = Path("-")
 BAD_FILE = 1  # nothing is wrong with how the command was written, which would be 2
 
@@ -56,9 +59,11 @@ def apply(
     """
     here = session(ctx)
     chosen, until = here.output(output), deadline(timeout)
-    request = _request(file, strict, allow_infeasible)
+    texts = _read(lambda: texts_of(file))
+    alone = _read(lambda: read_files(texts, [], strict=strict))
     client = here.client()
-    reply = client.apply(request)
+    drafts = Drafts(client, texts, strict=strict)
+    reply = _handed_in(client, drafts, _read(lambda: drafts.read(alone)), strict, allow_infeasible)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     ids = [job.id for job in reply.jobs]
@@ -98,23 +103,39 @@ def _text(file: Path) -> str:
         raise BadRequest(f"{file}: it is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _request(files: Sequence[Path], strict: bool, allow_infeasible: bool) -> ApplyRequest:
-    from phalanx.manifests.read import read
-
+def _read(reader: Callable[[], T]) -> T:
+    """What is read from files; what is wrong with them is told."""
     try:
-        made = read(texts_of(files), strict=strict)
-    except PhalanxError as error:
+        return reader()
+    except BadRequest as error:
         tell_error(error.detail, error.hint)
         raise typer.Exit(BAD_FILE) from None
+
+
+def _handed_in(
+    client: Client, drafts: Drafts, made: Manifests, strict: bool, allow_infeasible: bool
+) -> ApplyReply:
+    """All that is new at once, then members of gangs that wait for them, one gang after the other."""
     for caution in made.warnings:
         note(f"warning: {caution}")
-    return ApplyRequest(
-        specs=[_in_this_folder(spec) for spec in made.jobs],
+    amended = [found for found in made.found if drafts.of(found)]
+    new = [kept_spec(found) for found in made.found if not drafts.of(found)]
+    request = ApplyRequest(
+        specs=[_in_this_folder(spec) for spec in new],
         topology=None if made.topology is None else to_spec(made.topology),
         quotas=_quotas(made),
         allow_infeasible=allow_infeasible,
         strict=strict,
     )
+    is_empty = not (request.specs or request.topology or request.quotas)
+    replies = [] if is_empty and amended else [client.apply(request)]
+    replies += [drafts.amend(found, allow_infeasible=allow_infeasible) for found in amended]
+    for found in made.found:
+        if found.spec.draft is not None:
+            note(f"waits for members: {found.spec.draft.lacks}")
+    jobs = [job for reply in replies for job in reply.jobs]
+    warnings = [warning for reply in replies for warning in reply.warnings]
+    return structs.replace(replies[0], jobs=jobs, warnings=warnings)
 
 
 def _in_this_folder(spec: JobSpec) -> JobSpec:

@@ -178,6 +178,7 @@ class CoordinatorCommands(Previews, TokenWishes):
             yield LogChunk(0, b"", 0, number, False)
             if not await self._is_placed(job, position):
                 return
+            job = self._loop.state.jobs.get(job.job.id, job)  # another one if members came
         node = self._node_of(job, position, number)
         key = (job.job.id, position, number)
         async for chunk in self._roads.read(
@@ -203,6 +204,7 @@ class CoordinatorCommands(Previews, TokenWishes):
         after = self._loop.state.revision
         if job.attempts[position] == 0:
             async for _ in self._feed.watch(after, job.job.id, lambda: self._loop.state):
+                job = self._loop.state.jobs.get(job.job.id, job)  # another one once members came
                 if job.attempts[position] or job.status[position] >= 3:
                     break
         return job.attempts[position] > 0

@@ -54,16 +54,25 @@ class Declarations(Questions):
         topology = declared.topology or self._loop.state.table.topology
         specs, warnings = _with_layers(request.specs, topology)
         jobs = self._jobs_of(specs, user)
+        version = None
+        if request.amends is not None:
+            jobs, version = [structs.replace(jobs[0], id=request.amends.job)], request.amends.version
         if warnings and request.strict:
             raise BadRequest("; ".join(warnings), reason="StrictWarning")
         submits: list[Input] = [
-            Submit(job, request.request_id or "", request.allow_infeasible, priority_max=priority_max)
+            Submit(
+                job,
+                request.request_id or "",
+                request.allow_infeasible,
+                priority_max=priority_max,
+                amends=version,
+            )
             for job in jobs
         ]
         if request.request_id and jobs and request.request_id in self._loop.state.requests:
             answers = await self._loop.ask(submits)
             return _replayed(self._loop.state, request.request_id, jobs, answers)
-        self._refuse_infeasible(jobs, declared, request.allow_infeasible, priority_max)
+        self._refuse_infeasible(jobs, declared, request.allow_infeasible, priority_max, version)
         wishes = declared.inputs(user)
         answers = await self._loop.ask([*wishes, *submits])
         await self._all_or_none(jobs, answers[len(wishes) :])
@@ -105,7 +114,7 @@ class Declarations(Questions):
         return jobs
 
     def _refuse_infeasible(
-        self, jobs: list[Job], declared: Declared, allowed: bool, priority_max: int
+        self, jobs: list[Job], declared: Declared, allowed: bool, priority_max: int, version: int | None
     ) -> None:
         """Try every job as if all that is declared with it held already."""
         state, now = self._loop.state, self._clock.now()
@@ -117,7 +126,7 @@ class Declarations(Questions):
         with declared.tried(state):
             for number, job in enumerate(jobs):
                 no = None if allowed else never(state.table, job)
-                wish = Submit(job, "", allowed, never=no, priority_max=priority_max)
+                wish = Submit(job, "", allowed, never=no, priority_max=priority_max, amends=version)
                 answer = decide(state, wish, now).answer
                 if isinstance(answer, Refused):
                     raise job_refusal(state, number, job, answer)
@@ -195,4 +204,5 @@ def _replayed(
 
 def is_same(first: Job, again: Job) -> bool:
     """Whether two jobs ask for the same; when and under which ids they came does not matter."""
-    return structs.replace(again, id=first.id, batch=first.batch, submitted_at=first.submitted_at) == first
+    known = {"id": first.id, "batch": first.batch, "submitted_at": first.submitted_at, "draft": first.draft}
+    return structs.replace(again, **known) == first

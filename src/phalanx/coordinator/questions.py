@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from phalanx import __version__
+from phalanx.api.applied import DraftView
 from phalanx.api.fields import read_selector
 from phalanx.api.pace import Pace
 from phalanx.api.quotas import QueueView
@@ -115,6 +116,13 @@ class Questions:
 
     async def named(self, name: str) -> str:
         return await lookup.find_named(self._loop, name)
+
+    async def draft(self, id: str) -> DraftView:
+        found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        draft = found.job.draft
+        if draft is None or found.is_over:
+            raise NotFound(f"{found.job.id} waits for no members", reason="NoDraft")
+        return DraftView(found.job.id, draft.version, draft.lacks, draft.manifests)
 
     async def owner(self, id: str) -> tuple[str, str]:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])

@@ -82,7 +82,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         retry_at=job.hold_until or None,
         finished=len(job.done),
         failures=sum(job.charged.values()),
-        held=job.held_because or None,
+        held=job.held_because or (spec.draft.lacks if spec.draft is not None and not job.is_over else None),
         object=spec.object_name,
         tags=dict(spec.tags),
     )

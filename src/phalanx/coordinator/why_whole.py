@@ -21,6 +21,8 @@ def standstill(state: ClusterState, job: JobState, position: int, now: float) ->
     """Why a waiting task is not even looked at for a place; nothing if it is."""
     if job.held_because:
         yield reason.held_back(job.held_because)
+    if job.job.draft is not None:
+        yield reason.members_to_come(job.job.draft.lacks)
     if job.promise is not None:
         left = max(0.0, job.promise.until - now)
         yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)

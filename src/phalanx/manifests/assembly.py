@@ -13,6 +13,7 @@ import msgspec
 
 from phalanx.api.groupspec import GroupSpec
 from phalanx.api.jobspec import GangSpec, JobSpec, RestartSpec
+from phalanx.manifests.drafts import documents_of, draft
 from phalanx.manifests.found import Found, Placed, object_names, plain_name
 from phalanx.manifests.gangs import Gang, GangBook, gang_id, with_gang
 from phalanx.manifests.members import by_shape, in_order, indexes, needed_of_each
@@ -39,18 +40,27 @@ def assemble(pods: list[Pod], book: GangBook) -> list[Found]:
 def _together(members: dict[str, list[Pod]], book: GangBook) -> Iterator[Found]:
     templates = {name: [pod.template for pod in pods] for name, pods in members.items()}
     for name in [*book.podgroups, *members]:
-        if name in book.spoken or not (name in members or book.podgroups[name].terms.groups):
+        if name in book.spoken:
             continue
+        if not (name in members or book.podgroups[name].terms.groups or book.keeps):
+            continue
+        before = len(book.incomplete)
         gangs = book.company(name, templates)
         if gangs is None:
+            if book.keeps:
+                yield draft([book.alone(name, templates.get(name, []))], members.get(name, []), book, before)
             continue
         placed = any(pod.node or pod.done for gang in gangs for pod in members.get(gang.name, []))
         ready = [book.has_all(gang, len(members.get(gang.name, [])), placed) for gang in gangs]
         if all(ready):
-            yield _gang_job(gangs, {gang.name: members[gang.name] for gang in gangs if gang.name in members})
+            yield _gang_job(
+                gangs, {gang.name: members[gang.name] for gang in gangs if gang.name in members}, book
+            )
+        elif book.keeps:
+            yield draft(gangs, [pod for gang in gangs for pod in members.get(gang.name, [])], book, before)
 
 
-def _gang_job(gangs: list[Gang], members: dict[str, list[Pod]]) -> Found:
+def _gang_job(gangs: list[Gang], members: dict[str, list[Pod]], book: GangBook) -> Found:
     groups: list[GroupSpec] = []
     ranks: list[Pod] = []
     for gang in gangs:
@@ -66,7 +76,8 @@ def _gang_job(gangs: list[Gang], members: dict[str, list[Pod]]) -> Found:
     traits = common_traits([pod.template for pod in ranks])
     # Kubernetes starts a member again by itself, without the others.
     spec = JobSpec(groups, name=plain_name(gangs[0].name, gangs[0].view), restart=RestartSpec(whole=False))
-    return _found(with_gang(with_traits(spec, traits), gangs, traits.affinity), gang_id(gangs), ranks)
+    made = _found(with_gang(with_traits(spec, traits), gangs, traits.affinity), gang_id(gangs), ranks)
+    return msgspec.structs.replace(made, documents=documents_of(gangs, ranks, book))
 
 
 def _without_gang(id: str, pods: list[Pod]) -> Found:

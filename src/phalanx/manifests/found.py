@@ -9,6 +9,7 @@ from msgspec import Struct
 from phalanx.api.jobspec import JobSpec
 from phalanx.core.model.ids import NAME_MAX, is_name, is_object
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.manifests.load import Map
 from phalanx.manifests.taints import Toleration
 from phalanx.manifests.view import View
 
@@ -41,6 +42,8 @@ class Found(Struct, frozen=True):
     done: tuple[int, ...] = ()  # positions of members that have done their work
     tolerations: tuple[tuple[Toleration, ...], ...] = ()  # of each group; empty: nobody tolerates anything
     asked: bool = True  # False: it only lies in the cluster
+    documents: tuple[Map, ...] = ()  # of a gang of pods: its PodGroups and pods, as they were written
+    is_orphan: bool = False  # of a gang that lacks members: nobody says how many it needs
 
 
 class Incomplete(Struct, frozen=True):

@@ -33,6 +33,7 @@ class GangBook:
     def __init__(self, podgroups: Iterable[PodGroup]) -> None:
         self.podgroups = {each.name: each for each in podgroups}
         self.incomplete: list[Incomplete] = []
+        self.keeps = False  # what a gang lacks may come later, and is no error
         self.spoken: set[str] = set()  # gangs that a job has been made of, or that have been complained about
 
     def gang(self, name: str, templates: Sequence[Template]) -> Gang:
@@ -83,10 +84,15 @@ class GangBook:
 
     def _lacks(self, gang: Gang, text: str, needed: int = 0, members: int = 0) -> None:
         source = gang.view.source
-        if not (source.lenient or source.for_plan):
+        if not (source.lenient or source.for_plan or self.keeps):
             raise gang.view.error("", f"gang {gang.name} {text}", reason="GangIncomplete")
         reason = gang_lacks(gang.name, text, needed, members)
         self.incomplete.append(Incomplete(gang.name, gang.view.where(), reason, gang.asked))
+
+    def alone(self, name: str, templates: Sequence[Template]) -> Gang:
+        """A gang whose company is not there, with all whom it would start with in its name."""
+        gang = self.gang(name, templates)
+        return Gang(",".join(sorted({name, *(gang.terms.groups or ())})), gang.terms, gang.view, gang.asked)
 
     def left_out(self) -> None:
         """PodGroups nobody is a member of."""

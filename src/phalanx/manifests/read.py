@@ -23,6 +23,7 @@ from phalanx.manifests.assembly import assemble
 from phalanx.manifests.batchjob import read_batch_job
 from phalanx.manifests.caution import Caution, Cautions, ManifestError
 from phalanx.manifests.cluster import ClusterSpec, is_cluster_file, read_cluster_file
+from phalanx.manifests.drafts import in_folder, is_same_document, with_classes
 from phalanx.manifests.estate import settled
 from phalanx.manifests.found import Found, Incomplete
 from phalanx.manifests.gangs import GangBook
@@ -50,6 +51,7 @@ from phalanx.manifests.unread import tell_unread
 from phalanx.manifests.view import Source, View
 
 T = TypeVar("T")
+KEPT = "(applied before)"
 Text = tuple[str, str]  # the name of a file, and what it holds
 
 
@@ -69,11 +71,23 @@ class Manifests(Struct):
 
 
 def read(
-    texts: Sequence[Text], *, cluster: Sequence[Text] = (), strict: bool = False, for_plan: bool = False
+    texts: Sequence[Text],
+    *,
+    cluster: Sequence[Text] = (),
+    strict: bool = False,
+    for_plan: bool = False,
+    kept: Sequence[str] | None = None,
+    folder: str = "",
 ) -> Manifests:
-    """Read job files and, for a plan without a server, cluster files; raises ManifestError."""
+    """Read job files and, for a plan without a server, cluster files; raises ManifestError.
+
+    With `kept`, what is known of gangs that wait for members, a gang that lacks some is a job that waits; what was
+    kept may be given again as it was. Pods that name no folder run in `folder`.
+    """
     with _uncollected():
-        reading = _Reading(for_plan or bool(cluster))
+        reading = _Reading(for_plan or bool(cluster), keeps=kept is not None, folder=folder)
+        for text in kept or ():
+            reading.take(KEPT, text, from_cluster=False)
         for file, text in cluster:
             reading.take(file, text, from_cluster=True)
         for file, text in texts:
@@ -101,20 +115,23 @@ def _uncollected() -> Iterator[None]:
 class _Reading:
     """One reading: documents by kind first, and then what they make together."""
 
-    def __init__(self, for_plan: bool) -> None:
+    def __init__(self, for_plan: bool, keeps: bool = False, folder: str = "") -> None:
         self.for_plan = for_plan
+        self.keeps = keeps
+        self.folder = folder
         self.cautions = Cautions()
         self.by_kind: dict[str, list[View]] = {}
         self.asked: list[View] = []
-        self.seen: dict[tuple[str, str, bool], str] = {}
+        self.seen: dict[tuple[str, str, bool], View] = {}
         self.priorities = Priorities()
         self.reader = Reader(self.priorities)
 
     def take(self, file: str, text: str, *, from_cluster: bool) -> None:
         for document in load(file, text):
             beside = indented(document)
+            cautions = Cautions() if file == KEPT else self.cautions  # it was told then
             source = Source(
-                document, title_of(document), self.cautions, lenient=from_cluster, for_plan=self.for_plan
+                document, title_of(document), cautions, lenient=from_cluster, for_plan=self.for_plan
             )
             view = View(source, document.content)
             if beside:
@@ -124,7 +141,7 @@ class _Reading:
             kind = self._kind(view, from_cluster)
             if kind:
                 self.by_kind.setdefault(kind, []).append(view)
-            if not from_cluster:
+            if not from_cluster and file != KEPT:
                 self.asked.append(view)
 
     def _kind(self, view: View, from_cluster: bool) -> str:
@@ -134,8 +151,7 @@ class _Reading:
         if not kind:
             return CLUSTER_FILE if is_cluster_file(view) else JOB_FILE
         if kind in READ and not (kind == "node" and not from_cluster):
-            self._once(view, kind, from_cluster)
-            return kind
+            return kind if self._once(view, kind, from_cluster) else ""
         if kind in BESIDE or from_cluster or kind == "node":
             view.caution("kind", "is not read" + (": give it with --cluster" if kind == "node" else ""))
             view.skip(*view.content)
@@ -144,14 +160,25 @@ class _Reading:
             "kind", f"{view.content['kind']!r} cannot be read; read are {NAMES}", reason="UnknownKind"
         )
 
-    def _once(self, view: View, kind: str, from_cluster: bool) -> None:
+    def _once(self, view: View, kind: str, from_cluster: bool) -> bool:
+        """Whether an object is to be read: one that was kept, and is given again as it was, need not be."""
         metadata = view.content.get("metadata")
         if not isinstance(metadata, dict) or not metadata.get("name"):
-            return
-        key = (kind, f"{metadata.get('namespace') or 'default'}/{metadata['name']}", from_cluster)
-        if key in self.seen and not from_cluster:
-            raise view.error("metadata", f"it has been declared already, at {self.seen[key]}")
-        self.seen[key] = view.where()
+            return True
+        name = f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+        first = self.seen.setdefault((kind, name, from_cluster), view)
+        if first is view or from_cluster:
+            return True
+        if first.source.file != KEPT:
+            raise view.error("metadata", f"it has been declared already, at {first.where()}")
+        if not is_same_document(first.content, view.content):
+            raise view.error(
+                "metadata",
+                f"it was applied before with another content, and its gang waits for members: `phalanx cancel {name}`"
+                " and apply all of it again",
+            )
+        view.skip(*view.content)
+        return False
 
     def each(self, kind: str, reader: Callable[[View], T | None]) -> Iterator[T]:
         """What a reader makes of the documents of a kind; of one that only lies in a cluster, an error is a caution."""
@@ -175,7 +202,9 @@ class _Reading:
         book = GangBook(self.each("podgroup", read_podgroup))
         found = self._workloads(book)
         pods = self._pods()
-        found += assemble(pods, book)
+        book.keeps = self.keeps
+        classes = tuple(view.content for view in self.by_kind.get("priorityclass", ()))
+        found += [with_classes(each, classes) for each in assemble(pods, book)]
         book.left_out()
         parts = list(self.each(CLUSTER_FILE, read_cluster_file))
         topology = self._topology(parts)
@@ -212,7 +241,8 @@ class _Reading:
         for pod in pods:
             if not pod.from_cluster and pod.name in there:
                 pod.template.view.caution("name", "the cluster has it already, so it is not planned again")
-        return [pod for pod in pods if pod.from_cluster or pod.name not in there]
+        pods = [pod for pod in pods if pod.from_cluster or pod.name not in there]
+        return [in_folder(pod, self.folder) for pod in pods] if self.folder else pods
 
     def _topology(self, parts: list[ClusterSpec]) -> Topology | None:
         declared = list(self.each("clusternetworktopology", read_network_topology))

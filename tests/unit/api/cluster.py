@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
-from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
+from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest, DraftView
 from phalanx.api.commands import Stream
 from phalanx.api.jobspec import to_job
 from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
@@ -177,6 +177,9 @@ class FakeCluster:
             if name in job.whole_objects:
                 return job.id
         return self._find(name).id
+
+    async def draft(self, id: str) -> DraftView:
+        return DraftView(self._find(id).id, 0, "it lacks members", "")
 
     async def owner(self, id: str) -> tuple[str, str]:
         job = self._find(id)

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import structs
 
-from phalanx.api.applied import ApplyRequest
+from phalanx.api.applied import AmendSpec, ApplyRequest
 from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.api.jobspec import DraftSpec, GangSpec, GatherSpec, JobSpec
 from phalanx.api.layers import LayerSpec, TopologySpec
 from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import SubmitRequest
@@ -259,3 +259,38 @@ async def test_a_gang_that_can_never_fit_is_refused_with_a_fix():
     async with a_coordinator() as here:
         with pytest.raises(NeverFits):
             await here.commands.submit(SubmitRequest(["true"], tasks=5, gpus=8), "ada")
+
+
+def a_draft(members: int = 1, lacks: str = "default/g needs 2 members and has 1") -> JobSpec:
+    group = GroupSpec(command=["true"], tasks=members, objects=[f"default/p{n}" for n in range(members)])
+    return JobSpec([group], gang=GangSpec(id="default/g"), draft=DraftSpec(lacks, "kept") if lacks else None)
+
+
+async def test_a_gang_that_lacks_members_waits_with_its_reason_until_it_is_amended():
+    """M11."""
+    async with a_coordinator() as here:
+        (job,) = (await here.commands.apply(ApplyRequest([a_draft()]), "ada")).jobs
+        why = await here.commands.why(job.id)
+        assert (why.status, why.dominant.code, why.dominant.tier) == ("Pending", "GangIncomplete", "held")
+        assert "needs 2 members and has 1" in why.dominant.text
+        assert (await here.commands.job(job.id)).held == "default/g needs 2 members and has 1"
+        draft = await here.commands.draft(job.id)
+        assert (draft.version, draft.manifests) == (0, "kept")
+        amends = AmendSpec(job.id, draft.version)
+        request = ApplyRequest([a_draft(2, "")], amends=amends, request_id="once")
+        assert (await here.commands.apply(request, "ada")).jobs[0].id == job.id
+        assert (await here.commands.apply(request, "ada")).replayed  # its answer was lost, say
+        assert here.member.state.jobs[job.id].job.tasks == 2
+        assert len(here.member.state.jobs) == 1
+        with pytest.raises(NotFound, match="waits for no members"):
+            await here.commands.draft(job.id)
+        with pytest.raises(Conflict, match="does not wait for members"):
+            await here.commands.apply(ApplyRequest([a_draft(2, "")], amends=amends), "ada")
+
+
+async def test_only_one_gang_is_amended_at_a_time_and_only_a_gang_waits_for_members():
+    async with a_coordinator() as here:
+        with pytest.raises(BadRequest, match="amends: given with 2 specs"):
+            await here.commands.apply(ApplyRequest([a_spec(), a_spec()], amends=AmendSpec("x", 0)), "ada")
+        with pytest.raises(BadRequest, match="draft: given without a gang"):
+            await here.commands.apply(ApplyRequest([JobSpec([TRUE], draft=DraftSpec("more"))]), "ada")

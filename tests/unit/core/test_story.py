@@ -12,6 +12,7 @@ from phalanx.core.cluster import log_events as log
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.gang import Draft
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
@@ -27,6 +28,7 @@ LOST = Exit(Why.LOST, -1, message="Node n1 went offline (heartbeat timeout)")
 TOLD: list[tuple[Event, str]] = [
     (e.TermOpened(at=1.0, epoch=7), "a coordinator opened epoch 7"),
     (e.JobSubmitted(at=1.0, job=a_job("n1::0", array="1-3")), "submitted: /bin/true × 3 on n1::0"),
+    (e.JobAmended(at=1.0, job=a_job(draft=Draft("it lacks one"))), "members came: /bin/true; it lacks one"),
     (
         e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=GRANT),
         "attempt 2 placed on n1 with 4 cores, 8 GiB, devices 0,1, NUMA 1",

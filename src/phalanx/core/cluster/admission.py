@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.endings import is_all_done, outcome_of_rest, recalled
 from phalanx.core.cluster.events import (
     Event,
+    JobAmended,
     JobSettled,
     JobSubmitted,
     TaskPaused,
@@ -30,6 +33,8 @@ USER_TASKS_MIN = 1000
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     """Accept a job, or say why it can never run here (or, with `no_queue`, not now)."""
     job = given.job
+    if given.amends is not None and (no := _why_not_amended(state, job, given.amends)) is not None:
+        return _refuse(no, "conflict")
     if state.counts[Status.PENDING] + job.tasks > state.rules.pending_max:
         return _refuse(_queue_full(state), "too_many")
     if (held := state.tasks_of.get(job.user, 0)) + job.tasks > _user_share(state):
@@ -43,6 +48,10 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
         return _refuse(no, "never" if no.code.startswith(("Exceeds", "MustGather")) else "target")
+    if given.amends is not None:
+        whole = _amended(state.jobs[job.id].job, job)
+        event = JobAmended(at=now, cause=f"user {job.user}", job=whole, request_id=given.request_id)
+        return Decision([event], [], Accepted(job.tasks))
     accepted: list[Event] = [
         JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
     ]
@@ -53,6 +62,34 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
             return _refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
         accepted.append(_placed(state, given.placement, 1, now, "no_queue"))
     return Decision(accepted, [], Accepted(job.tasks))
+
+
+def _why_not_amended(state: ClusterState, job: Job, version: int) -> Reason | None:
+    """Why a gang cannot be amended, or None if it can."""
+    old = state.jobs.get(job.id)
+    if old is None or old.job.draft is None or old.is_over:
+        text = f"{job.id} does not wait for members" + (
+            "" if old is None or not old.is_over else ": it has ended"
+        )
+        return Reason("NotAmendable", Tier.NEVER, text)
+    if old.job.user != job.user:
+        return Reason("NotAmendable", Tier.NEVER, f"{job.id} is of {old.job.user}, who alone may add members")
+    if old.counts[Status.PENDING] != old.job.tasks:
+        text = f"a member of {job.id} was cancelled: cancel the whole gang and apply all of it again"
+        return Reason("NotAmendable", Tier.NEVER, text)
+    if old.job.draft.version != version:
+        return Reason(
+            "Amended", Tier.PROGRESS, f"others have added members to {job.id} meanwhile: read it again"
+        )
+    return None
+
+
+def _amended(old: Job, job: Job) -> Job:
+    """The gang with what has come, known as before."""
+    draft = job.draft
+    if draft is not None and old.draft is not None:
+        draft = structs.replace(draft, version=old.draft.version + 1)
+    return structs.replace(job, batch=old.batch, submitted_at=old.submitted_at, draft=draft)
 
 
 def propose(state: ClusterState, given: Propose, now: float) -> Decision:

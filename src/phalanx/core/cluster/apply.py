@@ -18,6 +18,7 @@ from phalanx.core.cluster.events import (
     AttemptStarted,
     AttemptSuspected,
     Event,
+    JobAmended,
     JobForgotten,
     JobSubmitted,
     NodeHeard,
@@ -60,6 +61,8 @@ def apply(state: ClusterState, event: Event) -> list[Effect]:
                 return _attempt_started(state, event)
             case JobSubmitted():
                 return _job_submitted(state, event)
+            case JobAmended():
+                return _job_amended(state, event)
             case AttemptSuspected():
                 state.live(event.key).suspicions += 1
             case TasksCancelled():
@@ -91,11 +94,28 @@ def _job_submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
     job = JobState(event.job, state.arrivals, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
     queue_up(state, job)
+    _note_request(state, event)
+    return []
+
+
+def _job_amended(state: ClusterState, event: JobAmended) -> list[Effect]:
+    """The job anew, where it stood in the queue."""
+    old = state.jobs[event.job.id]
+    leave_queue(state, old)
+    state.remove_job(event.job.id)
+    job = JobState(event.job, old.arrival, state.counts, state.incomplete, state.rules.aging_s)
+    job.held_because = old.held_because
+    state.add_job(job)
+    queue_up(state, job)
+    _note_request(state, event)
+    return []
+
+
+def _note_request(state: ClusterState, event: JobSubmitted | JobAmended) -> None:
     if event.request_id:
         state.requests.setdefault(event.request_id, []).append(event.job.id)
         while len(state.requests) > state.rules.request_ids_max:
             state.requests.popitem(last=False)
-    return []
 
 
 def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:

@@ -31,6 +31,13 @@ class JobSubmitted(_Event, frozen=True):
     request_id: str = ""
 
 
+class JobAmended(_Event, frozen=True):
+    """Members of a gang came that was not whole: the job as it is now, under its id. Nothing of it was ever placed."""
+
+    job: Job
+    request_id: str = ""
+
+
 class TaskPlaced(_Event, frozen=True):
     """An attempt was given a node and a grant. `opens` is false when it queues in a lane that is already held."""
 
@@ -326,6 +333,7 @@ Event = (
     | LogRepaired
     | JobReleased
     | JobSubmitted
+    | JobAmended
     | TaskPlaced
     | AttemptReady
     | GangReleased

@@ -30,6 +30,7 @@ class Submit(Struct, frozen=True):
     # The highest priority of whoever submits, where the queue does not say. Who gives it needs a declared queue, too;
     # None asks for neither.
     priority_max: int | None = None
+    amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
 
 
 class Cancel(Struct, frozen=True):

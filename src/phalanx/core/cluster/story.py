@@ -20,7 +20,11 @@ def sentence(event: e.Event) -> str:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
         case e.JobSubmitted():
-            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}"
+            lacks = f"; {event.job.draft.lacks}" if event.job.draft is not None else ""
+            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}"
+        case e.JobAmended():
+            draft = event.job.draft
+            return f"members came: {_describe_job(event.job)}; {draft.lacks if draft else 'it is complete'}"
         case e.TaskPlaced():
             where = "placed on" if event.opens else "queued behind its like on"
             if event.formation:

@@ -10,6 +10,7 @@ from phalanx.core.cluster.events import (
     Event,
     GangRecalled,
     GangReleased,
+    JobAmended,
     JobForgotten,
     JobRestarted,
     JobSettled,
@@ -42,7 +43,7 @@ def jobs_of(event: Event) -> tuple[JobId, ...]:
 def job_of(event: Event) -> JobId | None:
     """The job an event belongs to, if it belongs to one."""
     match event:
-        case JobSubmitted():
+        case JobSubmitted() | JobAmended():
             return event.job.id
         case (
             TasksCancelled()

@@ -37,6 +37,14 @@ class Gang(Struct, frozen=True, omit_defaults=True):
     id: str = ""  # what a manifest calls the gang: "default/gang-a,default/gang-b"
 
 
+class Draft(Struct, frozen=True, omit_defaults=True):
+    """A gang whose members have not all come. Nothing of it is placed until it is amended with the others."""
+
+    lacks: str  # in words
+    manifests: str = ""  # what it was made from so far, for whoever amends it; nobody here reads it
+    version: int = 0  # how often it was amended
+
+
 Action = Literal["fail", "restart", "restart-uncounted", "restart-replica", "restart-replica-uncounted"]
 
 

@@ -316,6 +316,12 @@ def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reaso
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
 
 
+def members_to_come(lacks: str) -> Reason:
+    """A gang of which not all members have been applied."""
+    text = f"{lacks}. `phalanx apply` adds members, and it starts when it is whole"
+    return Reason("GangIncomplete", Tier.HELD, text, {"lacks": lacks})
+
+
 def waiting_dependency(group: str, when: str, done: int, tasks: int) -> Reason:
     """A group that begins only after another."""
     text = f"It begins when every task of {group} has {when}; {done} of {tasks} have"
