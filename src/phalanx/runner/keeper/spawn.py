@@ -3,11 +3,13 @@
 posix_spawn never copies the keeper and costs a third of fork. It knows no working directory, CPU set or
 cgroup for the child, so the keeper takes them on for the moment of the spawn: it has a single thread, and
 nobody else sees it. Log files are opened by the child, which then writes them without any pipe: they stay
-complete whatever happens to the keeper or the runner.
+complete whatever happens to the keeper or the runner. They are always made anew: an attempt is spawned once, so what is
+there already is not its own, and to open it could block (a FIFO) or lead elsewhere (a link).
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -29,7 +31,7 @@ KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
 DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
 PROGRAMS_MAX = 1000
-_LOG_FLAGS = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
+_LOG_FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
 _NO_INTERPRETER = "{}: its interpreter does not exist"
@@ -140,10 +142,18 @@ class Spawner:
             (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
             (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600),
         )
-        try:
+
+        def spawn() -> int:
             return os.posix_spawn(
                 program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=self._ignored
             )
+
+        try:
+            try:
+                return spawn()
+            except FileExistsError:  # nothing but a log says so
+                _check_logs(attempt.out, attempt.err)
+                return spawn()
         except OSError as error:
             _check_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
             raise _refusal(error, program, _called(argv[0])) from None
@@ -205,9 +215,13 @@ def _use_cpus(cpus: list[int]) -> None:
 
 
 def _check_logs(out: str, err: str) -> None:
+    """Raise Refused unless both can be made. What has their names is removed, and so are they."""
     for path in (out, err):
         try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108 (the keeper imports no pathlib)
             os.close(os.open(path, _LOG_FLAGS, 0o600))
+            os.unlink(path)  # noqa: PTH108
         except OSError as error:
             code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
             raise Refused(code, f"cannot write the log {path}: {error.strerror}") from None
