@@ -18,6 +18,8 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import Struct
 
+from phalanx.core.verdict import ProcessEnd
+
 REQUESTS_PER_FRAME = 256
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
@@ -57,6 +59,21 @@ class Exit(Struct, frozen=True):
     stderr_tail: str = ""
     stopped: bool = True  # False: it ended before anybody told it to
     why: str | None = None  # it was told to
+
+
+def end_of(exit: Exit) -> ProcessEnd:
+    """The same in the words of the runner's state machine."""
+    return ProcessEnd(
+        exit.code,
+        exit.signal,
+        exit.oom,
+        exit.reason,
+        exit.started_at,
+        exit.ended_at,
+        exit.stderr_tail,
+        exit.stopped,
+        exit.why,
+    )
 
 
 class Started(Struct, frozen=True, array_like=True, tag="started"):

@@ -17,7 +17,6 @@ from phalanx.api import wire
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Phase
 from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, Spawn
-from phalanx.core.verdict import ProcessEnd
 from phalanx.diary import diary
 from phalanx.runner import processes
 from phalanx.runner.agent import Agent
@@ -83,7 +82,10 @@ class Shell:
                 continue
             key, lane = named
             self._launches.adopt(key, row.key)
-            end, started_at = _end_of(row.exit) if row.exit else None, row.started_at if row.pid else None
+            end, started_at = (
+                processes.end_of(row.exit) if row.exit else None,
+                row.started_at if row.pid else None,
+            )
             since = self._since(row.born)
             self.agent.state.adopt(key, lane, end, started_at, row.state == "ready", since)
             if not row.pid:
@@ -228,7 +230,7 @@ class Shell:
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case processes.Ended():
                 self._launches.release(key)
-                self._do(state.process_ended(key, _end_of(event.exit)), now)
+                self._do(state.process_ended(key, processes.end_of(event.exit)), now)
             case processes.Refused():
                 self._launches.release(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)
@@ -386,17 +388,3 @@ class Shell:
             self._flush_at = None
         if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
             self._wire.send(reports)
-
-
-def _end_of(exit: processes.Exit) -> ProcessEnd:
-    return ProcessEnd(
-        exit.code,
-        exit.signal,
-        exit.oom,
-        exit.reason,
-        exit.started_at,
-        exit.ended_at,
-        exit.stderr_tail,
-        exit.stopped,
-        exit.why,
-    )
