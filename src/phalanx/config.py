@@ -94,10 +94,11 @@ def _sources(
 def _project(path: Path, trust: Trust) -> _Source:
     """What the project's file may say. Content is read once, so that what is trusted is what is used."""
     body = path.read_bytes()
-    values = from_file(path, body)
+    values = _said_in(path, body)
     source = _Source(3, str(path), path.parent, values)
     guarded = tuple(name for name in values if name not in FREE)
     if not guarded or trust.holds(path, body):
+        _refuse_secrets(path, values)
         return source
     free = {name: value for name, value in values.items() if name in FREE}
     return source._replace(values=free, withheld=guarded)
@@ -141,7 +142,19 @@ def project_file(folder: Path = Path(), system: Path = SYSTEM) -> Path | None:
 
 
 def from_file(path: Path, body: bytes) -> dict[str, object]:
-    """What a file sets, by key. That it may is not said."""
+    """What a file sets, by key. That it may is not said; tokens no file may set."""
+    values = _said_in(path, body)
+    _refuse_secrets(path, values)
+    return values
+
+
+def _refuse_secrets(path: Path, values: Mapping[str, object]) -> None:
+    for name in values:
+        if name in SECRETS:
+            raise ConfigError(f"{name} stands in {path}", hint="name a file that holds it instead")
+
+
+def _said_in(path: Path, body: bytes) -> dict[str, object]:
     from tomllib import loads  # Most machines have no file, and then this costs nothing.
 
     try:
@@ -159,8 +172,6 @@ def _flattened(table: object, prefix: str, path: Path) -> Iterator[tuple[str, ob
     for name, value in table.items():
         if not prefix and name in SECTIONS:
             yield from _flattened(value, f"{name}.", path)
-        elif prefix + name in SECRETS:
-            raise ConfigError(f"{prefix}{name} stands in {path}", hint="name a file that holds it instead")
         elif prefix + name not in KEYS:
             _unknown("key", prefix + name, KEYS, str(path))
         else:

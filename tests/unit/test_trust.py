@@ -69,6 +69,17 @@ def test_a_stranger_sets_nothing_but_how_results_look(
     assert settings.given[key][0].source == str(file)
 
 
+def test_a_token_in_the_file_of_a_stranger_stops_nobody(read: Read, tmp_path: Path):
+    file = tmp_path / "work/phalanx.toml"
+    file.write_text("[client]\ntoken = 'phx_x'\n")
+    settings = read()
+    assert settings.untrusted == (str(file), ("client.token",))
+    assert settings.client.token is None
+    trust(tmp_path / "home", file)
+    with pytest.raises(ConfigError, match=r"client\.token stands in"):
+        read()
+
+
 def test_a_changed_file_is_a_stranger_again(read: Read, tmp_path: Path):
     file = tmp_path / "work/phalanx.toml"
     file.write_text(GUARDED)

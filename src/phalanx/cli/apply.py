@@ -6,10 +6,12 @@ standard error; with --strict the first of them is an error.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
 
 import typer
 from msgspec import structs
@@ -89,7 +91,7 @@ def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:
 
 def _text(file: Path) -> str:
     try:
-        raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        raw = _bytes(sys.stdin.buffer, "standard input") if file == STDIN else _bytes_of(file)
     except OSError as error:
         told = (
             "it is a folder, name the files in it"
@@ -101,6 +103,33 @@ def _text(file: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadRequest(f"{file}: it is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _bytes_of(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        return _bytes(stream, str(file))
+
+
+def _bytes(stream: BinaryIO, name: str) -> bytes:
+    """All of it, if it is not too much: a device or a pipe may never end."""
+    from phalanx.manifests.load import BYTES_MAX
+
+    raw = b""
+    size = _size(stream)
+    if size <= BYTES_MAX:
+        raw = stream.read(BYTES_MAX + 1)
+        size = max(size, len(raw))
+    if size > BYTES_MAX:
+        least = "" if size > BYTES_MAX + 1 else "or more "
+        raise BadRequest(f"{name}: {size} bytes {least}are too many, at most {BYTES_MAX} are read")
+    return raw
+
+
+def _size(stream: BinaryIO) -> int:
+    """The size of a regular file; 0 of what does not tell."""
+    with suppress(OSError, ValueError):
+        return os.fstat(stream.fileno()).st_size
+    return 0
 
 
 def _read(reader: Callable[[], T]) -> T:

@@ -69,9 +69,9 @@ class Declarations(Questions):
             )
             for job in jobs
         ]
-        if request.request_id and jobs and request.request_id in self._loop.state.requests:
+        if jobs and self._loop.state.requests.get(user, request.request_id or ""):
             answers = await self._loop.ask(submits)
-            return _replayed(self._loop.state, request.request_id, jobs, answers)
+            return _replayed(self._loop.state, request.request_id or "", jobs, answers)
         self._refuse_infeasible(jobs, declared, request.allow_infeasible, priority_max, version)
         wishes = declared.inputs(user)
         answers = await self._loop.ask([*wishes, *submits])

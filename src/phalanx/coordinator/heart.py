@@ -109,7 +109,7 @@ class Heart:
         It is asked here and not when the request comes in, because only here all that came before is decided,
         and because the answer then waits until it is durable.
         """
-        ids = self.state.requests.get(given.request_id) if given.request_id else None
+        ids = self.state.requests.get(given.job.user, given.request_id)
         return Replayed(tuple(ids)) if ids and given.job.batch not in leaders else None
 
     def _prepared(self, given: Submit, leaders: dict[str, str], now: float) -> Submit:

@@ -293,7 +293,8 @@ def _json(file: str, text: str) -> Any:
     def pairs(found: list[tuple[str, Any]]) -> Map:
         made = Map(found)
         if len(made) < len(found):
-            key = next(key for number, (key, _) in enumerate(found) if key in dict(found[:number]))
+            seen: set[str] = set()
+            key = next(key for key, _ in found if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise ManifestError(
                 file, f"the key {shown(key)} stands twice in one object", reason="MalformedJson"
             )

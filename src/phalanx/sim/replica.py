@@ -41,7 +41,7 @@ def _fields(state: ClusterState) -> dict[str, Any]:
         "revision": image.revision,
         "arrivals": image.arrivals,
         "ended": image.ended,
-        "requests": image.requests,
+        "requests": image.request_ids,
         "counts": list(state.counts),
         "waiting": sorted(
             unit.rank for job in state.jobs.values() for unit in job.units if unit in state.waiting

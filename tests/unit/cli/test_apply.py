@@ -11,6 +11,7 @@ from msgspec import json
 
 from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
 from phalanx.errors import NeverFits
+from phalanx.manifests import load
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_gang
 
 GANG = """\
@@ -101,6 +102,22 @@ def test_a_file_that_cannot_be_read_says_where(cli: Cli, cluster: FakeCluster, a
     assert "bytes.yaml: it is not UTF-8" in cli("apply", "-f", "bytes.yaml").err
     assert cli("apply", "-f", "nowhere.yaml").code == 1
     assert cluster.asked == []
+
+
+def test_what_never_ends_is_not_read_whole(
+    cli: Cli, cluster: FakeCluster, away: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(load, "BYTES_MAX", 1000)
+    said = cli("apply", "-f", "/dev/zero")
+    assert (said.code, "/dev/zero: 1001 bytes or more are too many, at most 1000" in said.err) == (1, True)
+    with Path("/dev/zero").open("rb") as endless:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
+        said = cli("apply", "-f", "-")
+    assert (said.code, "standard input: 1001 bytes or more" in said.err) == (1, True)
+    (away / "large.yaml").write_bytes(bytes(5000))
+    said = cli("apply", "-f", "large.yaml")
+    assert (said.code, "large.yaml: 5000 bytes are too many, at most 1000" in said.err) == (1, True)
+    assert not cluster.asked
 
 
 def test_what_can_never_fit_exits_with_4(cli: Cli, cluster: FakeCluster, job: str):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
+from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, SetPaused, Submit
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.job import Job
@@ -113,7 +114,42 @@ def test_request_ids_are_forgotten_at_last() -> None:
     cluster = Cluster(Rules(request_ids_max=2))
     for number in range(3):
         cluster.give(Submit(a_job(), f"r{number}"))
-    assert list(cluster.state.requests) == ["r1", "r2"]
+    assert [id for _, id, _ in cluster.state.requests] == ["r1", "r2"]
+
+
+def test_a_request_id_counts_for_its_user_alone() -> None:
+    cluster = a_cluster(n1={})
+    of_alice, of_bob = a_job(user="alice"), a_job(user="bob")
+    answers = cluster.give(Submit(of_bob, "build-2"), Submit(of_alice, "build-2"))
+    assert answers == [Accepted(), Accepted()]
+    assert cluster.give(Submit(a_job(user="alice"), "build-2")) == [Replayed((of_alice.id,))]
+    assert cluster.give(Submit(a_job(user="bob"), "build-2")) == [Replayed((of_bob.id,))]
+
+
+def test_a_user_with_many_request_ids_makes_nobody_else_forget_his() -> None:
+    cluster = Cluster(Rules(request_ids_max=4))
+    first = a_job(user="alice")
+    cluster.give(Submit(first, "r1"))
+    for number in range(9):
+        cluster.give(Submit(a_job(user="bob"), f"b{number}"))
+    assert cluster.give(Submit(a_job(user="alice"), "r1")) == [Replayed((first.id,))]
+    cluster.give(Submit(a_job(user="alice"), "r2"))
+    known = [(user, id) for user, id, _ in cluster.state.requests]
+    assert known == [("alice", "r1"), ("alice", "r2"), ("bob", "b7"), ("bob", "b8")]
+
+
+def test_request_ids_of_an_old_image_count_for_the_user_of_their_job() -> None:
+    cluster = a_cluster(n1={})
+    job = a_job(user="alice")
+    cluster.give(Submit(job, "r1"))
+    fields = msgpack.decode(encode_state(cluster.state))
+    old = [*fields[:6], [["r1", [job.id]], ["r0", ["gone"]]], *fields[7:-1]]
+    state = decode_state(msgpack.encode(old), cluster.state.rules)
+    assert list(state.requests) == [("alice", "r1", [job.id])]
+    again = decode_state(encode_state(state), cluster.state.rules)
+    assert again.requests.get("alice", "r1") == [job.id]
+    assert len(again.requests) == 1
+    assert not again.requests.get("bob", "r1")
 
 
 def test_cancel_counts_what_it_stops() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from typing import Any
 
 import pytest
@@ -183,3 +184,12 @@ def test_the_number_of_documents_is_limited(monkeypatch: pytest.MonkeyPatch):
 def test_maps_without_lines_share_nothing_that_can_be_written():
     assert Map().lines == {}
     assert load("a.json", '{"a": 1}')[0].where == "a.json"
+
+
+def test_a_key_that_stands_twice_in_a_large_object_is_found_at_once():
+    text = "{" + "".join(f'"k{number}": 1, ' for number in range(30_000)) + '"k29999": 2}'
+    begun = time.process_time()
+    assert "'k29999' stands twice" in refusal(text, "a.json")
+    assert time.process_time() - begun < 3.0, (
+        "it takes half a minute if every key is compared with every other"
+    )

@@ -113,9 +113,8 @@ def _job_amended(state: ClusterState, event: JobAmended) -> list[Effect]:
 
 def _note_request(state: ClusterState, event: JobSubmitted | JobAmended) -> None:
     if event.request_id:
-        state.requests.setdefault(event.request_id, []).append(event.job.id)
-        while len(state.requests) > state.rules.request_ids_max:
-            state.requests.popitem(last=False)
+        most = state.rules.request_ids_max
+        state.requests.add(event.job.user, event.request_id, event.job.id, most)
 
 
 def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:

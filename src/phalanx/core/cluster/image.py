@@ -123,7 +123,7 @@ class ClusterImage(Struct, array_like=True):
     nodes: list[NodeImage]
     jobs: list[JobImage]
     ended: list[str]
-    requests: list[tuple[str, list[str]]]
+    requests: list[tuple[str, list[str]]]  # only in old images, without users
     topology: Topology
     quotas: dict[str, Quota]
     keyring: list[Credential] = []
@@ -131,6 +131,7 @@ class ClusterImage(Struct, array_like=True):
     known_names: list[str] | None = None  # None: those of the nodes
     generation_floor: int = 0
     brake: Brake | None = None
+    request_ids: list[tuple[str, str, list[str]]] = []  # with the user
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -143,7 +144,7 @@ def encode_state(state: ClusterState) -> bytes:
             [_node_image(node) for node in state.nodes.values()],
             [_job_image(job) for job in state.jobs.values()],
             list(state.ended),
-            list(state.requests.items()),
+            [],
             state.table.topology,
             state.queues.quotas,
             list(state.keyring.by_id.values()),
@@ -151,6 +152,7 @@ def encode_state(state: ClusterState) -> bytes:
             state.known_names,
             state.generation_floor,
             state.brake,
+            list(state.requests),
         )
     )
 
@@ -181,7 +183,7 @@ def decode_state(body: bytes, rules: Rules) -> ClusterState:
         if not known.is_over:
             queue_up(state, known)
     state.ended.update((job, None) for job in image.ended)
-    state.requests.update(image.requests)
+    state.requests.restore(image.requests, state.jobs, image.request_ids)
     heapify(state.retries)
     begin_term(state, 0.0)
     state.brake = image.brake

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
@@ -148,7 +149,7 @@ class ClusterState:
         self.promised: dict[JobId, None] = {}  # jobs for which places are set aside
         self.retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
         self.ended: OrderedDict[JobId, None] = OrderedDict()  # ended jobs, oldest first
-        self.requests: OrderedDict[str, list[JobId]] = OrderedDict()
+        self.requests = RequestIds()
         self.counts = [0, 0, 0, 0, 0, 0]  # tasks by status, over the jobs in memory
         self.tasks_of: dict[str, int] = {}  # tasks by user, over the same jobs
         self.skipped = 0  # events that named something unknown, after a damaged record
