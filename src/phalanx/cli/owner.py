@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.errors import Unavailable
+from phalanx.errors import Conflict, Unavailable
 
 END_WITHIN_S = 45.0
 
@@ -35,8 +36,11 @@ class Owner(Struct, frozen=True):
         return Owner.of(self.pid) == self
 
 
-def end(owner: Owner) -> None:
-    """Ask it to end and wait until it has. A pidfd cannot come to mean another process."""
+def end(owner: Owner, is_right: Callable[[int], bool] = lambda _pid: True) -> None:
+    """Ask it to end and wait until it has. A pidfd cannot come to mean another process.
+
+    What is asked of its pid while the pidfd is open is about this process: only if it is right, it is told.
+    """
     try:
         process = os.pidfd_open(owner.pid)
     except ProcessLookupError:
@@ -44,6 +48,11 @@ def end(owner: Owner) -> None:
     try:
         if not owner.is_alive:
             return
+        if not is_right(owner.pid):
+            raise Conflict(
+                f"process {owner.pid} is not what its file says it is, and was not told to end",
+                hint=f"`ps -fp {owner.pid}` shows it; end the right one with `kill`",
+            )
         signal.pidfd_send_signal(process, signal.SIGTERM)
         ended = select.poll()
         ended.register(process, select.POLLIN)

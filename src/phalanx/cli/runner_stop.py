@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from phalanx.cli.owner import Owner, end
 from phalanx.cli.session import session
 from phalanx.cli.text import plural
 from phalanx.core.model.quantity import describe_seconds, parse_seconds
-from phalanx.errors import ConfigError, Unavailable
+from phalanx.errors import ConfigError, Conflict, NotFound, Unavailable
 from phalanx.runner import stopping
 from phalanx.runner.stopping import Farewell, StopRequest
 
@@ -38,10 +39,16 @@ def stop(
     found = stopping.runner_of(folder)
     owner = None if found is None else Owner(found.pid, found.started)
     if owner is None or not owner.is_alive:
-        note(f"no runner is at work in {folder}")
-        return 0
+        raise NotFound(
+            f"no runner is at work in {folder}",
+            hint="--name or --state says which; `phalanx down` stops `up`'s",
+        )
     stopping.ask(folder, request)
-    end(owner)
+    try:
+        end(owner, partial(stopping.is_runner_of, folder))
+    except Conflict:
+        stopping.withdraw(folder)
+        raise
     word = stopping.last_word(folder)
     if word is None:
         raise Unavailable(f"the runner (pid {owner.pid}) ended and did not say what it left behind")

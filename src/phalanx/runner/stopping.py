@@ -6,12 +6,15 @@ process ends, for whoever asked.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import MsgspecError, Struct, json
+
+from phalanx.runner.keeper.spawn import KEY_VARIABLE
 
 PID, REQUEST, FAREWELL = "runner.pid", "runner.stop", "runner.stopped"
 KEEP_S_MAX = 3600.0
@@ -47,11 +50,13 @@ def on_duty(folder: Path) -> Iterator[None]:
     """Say who the runner of this folder is, for as long as it lives."""
     for name in (REQUEST, FAREWELL):
         (folder / name).unlink(missing_ok=True)
-    _write(folder / PID, this_process())
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # by which `is_runner_of` knows us
     try:
+        _write(folder / PID, this_process())
         yield
     finally:
         (folder / PID).unlink(missing_ok=True)
+        os.close(held)
 
 
 def this_process() -> Process:
@@ -64,8 +69,40 @@ def runner_of(folder: Path) -> Process | None:
     return _read(folder / PID, Process)
 
 
+def is_runner_of(folder: Path, pid: int) -> bool:
+    """Whether this process may be the runner of a folder: of the folder's user, holding it open, and no task's.
+
+    Tasks can write the file that names it, and must not choose whom somebody else signals.
+    """
+    try:
+        own = folder.stat()
+        process = Path("/proc", str(pid))
+        if process.stat().st_uid != own.st_uid or _is_of_an_attempt(process):
+            return False
+        return any(_is_same(each, own) for each in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _is_of_an_attempt(process: Path) -> bool:
+    mark = f"{KEY_VARIABLE}=".encode()
+    return any(each.startswith(mark) for each in (process / "environ").read_bytes().split(b"\0"))
+
+
+def _is_same(link: Path, own: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(link.stat(), own)
+    except OSError:  # closed meanwhile, or leading to nothing that has a name
+        return False
+
+
 def ask(folder: Path, request: StopRequest) -> None:
     _write(folder / REQUEST, request)
+
+
+def withdraw(folder: Path) -> None:
+    """Nobody was asked after all."""
+    (folder / REQUEST).unlink(missing_ok=True)
 
 
 def asked(folder: Path) -> StopRequest | None:
@@ -89,6 +126,9 @@ def _read(path: Path, kind: type[T]) -> T | None:
 
 def _write(path: Path, what: Struct) -> None:
     draft = path.with_suffix(f"{path.suffix}.new")
-    draft.write_bytes(json.encode(what))
-    draft.chmod(0o600)
+    draft.unlink(missing_ok=True)
+    with os.fdopen(
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+    ) as file:  # follows no link
+        file.write(json.encode(what))
     draft.replace(path)
