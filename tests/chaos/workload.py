@@ -29,6 +29,7 @@ _LOOK_S = 0.25
 _SECONDS = (0.1, 0.3, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 15.0)  # a few outlive their node's lease
 _TOO_LONG_S = 90.0  # those who are meant to run into their limit
 _ENOUGH_S = 3600.0  # a limit that nobody runs into, unless hours pass at once
+_IN_A_ROW_S = 40.0  # what the tasks of an array may take together, two at a time: all must end within HEAL_S
 _LISTED = 20
 
 
@@ -234,7 +235,9 @@ class _User:
             "max_retries": chance.choice((0, 0, 1)) if kind != "gang" else 0,
         }
         if kind == "array":
-            fields["array"] = f"0-{tasks - 1}" + chance.choice(("", "", "%2"))
+            lasts_s = tasks * min(asked.runs_s, asked.limit_s or asked.runs_s)  # one after another
+            at_once = chance.choice(("", "", "%2"))
+            fields["array"] = f"0-{tasks - 1}" + (at_once if lasts_s <= _IN_A_ROW_S else "")
         if kind == "gang":
             fields["tasks"] = tasks
         if asked.limit_s is not None:
