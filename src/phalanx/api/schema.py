@@ -337,7 +337,7 @@ class RemovedNode(Struct):
 
 
 class ClusterView(Struct):
-    """The cluster in one line."""
+    """The cluster in one line. Cores and devices are those of the nodes that take work."""
 
     version: str
     epoch: int

@@ -200,7 +200,8 @@ class Questions:
     async def cluster(self) -> ClusterView:
         await self._pace.turn()
         state = self._loop.state
-        ledgers = state.table.ledgers
+        table = state.table
+        ledgers = [each for each in table.ledgers if table.is_open(each.name)]
         return ClusterView(
             version=__version__,
             epoch=state.epoch,

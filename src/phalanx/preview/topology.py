@@ -6,7 +6,7 @@ import numpy as np
 
 from phalanx.api.schema_plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Domain, Tree
 from phalanx.preview.names import Names
 
@@ -16,7 +16,7 @@ _NOBODY = Names()
 def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
     """The tree as it stands: domains depth first, nodes in the same order."""
     tree = state.table.tree
-    sums = _Sums(tree, state.table.ledgers)
+    sums = _Sums(tree, state.table)
     declared = tree.topology
     return TopologyView(
         cluster_layer=declared.cluster,
@@ -28,12 +28,14 @@ def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
 
 
 class _Sums:
-    """What every domain has, and what of it is free."""
+    """What every domain has on nodes that take work, and what of it is free."""
 
-    def __init__(self, tree: Tree, ledgers: list[Ledger]) -> None:
+    def __init__(self, tree: Tree, table: NodeTable) -> None:
         totals = [
             (each.capacity.cores, each.cores_free, len(each.devices), len(each.devices_free))
-            for each in ledgers
+            if is_open
+            else (0, 0, 0, 0)
+            for each, is_open in zip(table.ledgers, table.open, strict=False)
         ]
         columns = np.maximum(np.array(totals, dtype=np.int64).reshape(-1, 4), 0).T
         self._whole = [int(column.sum()) for column in columns]

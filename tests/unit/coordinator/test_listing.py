@@ -16,10 +16,11 @@ from phalanx.coordinator.questions import Questions
 from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.events import JobSubmitted
 from phalanx.core.cluster.image import encode_job
+from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, History
-from tests.builders import a_job
+from tests.builders import a_cluster, a_job
 
 pytestmark = pytest.mark.anyio
 
@@ -136,3 +137,12 @@ async def test_a_job_that_leaves_memory_while_a_list_is_made_is_listed():
     page = await listing
     assert an_id(3) in [view.id for view in page.items]
     assert len(page.items) == 200
+
+
+async def test_a_node_that_takes_no_work_has_nothing_free():
+    stage = a_cluster(n1={"cores": 8, "gpus": 2}, n2={"cores": 4})
+    stage.give(Drain("n1", "disk"))
+    loop: Any = SimpleNamespace(state=stage.state, view=lambda: None)
+    view = await Questions(loop, MemoryStore(), SystemClock()).cluster()
+    assert (view.nodes_online, view.nodes) == (1, 2)
+    assert (view.cores_free, view.cores, view.devices_free, view.devices) == (4, 4, 0, 0)

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted
 from phalanx.core.cluster.inputs import Cancel, Evict, Hello
+from phalanx.core.cluster.story import sentence
 from phalanx.core.model.gang import Restart, Rule, Success
 from phalanx.core.model.orders import Exit, Started, Stop
 from phalanx.core.model.status import Status, Why
@@ -63,6 +64,23 @@ def test_more_failures_than_the_limit_fail_the_job():
     assert stage.statuses(gang) == [FAILED, FAILED]
     assert job.outcome == FAILED
     assert Why(job.why[1]) == Why.JOB_FAILED
+
+
+def test_the_story_of_a_failing_gang_says_what_its_job_does():
+    stage = Stage(**TWO)
+    gang = a_gang(a_group(2), limit=1)
+    stage.submit(gang)
+    for _ in range(2):
+        stage.muster(gang, {0: "n1", 1: "n2"})
+        stage.starts(gang, 0, 1)
+        stage.ends(gang, 0, 9)
+        stage.confirm_stops()
+    told = [sentence(each) for each in stage.events]
+    assert [each for each in told if each.startswith("attempt") and "ended: exited" in each] == [
+        "attempt 1 ended: exited; all tasks start anew, 1 of 1",
+        "attempt 2 ended: exited; no restart is left of 1",
+    ]
+    assert any(each.startswith("the job is Failed: no restart is left of 1;") for each in told)
 
 
 def test_five_evictions_are_survived_and_the_sixth_is_not():

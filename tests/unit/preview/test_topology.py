@@ -42,6 +42,13 @@ running: [{name: train, gang: true, gpus: 3, cores: 2, places: [a1, b1]}]
     assert found == {"": (6, 12, 20), "s1": (6, 12, 20), "s1/r1": (5, 8, 14), "s1/r2": (1, 4, 6)}
 
 
+def test_nodes_that_take_no_work_have_nothing_free():
+    cluster = offline("nodes: [{name: n1, cores: 8, gpus: 4}, {name: n2, cores: 2}]\n")
+    cluster.state.table.set_open("n1", False)
+    (whole,) = topology_view(cluster.state, cluster.names).domains
+    assert (whole.cores_free, whole.cores, whole.devices_free, whole.devices) == (2, 2, 0, 0)
+
+
 def test_who_sits_where_is_told_by_name():
     text = "nodes: [{name: n1, cores: 8, gpus: 4}]\nrunning: [{name: train, gang: true, gpus: 2, places: {n1: 2}}]\n"
     (node,) = view(text).nodes

@@ -105,11 +105,11 @@ class Endings:
         rule = _matching(job, attempt, exit)
         restart = job.job.restart
         if rule is not None and rule.action != "fail":
-            self._again(attempt, exit, self._now)
-            counted = not rule.action.endswith("-uncounted")
-            self._restart(job, attempt, exit, counted, False, replica="replica" in rule.action)
+            counted, replica = not rule.action.endswith("-uncounted"), "replica" in rule.action
+            self._again(attempt, exit, self._now, then=self._restarts(job, counted, replica))
+            self._restart(job, attempt, exit, counted, False, replica)
         elif rule is None and restart.whole and exit.why not in NOT_RETRIED:
-            self._again(attempt, exit, self._now)
+            self._again(attempt, exit, self._now, then=self._restarts(job, True, False))
             self._restart(job, attempt, exit, True, False)
         else:
             self._end(attempt, exit, Status.FAILED, charged=not loss, loss=loss)
@@ -117,6 +117,18 @@ class Endings:
             if fails_job or _breaks_the_gang(job, attempt) or _is_awaited(job, attempt):
                 text = f"{job.job.task_id(attempt.key[1])} failed: {_said(exit)}"
                 self._settle(job, Status.FAILED, text, attempt.key[1])
+
+    def _restarts(self, job: JobState, counted: bool, replica: bool) -> str:
+        """What `_restart` is going to do, told with the end that brought it about."""
+        who = "the tasks of its replica start anew" if replica else "all tasks start anew"
+        if job.job.id in self._settled:
+            return "its job has failed"
+        if job.restarting or job.job.id in self._spoken:
+            return who
+        limit = job.job.restart.limit
+        if counted and job.restarts >= limit:
+            return f"no restart is left of {limit}"
+        return f"{who}, {job.restarts + 1} of {limit}" if counted else f"{who}, not counted"
 
     def _restart(
         self, job: JobState, attempt: Attempt, exit: Exit, counted: bool, loss: bool, replica: bool = False
@@ -126,11 +138,12 @@ class Endings:
         restart, rules = job.job.restart, self._state.rules
         if counted and job.restarts >= restart.limit:
             task = job.job.task_id(attempt.key[1])
-            text = f"restarted {job.restarts} times of {restart.limit}; {task}: {_said(exit)}"
+            text = f"no restart is left of {restart.limit}; {task}: {_said(exit)}"
             self._settle(job, Status.FAILED, text, attempt.key[1])
             return
         if loss and not counted and job.setbacks >= rules.loss_limit:
-            text = f"lost its nodes {job.setbacks} times; {_said(exit)}"
+            times = "once" if job.setbacks == 1 else f"{job.setbacks} times"
+            text = f"lost its nodes {times}; {_said(exit)}"
             self._settle(job, Status.FAILED, text, attempt.key[1])
             return
         self._spoken.add(job.job.id)
@@ -162,9 +175,15 @@ class Endings:
             self.events.append(settled)
 
     def _again(
-        self, attempt: Attempt, exit: Exit, at: float, charged: bool = False, loss: bool = False
+        self,
+        attempt: Attempt,
+        exit: Exit,
+        at: float,
+        charged: bool = False,
+        loss: bool = False,
+        then: str = "",
     ) -> None:
-        self._end(attempt, exit, Status.PENDING, at, charged, loss)
+        self._end(attempt, exit, Status.PENDING, at, charged, loss, then)
 
     def _end(
         self,
@@ -174,6 +193,7 @@ class Endings:
         retry_at: float | None = None,
         charged: bool = False,
         loss: bool = False,
+        then: str = "",
     ) -> None:
         self.events.append(
             AttemptEnded(
@@ -186,6 +206,7 @@ class Endings:
                 charged=charged,
                 loss=loss,
                 fault=fault_of(attempt, exit),
+                then=then,
             )
         )
 

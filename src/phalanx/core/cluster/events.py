@@ -148,6 +148,7 @@ class AttemptEnded(_Ended, frozen=True, kw_only=True):
     """The runner confirmed the end, or it is provably over. `status` is what the task becomes."""
 
     fault: bool | None = None  # of its node: True, it failed there; False, it did well; None, it says nothing
+    then: str = ""  # what its job does about it, where that is more than to try the task again
 
 
 class TasksCancelled(_Event, frozen=True):

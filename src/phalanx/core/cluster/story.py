@@ -222,6 +222,8 @@ def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
         return f"attempt {key[2]} ended with code 0; the task is Completed once its whole job is"
     what = exit.message.rstrip(".") or exit.why.word
     if event.status == Status.PENDING:
+        if event.then:
+            return f"attempt {key[2]} ended: {what}; {event.then}"
         wait_s = max(0.0, (event.retry_at or event.at) - event.at)
         again = "tried again at once" if wait_s == 0 else f"tried again in {wait_s:.0f} s"
         charge = "" if event.charged else ", not charged"
