@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 from urllib.parse import quote, urlencode
@@ -20,6 +19,7 @@ from msgspec import Struct
 from phalanx.api import sse
 from phalanx.api.applied import ApplyReply, ApplyRequest, DraftView
 from phalanx.api.commands import Stream
+from phalanx.api.decoders import decoder
 from phalanx.api.jobspec import GatherSpec, JobSpec
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
@@ -130,15 +130,10 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
         if status >= 400:
             raise read_problem(status, body, headers.get("retry-after"))
         try:
-            value: T = _decoder(self.answer).decode(body)
+            value: T = decoder(self.answer).decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"the answer to {self.path} is not one of phalanx: {error}") from None
         return value
-
-
-@cache
-def _decoder(answer: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(answer)
 
 
 def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitReply]:

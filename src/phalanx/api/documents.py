@@ -11,11 +11,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from functools import cache
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from phalanx.api.decoders import decoder
 from phalanx.api.fields import shown
 from phalanx.errors import BadRequest
 
@@ -36,7 +36,7 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
 def read_document(body: bytes, form: type[T]) -> T:
     """Decode JSON into a struct, or raise BadRequest naming the field and what would be right."""
     try:
-        value: T = _decoder(form).decode(body)
+        value: T = decoder(form).decode(body)
     except msgspec.ValidationError as error:
         raise explained(error, form, "field") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -97,11 +97,6 @@ def _words_of(form: Any) -> list[str]:
 
 def _is_struct(form: Any) -> bool:
     return isinstance(form, type) and issubclass(form, msgspec.Struct)
-
-
-@cache
-def _decoder(form: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(form)
 
 
 def _refuse_repeated_keys(body: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from phalanx import errors
+from phalanx.api.decoders import decoder
 from phalanx.api.schema import FailedTarget, Problem
 from phalanx.errors import PhalanxError, TooMany, Unavailable
 
@@ -45,7 +46,7 @@ def spell_problem(error: PhalanxError, instance: str = "") -> bytes:
 def read_problem(status: int, body: bytes, retry_after: str | None = None) -> PhalanxError:
     """The error behind an answer of 400 or more; by its type, or by its status if somebody else answered."""
     try:
-        problem = msgspec.json.decode(body, type=Problem)
+        problem: Problem = decoder(Problem).decode(body)
         extra = _extra(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         problem, extra = Problem("about:blank", "", status, _foreign(status)), {}

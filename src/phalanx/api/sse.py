@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from phalanx.api.decoders import decoder
 from phalanx.api.problems import read_problem, spell_problem
 from phalanx.api.schema import Problem, WatchEvent
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
@@ -94,6 +95,6 @@ class Feed:
 
 def _status(data: bytes) -> int:
     try:
-        return msgspec.json.decode(data, type=Problem).status
+        return int(decoder(Problem).decode(data).status)
     except msgspec.DecodeError:
         return Unavailable.status
