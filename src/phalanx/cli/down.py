@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
+from phalanx.cli import keepers
 from phalanx.cli.output import note
 from phalanx.cli.owner import end
 from phalanx.cli.session import connect, session
 from phalanx.cli.state import owner
 from phalanx.cli.text import plural
-from phalanx.errors import PhalanxError
+from phalanx.errors import PhalanxError, Unavailable
 from phalanx.settings import Settings
 
 
@@ -29,10 +30,29 @@ def down(
     folder = settings.state_dir
     found = owner(folder)
     if found is None:
-        note(f"no cluster is up in {folder}")
+        _end_what_is_left(folder)
         return
     note(f"stopping the cluster in {folder} (pid {found.pid}){_with_tasks(settings)}")
     end(found)
+
+
+def _end_what_is_left(folder: Path) -> None:
+    """A supervisor that was killed leaves keepers with their tasks."""
+    pids = keepers.left_in(folder)
+    if not pids:
+        note(f"no cluster is up in {folder}")
+        return
+    note(f"the cluster in {folder} was killed; stopping {_listed(pids)} and their tasks")
+    if rest := keepers.stop(folder, pids):
+        raise Unavailable(
+            f"{_listed(rest)} did not end",
+            hint="`kill -9` them; watchdogs then end their tasks with the lease",
+        )
+
+
+def _listed(pids: list[int]) -> str:
+    shown = ", ".join(map(str, pids[:10])) + (" …" if len(pids) > 10 else "")
+    return f"{plural(len(pids), 'keeper')} (pid {shown})"
 
 
 def _with_tasks(settings: Settings) -> str:

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from phalanx.cli.child import Child, no_threads
 from phalanx.cli.detach import detached
-from phalanx.cli.output import tell_error
+from phalanx.cli.output import note, tell_error
 from phalanx.cli.session import SERVING, session
+from phalanx.cli.shape import Shape, remember, remembered
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.cli.text import plural
@@ -34,7 +35,10 @@ NODES_MAX = 1000
 
 def up(
     ctx: typer.Context,
-    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="How many runners.")] = 1,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, max=NODES_MAX, help="How many runners.", show_default="1, or as last time"),
+    ] = None,
     pretend: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,19 +57,23 @@ def up(
 ) -> int:
     """Start a cluster on this machine.
 
-    One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it.
+    One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it. Without
+    --nodes, --pretend and --label the nodes are those of the last time.
     """
     settings = session(ctx).settings_of(
         *SERVING, state_dir=state, coordinator_port=port, runner_labels=";".join(label) if label else None
     )
-    pretends = pretend or ([settings.runner.pretend] if settings.runner.pretend else [])
+    pretends = tuple(pretend or ([settings.runner.pretend] if settings.runner.pretend else []))
     prepare(settings.state_dir)
+    shape = Shape(nodes or 1, pretends, settings.runner.labels)
+    if nodes is None and shape.is_plain and not (last := remembered(settings.state_dir)).is_plain:
+        note(last.told)
+        shape = last
+        settings = replace(settings, runner=replace(settings.runner, labels=last.labels))
     if not detach:
-        _supervise(settings, nodes, pretends, print)
+        _supervise(settings, shape, print)
         return 0
-    report = detached(
-        lambda tell: _supervise(settings, nodes, pretends, tell), settings.state_dir / "log" / "up.log"
-    )
+    report = detached(lambda tell: _supervise(settings, shape, tell), settings.state_dir / "log" / "up.log")
     if report.error:
         tell_error(report.error, report.hint)
     else:
@@ -73,13 +81,14 @@ def up(
     return report.exit_code
 
 
-def _supervise(settings: Settings, nodes: int, pretends: list[str], tell: Callable[[str], None]) -> None:
+def _supervise(settings: Settings, shape: Shape, tell: Callable[[str], None]) -> None:
     """Bring it up, tell when it is ready, keep it up, bring it down."""
     with claimed(settings.state_dir) as lock, signals_held():
         settings = _with_ports(settings)
         token = ensure_token(settings.coordinator.token_file)
         ensure_token(settings.coordinator.node_token_file)
-        members = _members(settings, nodes, pretends)
+        members = _members(settings, shape.nodes, list(shape.pretend))
+        remember(settings.state_dir, replace(shape, names=tuple(members)))
         supervisor = _supervisor(settings, members, lock)
         try:
             supervisor.start()

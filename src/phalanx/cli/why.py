@@ -5,19 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import typer
+from msgspec.structs import replace
 
 from phalanx.api.schema import DomainSlots, NodeReasons, WhyReply
 from phalanx.cli.job import IdArgument
 from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.session import session
+from phalanx.cli.shape import remembered
 from phalanx.cli.text import clean, moment, plural
+from phalanx.settings import Settings
 
 
 def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
     """Say why work waits, and what would help."""
     here = session(ctx)
-    reply = here.client().why(id)
+    reply = _fixed_here(here.client().why(id), here.settings)
     emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, _lines(reply, wide)))
+
+
+def _fixed_here(reply: WhyReply, settings: Settings) -> WhyReply:
+    """A node of `phalanx up` on this machine comes back with `up`; a plain runner would bring other hardware."""
+    fix, runner = reply.fix, "phalanx runner --name "
+    if fix is None or settings.client.address is not None or not fix.command.startswith(runner):
+        return reply
+    name = fix.command.removeprefix(runner)
+    if name not in remembered(settings.state_dir).names:
+        return reply
+    text = f"{name} is a node of `phalanx up`: `phalanx down`, then with the --nodes and --pretend it had"
+    return replace(reply, fix=replace(fix, text=text, command="phalanx up"))
 
 
 def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:

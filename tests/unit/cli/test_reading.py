@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from msgspec import json
 
 from phalanx.api.schema import ClusterView, Fix, NodeReasons, NodeView, ReasonView, StoryLine, WhyReply
+from phalanx.cli.shape import Shape, remember
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_node, a_why
 
 
@@ -31,6 +33,16 @@ def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster
         "  phalanx submit --gpus 2 -- train",
         "position: 3 of 12 waiting",
     ]
+
+
+def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeCluster, tmp_path: Path):
+    fix = Fix("start the runner on n1 again", {}, "phalanx runner --name n1")
+    cluster.answer = a_why(fix=fix)
+    assert "phalanx runner --name n1" in cli("why", ID).out
+    folder = tmp_path / "home" / ".local" / "state" / "phalanx"
+    folder.mkdir(parents=True)
+    remember(folder, Shape(2, ("gpus=8",), None, ("n1", "n2")))
+    assert cli("why", ID).out.splitlines()[-1] == "  phalanx up"
 
 
 def test_why_in_json_is_the_reply(cli: Cli, cluster: FakeCluster):
