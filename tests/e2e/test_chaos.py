@@ -57,10 +57,10 @@ def _pause_the_leader(rig: Rig) -> None:
     wait_for(lambda: rig.office.leader() is not None, 20.0, "somebody leads")
     leader, epoch = rig.office.leader() or "", rig.office.epoch
     began_at = clock()
-    for _ in range(5):
+    for _ in range(10):
         undo = Harm(rig.cluster).pause(leader)
         with suppress(TimeoutError):
-            wait_for(lambda: rig.office.epoch > epoch, 10.0, "another leads")
+            wait_for(lambda: rig.office.epoch > epoch, 5.0, "another leads")
         undo()
         if rig.office.epoch > epoch:
             break
