@@ -88,7 +88,8 @@ class _Crowd:
         self.keeper.brief("b", ["/bin/true"], {}, None, cgroups)
         before = sum(used(self._pid()))
         for number in range(self._sent, self._sent + tasks):
-            launch = Launch(out="/dev/null", err="/dev/null", lane=number % SLOTS)
+            out, err = (str(self._folder / f"{number}.{stream}") for stream in ("stdout", "stderr"))
+            launch = Launch(out=out, err=err, lane=number % SLOTS)
             self.keeper.start(f"bench/{number}/1", "b", launch)
         self._sent += tasks
         async with asyncio.timeout(WITHIN_S):

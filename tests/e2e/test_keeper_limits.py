@@ -17,7 +17,7 @@ import pytest
 from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper import service, spawn
+from phalanx.runner.keeper import listener, service, spawn
 from phalanx.runner.keeper.cgroup import members
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Ended, Processes
@@ -306,7 +306,7 @@ def test_a_keeper_that_nobody_needs_ends(tmp_path: Path):
     """XW9: its runner was refused for good, nothing runs; what it knew stays in its journal."""
     path = Path(service.__file__).with_name("__main__.py")
     subprocess.run([sys.executable, "-I", "-S", str(path), str(tmp_path), "0.3"], check=True)
-    node, socket = Node(tmp_path), tmp_path / service.SOCKET
+    node, socket = Node(tmp_path), tmp_path / listener.NAME
 
     async def story() -> None:
         await node.connect()  # while a runner is there it stays

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.runner.keeper_node import Node, tell
+from phalanx.runner.processes import KeeperLost
+from tests.unit.runner.keeper_node import Node, alive, tell
 
 
 def _link(path: Path) -> None:
@@ -24,6 +28,7 @@ def test_what_lies_where_a_log_will_be_is_replaced(tmp_path: Path, plant: Callab
         node.sh("j/0/2", "echo mine", held=held)
         if held:
             await node.ready("j/0/2")
+            node.out("j/0/2").unlink()
             plant(node.out("j/0/2"))
             node.processes.go("j/0/2")
         assert (await node.ended("j/0/2")).code == 0
@@ -39,5 +44,112 @@ def test_a_folder_where_a_log_will_be_is_a_refusal(tmp_path: Path):
         node.out("j/0/2").mkdir()
         node.sh("j/0/2", "echo mine")
         assert (await node.refused("j/0/2")).code == "no_log"
+
+    tell(tmp_path, story)
+
+
+def _folder(path: Path) -> None:
+    (path / "x").mkdir(parents=True)
+
+
+async def _lose_keeper(node: Node) -> None:
+    os.kill(node.keeper_pid(), signal.SIGKILL)
+    await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, _folder, _link])
+@pytest.mark.parametrize("name", ["journal", "journal.new", "settled", "lock", "log", "sock"])
+def test_a_keeper_starts_whatever_lies_in_its_folder(
+    tmp_path: Path, name: str, plant: Callable[[Path], None]
+):
+    async def story(node: Node) -> None:
+        path = tmp_path / f"keeper.{name}"
+        for turn in (1, 2):
+            if not path.is_dir():
+                path.unlink(missing_ok=True)
+                plant(path)
+            await _lose_keeper(node)
+            node.events.clear()
+            await node.connect()
+            node.sh(f"j/0/{turn}", "true")
+            assert (await node.ended(f"j/0/{turn}")).code == 0
+        if name != "settled":
+            assert f"keeper.{name} is not what it should be" in (tmp_path / "keeper.log").read_text()
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("lock", ["keeper.settled", "keeper.lock"])
+def test_with_a_lock_taken_by_a_task_its_watchdog_ends_it_and_a_keeper_starts(tmp_path: Path, lock: str):
+    async def story(node: Node) -> None:
+        node.processes.lease(0.8)
+        node.sh(
+            "j/0/1", f"flock {tmp_path / lock} sleep 300 & echo ready; exec flock {tmp_path / lock} sleep 300"
+        )
+        await node.said("j/0/1", "ready")
+        pid = await node.started("j/0/1")
+        await _lose_keeper(node)
+        await node.until(lambda: not alive(pid))
+        await node.connect()
+
+    tell(tmp_path, story)
+
+
+def test_a_lock_that_is_held_by_no_keeper_keeps_none_away(tmp_path: Path):
+    async def story(node: Node) -> None:
+        old = node.keeper_pid()
+        with (tmp_path / "keeper.lock").open() as file:
+            await _lose_keeper(node)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            await node.connect()
+            assert node.keeper_pid() != old
+
+    tell(tmp_path, story)
+
+
+def test_there_is_one_keeper_even_if_a_task_removes_lock_and_socket(tmp_path: Path):
+    async def story(node: Node) -> None:
+        keeper = node.keeper_pid()
+        node.processes.lease(60.0)
+        node.sh("j/0/1", f"rm {tmp_path}/keeper.lock {tmp_path}/keeper.sock; echo done; exec sleep 300")
+        await node.said("j/0/1", "done")
+        pid = await node.started("j/0/1")
+        await node.processes.close()
+        await node.connect()
+        assert node.keeper_pids() == [keeper]
+        assert alive(pid)
+        row = await node.row("j/0/1")
+        assert row is not None
+        assert row.pid == pid
+
+    tell(tmp_path, story)
+
+
+FORGE = """
+import json, os, socket, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+peer = socket.socket(socket.AF_UNIX)
+peer.connect(sys.argv[1])
+frame = json.dumps([["lease", 1e9], ["list"]]).encode()
+try:
+    peer.sendall(len(frame).to_bytes(4, "big") + frame)
+    print("answer", peer.recv(100), flush=True)
+except OSError as error:
+    print("answer", error, flush=True)
+"""
+
+
+def test_a_task_cannot_speak_for_the_runner(tmp_path: Path):
+    async def story(node: Node) -> None:
+        node.processes.lease(60.0)
+        forge = tmp_path / "forge.py"
+        forge.write_text(FORGE)
+        node.sh("j/0/1", f"env -i {sys.executable} {forge} {tmp_path}/keeper.sock; exec sleep 300")
+        await node.said("j/0/1", "answer")
+        assert "listing" not in node.out("j/0/1").read_text()
+        assert await node.row("j/0/1")  # the runner is still connected
+        assert not any(isinstance(event, KeeperLost) for event in node.events)
 
     tell(tmp_path, story)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,14 +79,34 @@ def test_what_was_on_its_way_into_a_frozen_keeper_runs_elsewhere_and_never_there
         assert len(list(marks.iterdir())) == 1, "the keeper refused what it found in its socket"
 
 
+HANGING = """
+import fcntl, sys
+lock = open(sys.argv[2] + "/keeper.lock")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def _a_keeper_that_hangs(folder: Path) -> Iterator[None]:
+    """A process that looks like a keeper at its start and has the lock, but never listens."""
+    command = [sys.executable, "-c", HANGING, "keeper/__main__.py", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline()
+        try:
+            yield
+        finally:
+            keeper.kill()
+
+
 def test_a_keeper_that_cannot_be_started_again_is_tried_for_ever_and_heals(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, NODES) as cluster:
         node = Node(tmp_path / "n1")
-        kept = os.open(tmp_path / "n1" / "keeper.lock", os.O_RDWR)
-        try:
-            cluster.kill("n1", signal.SIGSTOP)  # so that it starts no other keeper before we have the lock
-            os.kill(node.keeper_pid(), signal.SIGKILL)
-            fcntl.flock(kept, fcntl.LOCK_EX)
+        cluster.kill("n1", signal.SIGSTOP)  # so that it starts no other keeper before we have the lock
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        with _a_keeper_that_hangs(tmp_path / "n1"):
             cluster.kill("n1", signal.SIGCONT)
             eventually(lambda: status(cluster, "n1") == "Unhealthy", 10.0, "the coordinator knows")
             tried = tmp_path / "n1.log"
@@ -94,8 +115,6 @@ def test_a_keeper_that_cannot_be_started_again_is_tried_for_ever_and_heals(tmp_p
             )
             id = cluster.client.submit(targets=["n1"], command=["true"]).task_ids[0]
             assert cluster.client.task(id).status == "Pending", "nothing goes there, so nothing fails there"
-        finally:
-            os.close(kept)
         cluster.wait_online("n1", within_s=30.0)
         assert cluster.wait_task(id, "Completed").attempt == 1
 

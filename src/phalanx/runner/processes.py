@@ -163,7 +163,7 @@ class Machine(Protocol):
     """What the runner needs of the machine it is on; `machine.py` has the real one."""
 
     async def connect(self, make: Callable[[], Processes]) -> Processes:
-        """Connect to the keeper; raises FileNotFoundError or ConnectionRefusedError where none listens."""
+        """Connect to the keeper; raises OSError where none listens."""
         ...
 
     async def start_keeper(self, within_s: float) -> None:
@@ -210,7 +210,7 @@ class Processes(asyncio.Protocol):
                         processes = await machine.connect(lambda: cls(on_event))
                         await processes.check_alive()
                         return processes
-                    except (FileNotFoundError, ConnectionRefusedError):
+                    except OSError:  # none listens, or what has the name of its socket is none
                         await machine.start_keeper(deadline_s)
                     except KeeperFailed:
                         continue

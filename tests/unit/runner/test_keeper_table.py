@@ -8,7 +8,14 @@ from typing import Any
 
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
-from phalanx.runner.keeper.table import AGAIN_S, FENCE_GRACE_S, STOPPED_MAX, Table, without_questions
+from phalanx.runner.keeper.table import (
+    AGAIN_S,
+    FENCE_GRACE_S,
+    LEASE_S_MAX,
+    STOPPED_MAX,
+    Table,
+    without_questions,
+)
 
 TERM, KILL, CONT, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGCONT, signal.SIGSTOP
 
@@ -213,6 +220,13 @@ def test_a_lease_told_late_ends_at_its_instant():
     driver.ask("lease", 10.0, driver.now + 1.0)
     driver.wait(1.5)
     assert driver.signals == [("a", (TERM, CONT))]
+
+
+def test_no_lease_is_longer_than_a_runner_can_need():
+    for seconds in (1e9, float("inf"), float("nan")):
+        driver = Driver()
+        driver.ask("lease", seconds, seconds)
+        assert driver.table.lease_until == driver.now + LEASE_S_MAX
 
 
 def test_without_any_lease_nothing_is_fenced():

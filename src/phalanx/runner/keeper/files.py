@@ -1,14 +1,31 @@
-"""Small files of /proc and /sys, read whole: nothing is there when there is nothing to read."""
+"""Small files of /proc and /sys, read whole; and the keeper's own in its state folder, which tasks can write to.
+
+Nothing is there when there is nothing to read. What has the name of a file of ours and is none is set aside: nothing in
+the folder can block us (a FIFO), lead us elsewhere (a link) or keep us from starting (a folder).
+"""
 
 from __future__ import annotations
 
 import os
+import stat
+import sys
+
+from . import clock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ASIDE = ".set-aside"
+RENAMED = "{} is not what it should be, and was set aside\n"
+renamed: list[str] = []  # what was set aside so far, to be told again when there is a log
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: str, bytes_max: int = 16 << 20) -> bytes:
     """The file's content, or that much of it; empty when it cannot be read, as who it tells about is gone."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | _SAFE)
     except OSError:
         return b""
     parts: list[bytes] = []
@@ -22,6 +39,36 @@ def read(path: str, bytes_max: int = 16 << 20) -> bytes:
     finally:
         os.close(fd)
     return b"".join(parts)
+
+
+def open_own(path: str, flags: int) -> int:
+    """Open a file of ours, and make it if need be; raises OSError."""
+    set_aside(path, unless=stat.S_ISREG)
+    fd = os.open(path, flags | os.O_CREAT | _SAFE, 0o600)
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):  # it was put there just now
+        os.close(fd)
+        raise OSError(f"{path} is a FIFO")
+    return fd
+
+
+def set_aside(path: str, unless: Callable[[int], bool]) -> None:
+    """Rename what is there, unless it is of the right kind or a device, which no task can make; raises OSError."""
+    try:
+        mode = os.lstat(path).st_mode
+        if unless(mode) or is_device(mode):
+            return
+    except FileNotFoundError:
+        return
+    renamed.append(path)
+    sys.stderr.write(RENAMED.format(path))
+    try:
+        os.rename(path, path + ASIDE)  # noqa: PTH104 (the keeper imports no pathlib)
+    except OSError:  # there is one already, which it cannot replace
+        os.rename(path, f"{path}{ASIDE}.{clock.tick()}")  # noqa: PTH104
+
+
+def is_device(mode: int) -> bool:
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def write(path: str, text: bytes) -> None:

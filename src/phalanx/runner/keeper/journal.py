@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 
 from . import files
 from .key import is_key
@@ -42,7 +43,7 @@ class Journal:
         self._unwritten = b""
         self._lines: list[str] = []
         self.trouble = ""  # why the last write failed
-        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        self._fd = files.open_own(path, os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
         self._compacted_size = 0
 
@@ -86,6 +87,7 @@ class Journal:
         lines += (json.dumps(["stopped", key]) for key in stopped)
         text = ("\n".join(lines) + "\n").encode()
         fd = _write_new(f"{self._path}.new", text)
+        files.set_aside(self._path, unless=stat.S_ISREG)
         os.replace(f"{self._path}.new", self._path)  # noqa: PTH105 (the keeper imports no pathlib)
         os.close(self._fd)
         self._fd, self._size, self._compacted_size = fd, len(text), len(text)
@@ -171,7 +173,7 @@ def _is_time(value: object) -> bool:
 
 
 def _write_new(path: str, text: bytes) -> int:
-    fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
+    fd = files.open_own(path, os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
     try:
         view = memoryview(text)
         while view:

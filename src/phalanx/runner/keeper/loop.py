@@ -11,7 +11,7 @@ import contextlib
 import os
 import select
 import signal
-import socket
+import sys
 
 from .clock import since_boot
 from .endings import SETTLE_S, Endings
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import Journal
+    from .listener import Listener
     from .mark import Mark
     from .table import Table
     from .watchdog import Watchdog
 
 REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
 FAREWELL_S = 1.0
+SOCKET_LOOK_S = 2.0  # how often, while no runner is connected
 ALONE_S = (
     600.0  # a keeper that nobody asks and that keeps nothing alive ends; its journal stays for the next one
 )
@@ -46,7 +48,7 @@ class Loop:
 
     def __init__(
         self,
-        listener: socket.socket,
+        listener: Listener,
         table: Table,
         journal: Journal,
         watchdog: Watchdog,
@@ -74,6 +76,7 @@ class Loop:
         self._waits_for_room = False
         self._listener = listener
         self._listening = listener.fileno()
+        self._look_at = 0.0  # when to look whether the socket can still be reached
         self._poll = select.epoll()
         self._poll.register(listener.fileno(), select.EPOLLIN)
         self._poll.register(self._signals, select.EPOLLIN)
@@ -101,6 +104,8 @@ class Loop:
                 self._logs.hear(since_boot())
             else:
                 self._hear(events)
+        if self._link is None and since_boot() >= self._look_at:
+            self._keep_listening()
         if self._backlog:
             self._serve()
         if self._roster.ending:
@@ -112,7 +117,14 @@ class Loop:
         self._speak()
 
     def _wait_s(self) -> float | None:
-        """How long to wait for news. The shorter waits come first: what is due later is kept soon after."""
+        """How long to wait for news: without a runner, not for long."""
+        wait_s = self._wait_for_work_s()
+        if self._link is not None:
+            return wait_s
+        return max(0.0, min(self._look_at - since_boot(), SOCKET_LOOK_S if wait_s is None else wait_s))
+
+    def _wait_for_work_s(self) -> float | None:
+        """The shorter waits come first: what is due later is kept soon after."""
         if self._backlog:
             return 0.0
         if self._voice.kept_since is not None:
@@ -146,10 +158,23 @@ class Loop:
             with contextlib.suppress(OSError):  # a full disk: it is tried again in a later turn
                 self._journal.compact(self._boot, self._table.attempts.values(), self._table.stopped)
 
-    def _accept(self) -> None:
+    def _keep_listening(self) -> None:
+        """The next runner must find us: a task may have removed the socket."""
+        self._look_at = since_boot() + SOCKET_LOOK_S
+        if not self._listener.is_gone():
+            return
         try:
-            peer, _ = self._listener.accept()
-        except OSError:
+            self._poll.unregister(self._listening)
+            self._listener.renew()
+        except OSError as error:
+            sys.stderr.write(f"cannot listen: {error}\n")
+        finally:
+            self._listening = self._listener.fileno()
+            self._poll.register(self._listening, select.EPOLLIN)
+
+    def _accept(self) -> None:
+        peer = self._listener.accept()
+        if peer is None:
             return
         self._hang_up()  # a newer runner replaces an older one
         self._link = self._voice.link = Link(peer)
@@ -180,6 +205,7 @@ class Loop:
             self._poll.unregister(self._link.fileno())
             self._link.close()
             self._link = self._voice.link = None
+            self._look_at = 0.0
             self._backlog = without_questions(self._backlog)
 
 

@@ -6,20 +6,18 @@ The process that is started settles the past, opens the socket and leaves a chil
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
-import socket
 import sys
 
-from . import journal, past, tree
+from . import files, journal, lookup, past, tree
+from .listener import Listener
 from .loop import ALONE_S, Loop
 from .mark import Mark
 from .priority import go_first
 from .table import Table
-from .watchdog import Watchdog, take_over
+from .watchdog import Watchdog
 
-SOCKET = "keeper.sock"
 LOCK = "keeper.lock"
 LOG = "keeper.log"
 
@@ -31,22 +29,21 @@ def main(arguments: list[str]) -> int:
     alone_s = float(arguments[1]) if arguments[1:] else ALONE_S
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # a socket leaked by the starter would stay open for weeks
     state_dir = os.path.realpath(arguments[0])
-    folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
-    lock = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    mark = Mark(state_dir)
+    lock = _lock(state_dir, mark)
+    if lock is None:
         return 0  # another keeper has this folder, which is all that was wanted
     boot = past.boot_id()
     told = journal.read(f"{state_dir}/{journal.NAME}")
-    mark = Mark(state_dir)
     attempts = past.settle(told, boot, mark)
-    settled = take_over(folder)
-    listener = _listen(folder)
+    lookup.end_watchdogs(state_dir)
+    listener = Listener(state_dir)
     if os.fork():
         os._exit(0)
     _detach(state_dir)
     try:
+        for path in [*files.renamed]:
+            sys.stderr.write(files.RENAMED.format(path))
         for line in told.unreadable:
             sys.stderr.write(f"{journal.NAME}: skipped, it cannot be read: {line}\n")
         tree.become_subreaper()
@@ -58,23 +55,36 @@ def main(arguments: list[str]) -> int:
         Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, mark, alone_s).run()
         watchdog.dismiss()
     finally:
-        os.unlink(SOCKET, dir_fd=folder)
-        os.close(settled)
+        listener.close()
+        os.close(lock)
     return 0
 
 
-def _listen(folder: int) -> socket.socket:
-    """Bind by way of the open folder: its own path may be longer than a socket address can hold."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(SOCKET, dir_fd=folder)
-    umask = os.umask(0o177)
+def _lock(state_dir: str, mark: Mark) -> int | None:
+    """The folder's lock, as long as it is open; None if a living keeper has it, or is about to.
+
+    A task can take the lock as well, or remove its file: whether there is a keeper is seen by who has the file open.
+    """
+    path = f"{state_dir}/{LOCK}"
+    lock = _try_lock(path)
+    if others := lookup.keepers(state_dir, LOCK):
+        others -= past.Survivors(journal.read(f"{state_dir}/{journal.NAME}"), mark).find()
+    if others:
+        return None
+    if lock is None:
+        files.set_aside(path, unless=lambda _: False)
+        lock = _try_lock(path)
+    return lock
+
+
+def _try_lock(path: str) -> int | None:
+    lock = files.open_own(path, os.O_RDWR)
     try:
-        listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
-    finally:
-        os.umask(umask)
-    listener.listen(8)
-    return listener
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def _detach(state_dir: str) -> None:
@@ -82,6 +92,6 @@ def _detach(state_dir: str) -> None:
     os.setsid()
     os.chdir("/")
     null = os.open("/dev/null", os.O_RDWR)
-    log = os.open(f"{state_dir}/{LOG}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    log = files.open_own(f"{state_dir}/{LOG}", os.O_WRONLY | os.O_APPEND)
     for fd, target in ((null, 0), (null, 1), (log, 2)):
         os.dup2(fd, target)

@@ -9,15 +9,13 @@ there already is not its own, and to open it could block (a FIFO) or lead elsewh
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import signal
 
-from . import clock
+from . import clock, files
 from .attempt import Attempt
 from .cgroup import Homes, oom_kills
-from .files import parent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ class Spawner:
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = clock.tick()
         cpus = options.get("cpus")
-        is_apart = any(parent(folder) == brief.cgroups for folder in attempt.cgroups)
+        is_apart = any(files.parent(folder) == brief.cgroups for folder in attempt.cgroups)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
             if cwd or cpus or attempt.cgroups:
@@ -137,7 +135,7 @@ class Spawner:
 
     def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
         program = self._program(argv[0], env)
-        files = (
+        actions = (
             _STDIN,
             (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
             (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600),
@@ -145,14 +143,14 @@ class Spawner:
 
         def spawn() -> int:
             return os.posix_spawn(
-                program, argv, env, file_actions=files, setsid=True, setsigmask=(), setsigdef=self._ignored
+                program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=self._ignored
             )
 
         try:
             try:
                 return spawn()
-            except FileExistsError:  # nothing but a log says so
-                _check_logs(attempt.out, attempt.err)
+            except FileExistsError:  # nothing but a log says so: one that was planted, or made by `check`
+                _remove_logs(attempt.out, attempt.err)
                 return spawn()
         except OSError as error:
             _check_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
@@ -215,16 +213,30 @@ def _use_cpus(cpus: list[int]) -> None:
 
 
 def _check_logs(out: str, err: str) -> None:
-    """Raise Refused unless both can be made. What has their names is removed, and so are they."""
+    """Raise Refused unless both can be made anew."""
+    _remove_logs(out, err)
     for path in (out, err):
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)  # noqa: PTH108 (the keeper imports no pathlib)
             os.close(os.open(path, _LOG_FLAGS, 0o600))
-            os.unlink(path)  # noqa: PTH108
         except OSError as error:
-            code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
-            raise Refused(code, f"cannot write the log {path}: {error.strerror}") from None
+            raise _no_log(path, error) from None
+
+
+def _remove_logs(out: str, err: str) -> None:
+    """What is there: a device stays, as it was made by no task, and is no log."""
+    for path in (out, err):
+        try:
+            if not files.is_device(os.lstat(path).st_mode):
+                os.unlink(path)  # noqa: PTH108 (the keeper imports no pathlib)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise _no_log(path, error) from None
+
+
+def _no_log(path: str, error: OSError) -> Refused:
+    code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
+    return Refused(code, f"cannot write the log {path}: {error.strerror}")
 
 
 def _check_program(program: str, called: str) -> None:

@@ -32,6 +32,7 @@ WHY_CHARS_MAX = 40
 FENCE_GRACE_S = 2.0  # or a quarter of the lease if less: the coordinator waits half a lease longer than we do
 STOPPED_MAX = 10_000
 QUESTIONS = ("list", "ping")
+LEASE_S_MAX = 2 * 3600.0  # more than a runner that stops may ask its tasks to be kept, whoever asks
 _FENCED = "the runner's lease has run out"
 _LATE = "it could not start in time"
 _STOPPED = "it was stopped before it could start"
@@ -143,7 +144,9 @@ class Table:
 
     def _lease(self, now: float, seconds_left: float, until: float | None = None) -> None:
         """Both are told, because the telling may be late: a runner may hang, and must not lengthen it by that."""
-        end = now + float(seconds_left)
+        end = now + (
+            left if (left := float(seconds_left)) <= LEASE_S_MAX else LEASE_S_MAX
+        )  # also what is no number
         self.lease_until = end if until is None else min(end, float(until))
         self.fence_grace_s = min(FENCE_GRACE_S, max(0.0, float(seconds_left)) / 4)
         self.next_at = 0.0

@@ -8,16 +8,15 @@ keeper. Three things can happen:
     the keeper died                             what it ran gets SIGTERM at the lease's end, SIGKILL after the grace
     the keeper left in good order               nothing is left to do
 
-A keeper that comes after a dead one ends what that one ran by itself (`past.py`), and then holds the file
-`keeper.settled` locked as long as it lives: from then on the watchdog of the dead one has no more to do. Who belongs to
-the keeper is found by the journal, as `past.py` does.
+A keeper that comes after a dead one ends what that one ran by itself (`past.py`), and then kills the watchdog of the
+dead one, before it starts anything: no file in the folder, which tasks can write to, tells a watchdog to stand down.
+Who belongs to the keeper is found by the journal, as `past.py` does.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import mmap
 import os
 import select
@@ -25,7 +24,7 @@ import signal
 import socket
 import sys
 
-from . import clock, files, journal
+from . import clock, files, journal, lookup
 from .past import Survivors
 from .table import FENCE_GRACE_S
 
@@ -35,17 +34,14 @@ if TYPE_CHECKING:
 
     from .mark import Mark
 
-SETTLED = "keeper.settled"
 LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
 NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
 LOOK_S = 1.0  # how often it looks at the lease
-SUCCESSOR_S = 0.1  # how often, once the keeper is dead, for another one
 READY_S_MAX = 1.0
 AGAIN_S = 30.0  # how often it looks for more while the lease stays over
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 1.0  # between two rounds of killing
 _FOREVER = float("inf")
 _LEASE_UNTIL, _GRACE_S, _KILL_AT, _KILLED_AT, _KILLING, _LEFT = range(6)  # the numbers in the page
-_TITLE = b"phalanx-watchdog of "
 
 
 class Watchdog:
@@ -101,16 +97,6 @@ class Watchdog:
         self._page[_LEFT] = 1.0
 
 
-def take_over(folder: int) -> int:
-    """Say that what earlier keepers ran has ended, for as long as the result stays open.
-
-    Waits for a watchdog that is about to kill: it must not meet what is started next.
-    """
-    settled = os.open(SETTLED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    fcntl.flock(settled, fcntl.LOCK_EX)
-    return settled
-
-
 def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Mark) -> NoReturn:
     """In the new process: let go of all that is the keeper's, and watch until there is no more to do."""
     code = 1
@@ -124,7 +110,7 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
         os.chdir("/")
         alive = os.dup2(their_end.fileno(), 3, inheritable=False)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # locks and sockets of the keeper must end with it
-        _set_title(_TITLE + os.fsencode(mark.state_dir))
+        _set_title(os.fsencode(lookup.WATCHDOG + mark.state_dir))
         os.write(alive, b"1")
         _Watch(page, mark, keeper).run(alive)
         code = 0
@@ -199,49 +185,22 @@ class _Watch:
         return pause_s if found else AGAIN_S
 
     def _wait_until(self, instant: float) -> None:
-        """Wait; ends the watchdog if a new keeper takes over meanwhile."""
-        while (left_s := instant - clock.since_boot()) > 0 and not self._is_taken_over():
-            _pause(min(SUCCESSOR_S, left_s))
-
-    def _is_taken_over(self) -> bool:
-        lock = self._lock()
-        if lock is None:
-            return True
-        os.close(lock)
-        return False
+        while (left_s := instant - clock.since_boot()) > 0:
+            _pause(min(LOOK_S, left_s))
 
     def _signal(self, *signums: int) -> bool:
-        """Signal all that are left, unless a new keeper has ended them; False if nobody is left for us."""
-        lock = self._lock()
-        if lock is None:
-            return False
-        try:
-            survivors = self._survivors()
-            found = survivors.find()
-            if found and signal.SIGKILL in signums:
-                survivors.kill()
-            elif found:
-                survivors.signal(*signums)
-            return bool(found)
-        finally:
-            os.close(lock)
+        """Signal all that are left; False if nobody is."""
+        survivors = self._survivors()
+        found = survivors.find()
+        if found and signal.SIGKILL in signums:
+            survivors.kill()
+        elif found:
+            survivors.signal(*signums)
+        return bool(found)
 
     def _survivors(self) -> Survivors:
         told = journal.read(f"{self._state_dir}/{journal.NAME}")
         return Survivors(told, self._mark, spared={self._keeper, os.getpid()})
-
-    def _lock(self) -> int | None:
-        """Held while we signal, so that no new keeper starts anything meanwhile; None if one has taken over."""
-        try:
-            lock = os.open(f"{self._state_dir}/{SETTLED}", os.O_RDWR | os.O_CLOEXEC)
-        except OSError:  # the folder was removed: nobody can take over
-            return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        return lock
 
 
 def _pause(seconds: float) -> None:

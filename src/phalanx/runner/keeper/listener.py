@@ -1,0 +1,87 @@
+"""The keeper's socket: made in the state folder, made again when it is gone, and not for tasks.
+
+Tasks run under the same account and can reach and remove it. Whoever descends from the keeper is a task, whatever it
+did to get away (the keeper is a subreaper), and is hung up on: it must not replace the runner or prolong the lease.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import sys
+
+from . import files, lookup
+
+NAME = "keeper.sock"
+_CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
+
+
+class Listener:
+    """Listens from the first. Raises OSError when it cannot."""
+
+    def __init__(self, state_dir: str) -> None:
+        self._state_dir = state_dir
+        # The folder stays open: its own path may be longer than a socket address can hold.
+        self._folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
+        self._socket, self._found = self._bind()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def accept(self) -> socket.socket | None:
+        """The connection of a runner, or None where there is none: a task's is closed."""
+        try:
+            peer, _ = self._socket.accept()
+        except OSError:
+            return None
+        pid, uid, _ = _CREDENTIALS.unpack(
+            peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        if uid == os.geteuid() and not lookup.descends_from(pid, os.getpid()):
+            return peer
+        sys.stderr.write(f"{NAME}: refused the process {pid} of user {uid}, which is no runner\n")
+        peer.close()
+        return None
+
+    def is_gone(self) -> bool:
+        """Whether nobody can connect any more, as the name is gone or another's."""
+        return self._stat() != self._found
+
+    def renew(self) -> None:
+        """Listen anew; what waits in the old one is refused. Raises OSError, and then the old one stays."""
+        old = self._socket
+        self._socket, self._found = self._bind()
+        old.close()
+        sys.stderr.write(f"{NAME} was gone and is made again\n")
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._socket.close()
+        if not self.is_gone():
+            os.unlink(NAME, dir_fd=self._folder)
+
+    def _bind(self) -> tuple[socket.socket, tuple[int, int]]:
+        files.set_aside(f"{self._state_dir}/{NAME}", unless=stat.S_ISSOCK)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        umask = os.umask(0o177)
+        try:
+            if any(self._stat()):
+                os.unlink(NAME, dir_fd=self._folder)
+            listener.bind(f"/proc/self/fd/{self._folder}/{NAME}")
+            listener.listen(8)
+        except OSError:
+            listener.close()
+            raise
+        finally:
+            os.umask(umask)
+        return listener, self._stat()
+
+    def _stat(self) -> tuple[int, int]:
+        """Which file has the name, and who may connect to it; zeros when there is none."""
+        try:
+            found = os.stat(NAME, dir_fd=self._folder, follow_symlinks=False)
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_mode

@@ -1,0 +1,81 @@
+"""Finds the keepers of a state folder, and the watchdogs of its keepers, among the processes of this account.
+
+Tasks can write to the folder and take any lock in it, so a lock alone says nothing: who holds it is looked at. That a
+keeper found here is not a task that looks like one is for the caller to see (`past.Survivors`).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from . import clock, files, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WATCHDOG = "phalanx-watchdog of "  # and the folder: all of its command line
+WAIT_S_MAX, PAUSE_S = 5.0, 0.005
+_PROGRAM = b"keeper/__main__.py"
+
+
+def keepers(state_dir: str, lock: str) -> set[int]:
+    """The other processes that run the keeper's program for this folder and have its lock file open."""
+    path = f"{state_dir}/{lock}"
+    return {
+        pid for pid in _ours() if pid != os.getpid() and _is_keeper(pid, state_dir) and _has_open(pid, path)
+    }
+
+
+def end_watchdogs(state_dir: str) -> None:
+    """Kill those of earlier keepers, so that none meets what is started next."""
+    deadline = clock.since_boot() + WAIT_S_MAX
+    while _watchdogs(state_dir) and clock.since_boot() < deadline:
+        tree.signal_each(lambda: _watchdogs(state_dir), signal.SIGKILL)
+        select.select([], [], [], PAUSE_S)
+
+
+def descends_from(pid: int, ancestor: int) -> bool:
+    """Whether a process has this one above it; so it is said of one that is gone, too."""
+    seen: set[int] = set()
+    while pid > 1 and pid not in seen:
+        seen.add(pid)
+        if pid == ancestor:
+            return True
+        stat = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        if not stat:
+            return True
+        pid = int(stat[1])
+    return False
+
+
+def _watchdogs(state_dir: str) -> set[int]:
+    title = os.fsencode(WATCHDOG + state_dir)
+    return {pid for pid in _ours() if files.read(f"/proc/{pid}/cmdline").rstrip(b"\0") == title}
+
+
+def _ours() -> Iterator[int]:
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            try:
+                if entry.name.isdigit() and entry.stat().st_uid == os.geteuid():
+                    yield int(entry.name)
+            except OSError:  # it is gone
+                continue
+
+
+def _is_keeper(pid: int, state_dir: str) -> bool:
+    words = files.read(f"/proc/{pid}/cmdline").split(b"\0")
+    places = [number for number, word in enumerate(words[:-1]) if word.endswith(_PROGRAM)]
+    return any(os.path.realpath(os.fsdecode(words[number + 1])) == state_dir for number in places)
+
+
+def _has_open(pid: int, path: str) -> bool:
+    """Whether it has a file open that has this name, or had it: it may have been removed or renamed."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            return any(os.readlink(entry.path).startswith(path) for entry in entries)  # noqa: PTH115
+    except OSError:
+        return False
