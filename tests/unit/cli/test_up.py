@@ -157,7 +157,8 @@ def test_the_nodes_of_last_time_are_remembered(tmp_path: Path):
 def test_down_ends_what_a_killed_cluster_left_and_up_brings_the_same_nodes_back(tmp_path: Path):
     folder = tmp_path / "state"
     try:
-        assert phalanx(folder, "up", "--nodes", "2", "--pretend", "cpus=2", "--detach").returncode == 0
+        port = ("--port", str(up._port("127.0.0.1", 0, False, but_not=0)))  # others may want the usual one
+        assert phalanx(folder, "up", "--nodes", "2", "--pretend", "cpus=2", "--detach", *port).returncode == 0
         supervisor = json.loads((folder / "up.pid").read_text())["pid"]
         begun = tmp_path / "pid"
         phalanx(
@@ -179,7 +180,7 @@ def test_down_ends_what_a_killed_cluster_left_and_up_brings_the_same_nodes_back(
         assert (ended.returncode, "was killed; stopping 2 keepers" in ended.stderr) == (0, True), ended.stderr
         assert Owner.of(task.pid) != task
         assert left_in(folder) == []
-        again = phalanx(folder, "up", "--detach")
+        again = phalanx(folder, "up", "--detach", *port)
         assert again.stderr == "2 pretended nodes as last time; --nodes 1 for this machine alone\n"
         assert "2 nodes: n1 n2" in again.stdout
     finally:
