@@ -32,11 +32,11 @@ def test_the_tree_shows_what_is_free_and_who_sits_where(cli: Cli, file: str):
     assert said.code == 0
     assert said.out.splitlines() == [
         "PLACE                       NODES  CORES  GPUS  WHO",
-        "cluster                     3      22/24  4/8",
-        "└── spine s1                3      22/24  4/8",
+        "cluster                     3      14/16  0/4",
+        "└── spine s1                3      14/16  0/4",
         "    ├── rack b1 (no label)  1      8/8    -",
         "    │   └── b1                     8/8    -",
-        "    └── rack r1             2      14/16  4/8",
+        "    └── rack r1             2      6/8    0/4",
         "        ├── a1                     6/8    0/4   train (2 tasks)",
         "        └── a2                     8/8    4/4   closed",
     ]
