@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ NAP = r"""sh -c "trap '' TERM; echo \$\$ >\$0; sleep 300; sleep 300" "$PWD/child
 WAIT = "while ! [ -s child ]; do :; done; "
 ALONE = f"setsid env -i {NAP} & {WAIT}"
 TWICE = f"( ( setsid env -i {NAP} & ) & ); {WAIT}"
-
+UNMARKED = f"setsid env -i prlimit --rttime=unlimited {NAP} & {WAIT}"
 
 escapes = pytest.mark.parametrize("script", [ALONE, TWICE], ids=["alone", "twice"])
 
@@ -99,3 +99,70 @@ def test_the_watchdog_ends_them_all(tmp_path: Path, base: str | None, script: st
         await node.until(lambda: not alive(node.pid_in("child")))
 
     tell(tmp_path, story)
+
+
+def remove(journal: Path) -> None:
+    journal.unlink()
+
+
+def damage(journal: Path) -> None:
+    """One byte of the line that says in which boot it was written."""
+    text = journal.read_bytes()
+    journal.write_bytes(text.replace(b"boot", b"coot", 1))
+
+
+def forge(journal: Path) -> None:
+    with journal.open("a") as file:
+        file.write('["forget",["j/0/1"]]\n')
+
+
+harms = pytest.mark.parametrize("harm", [remove, damage, forge])
+
+
+def hidden(base: str | None) -> tuple[str, tuple[str, ...]]:
+    """A script with a child that hides as well as it is found, and the cgroups that the keeper is told of."""
+    return (ALONE, ()) if base is None else (UNMARKED, (base,))
+
+
+@harms
+def test_the_next_keeper_needs_no_journal_to_end_them_all(
+    tmp_path: Path, base: str | None, harm: Callable[[Path], None]
+):
+    script, bases = hidden(base)
+
+    async def story(node: Node) -> None:
+        node.cgroups = base
+        node.sh("j/0/1", script + "echo ready; sleep 300; sleep 300")
+        await node.said("j/0/1", "ready")
+        leader = await node.started("j/0/1")
+        harm(tmp_path / "keeper.journal")
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
+        await node.connect()
+        assert [alive(leader), alive(node.pid_in("child"))] == [False, False]
+        row = await node.row("j/0/1")
+        assert row is not None
+        assert row.exit is not None
+        assert row.exit.reason == "unknown"
+
+    tell(tmp_path, story, bases)
+
+
+@harms
+def test_the_watchdog_needs_no_journal_to_end_them_all(
+    tmp_path: Path, base: str | None, harm: Callable[[Path], None]
+):
+    script, bases = hidden(base)
+
+    async def story(node: Node) -> None:
+        node.cgroups = base
+        node.sh("j/0/1", script + FOREVER)
+        await node.until(lambda: node.pid_in("child"))
+        leader = await node.started("j/0/1")
+        node.processes.lease(0.4)
+        await node.processes.listing()
+        harm(tmp_path / "keeper.journal")
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: not alive(leader) and not alive(node.pid_in("child")))
+
+    tell(tmp_path, story, bases)

@@ -10,6 +10,7 @@ Processes, clocks and connections belong to the shell in `runner/`.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from msgspec import Struct
 
@@ -37,7 +38,7 @@ from phalanx.core.model.orders import (
     Stop,
 )
 from phalanx.core.model.status import Why
-from phalanx.core.verdict import ProcessEnd, exit_of, exit_unstarted
+from phalanx.core.verdict import ProcessEnd, exit_of, exit_unstarted, unseen
 
 TOMBSTONES_MAX = 10_000
 UNSTARTED = (Phase.QUEUED, Phase.READY)
@@ -211,6 +212,8 @@ class RunnerState:
             self._close(key, held, Returned(key))
         elif code == "late":
             self.give_back(key, now)
+        elif held.phase == Phase.RUNNING:  # it ran, and the keeper knows it no more
+            self.process_ended(key, unseen(held.started_at, now))
         else:
             self._close(key, held, Ended(key, exit_unstarted(code, message, held.stopping, now)))
         return []
@@ -221,9 +224,12 @@ class RunnerState:
             self._close(key, held, Ended(key, exit_of(end, held.stopping, held.started_at)))
         return []
 
-    def keeper_lost(self, now: float) -> list[Deed]:
-        """The keeper died, and with it the memory of what had not started: send that again, if we still can."""
+    def keeper_lost(self, now: float, listed: Collection[AttemptKey] = ()) -> list[Deed]:
+        """The keeper died. What had not started is sent again, if we still can; what ran and is not listed is over."""
         deeds: list[Deed] = []
+        for key, held in self.held.items():
+            if held.phase == Phase.RUNNING and key not in listed:
+                self.process_ended(key, unseen(held.started_at, now))
         for key, held in [each for each in self.held.items() if each[1].phase in UNSTARTED]:
             start = held.start
             brief = None if start is None else self.briefing.brief(key[0], start.group)

@@ -26,6 +26,11 @@ class ProcessEnd(Struct, frozen=True):
     why: str | None = None  # the keeper was told to stop it, maybe by a runner before us
 
 
+def unseen(started_at: float | None, now: float) -> ProcessEnd:
+    """The end of one that its keeper knows no more: by now it is over, and nobody saw how."""
+    return ProcessEnd(None, None, False, "unknown", started_at, now)
+
+
 def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> Exit:
     """The exit of a process that ran; `stopping` says why it was being stopped, if it was and we still know."""
     if stopping is None and end.why is not None:

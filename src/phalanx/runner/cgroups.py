@@ -88,6 +88,11 @@ class Cgroups:
             return None
         return str(min(self._hierarchies, key=lambda each: each.controller).base)
 
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The folders of this node: nobody is in them but its keeper and its attempts."""
+        return tuple(str(hierarchy.base) for hierarchy in self._hierarchies)
+
     def create(self, name: str, memory_bytes: int, cores: int = 0) -> Cgroup | None:
         """A cgroup with this limit (0 sets none), or None where that cannot be had."""
         if not self._hierarchies or (memory_bytes and self.why_not) or not _NAME.fullmatch(name):

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from phalanx.runner.keeper import journal
+from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
@@ -24,8 +25,9 @@ SOCKET = "keeper.sock"
 class LocalMachine:
     """This machine, and one state folder on it."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, cgroups: tuple[str, ...] = ()) -> None:
         self._state_dir = state_dir
+        self._cgroups = cgroups  # this node's folders: a keeper ends whom it finds there from before
 
     def __str__(self) -> str:
         return str(self._state_dir)
@@ -41,7 +43,7 @@ class LocalMachine:
         return processes
 
     async def start_keeper(self, within_s: float) -> None:
-        await asyncio.to_thread(_start_keeper, self._state_dir, within_s)
+        await asyncio.to_thread(_start_keeper, self._state_dir, self._cgroups, within_s)
 
     def end_keeper(self, pid: int) -> None:
         """It is looked at through a pidfd, so that no other process can have the number meanwhile."""
@@ -66,12 +68,13 @@ class LocalMachine:
         return {key: (started_at, (ticks[0], ticks[1])) for key, (_, ticks, started_at, *_) in told.items()}
 
 
-def _start_keeper(state_dir: Path, within_s: float) -> None:
+def _start_keeper(state_dir: Path, cgroups: tuple[str, ...], within_s: float) -> None:
     """Run the keeper's starter, which exits once its socket can be connected to.
 
     It is waited for in a thread: the event loops differ in what they do to children and their descriptors.
     """
-    command = [sys.executable, "-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir)]
+    bases = [f"{OPTION}{folder}" for folder in cgroups]
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(KEEPER), str(state_dir), *bases]
     try:
         starter = subprocess.run(
             command,

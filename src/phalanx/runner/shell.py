@@ -55,7 +55,7 @@ class Shell:
         self.clock = clock
         self._refusal: wire.Message | None = None  # what we were told last, instead of a welcome
         self.joined = asyncio.Event()
-        self._machine = machine or LocalMachine(state_dir)
+        self._machine = machine or LocalMachine(state_dir, cgroups.bases)
         self._cgroups = cgroups
         self._launches = Launches(agent, state_dir, base_env, log_max_bytes, cgroups, self._machine)
         self._wire: Wire | None = None
@@ -265,13 +265,11 @@ class Shell:
         for row in rows:
             named = read_key(row.key)
             if row.exit is not None and (named is None or named[0] not in self.agent.state.held):
-                keeper.forget(
-                    [row.key]
-                )  # it was disposed of while there was no keeper to tell, or is nobody's
+                keeper.forget([row.key])  # disposed of while there was no keeper to tell, or nobody's
             elif row.exit is not None:
                 self._news(processes.Ended(row.key, row.exit))
-        now = self.clock.now()
-        self._do(self.agent.state.keeper_lost(now), now)
+        now, listed = self.clock.now(), {named[0] for row in rows if (named := read_key(row.key)) is not None}
+        self._do(self.agent.state.keeper_lost(now, listed), now)
         self._launches.release_all_but(self.live_keys())
         self._flush_soon()
 

@@ -17,7 +17,7 @@ from phalanx.core.model.orders import (
     Stop,
 )
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Why
+from phalanx.core.model.status import UNCHARGED, Why
 from phalanx.core.runner import ForgetBrief, Halt, Retract, RunnerState, Spawn
 from phalanx.core.verdict import ProcessEnd
 
@@ -192,3 +192,24 @@ def test_what_an_earlier_life_had_sent_is_lost_with_the_keeper() -> None:
     runner.adopt(KEY, 1, None, None)
     assert runner.keeper_lost(11.0) == []
     assert exit_of(runner.outbox[KEY]).why == Why.LOST
+
+
+def test_what_ran_and_is_unknown_to_the_next_keeper_is_over_and_nobody_is_charged() -> None:
+    runner = a_runner()
+    runner.process_started(KEY, 10.5)
+    assert runner.keeper_lost(11.0, {KEY}) == []
+    assert runner.outbox == {}
+    assert runner.keeper_lost(12.0, ()) == []
+    exit = exit_of(runner.outbox[KEY])
+    assert (exit.why, exit.started_at, exit.ended_at) == (Why.UNKNOWN, 10.5, 12.0)
+    assert exit.why in UNCHARGED
+    assert runner.lanes == {}
+
+
+def test_one_that_ran_and_that_its_keeper_does_not_know_was_not_stopped_before_it_started() -> None:
+    runner = a_runner()
+    runner.process_started(KEY, 10.5)
+    runner.order(1, Stop(KEY, Why.CANCELLED, 1.0), 11.0)
+    runner.process_refused(KEY, "stopped", "it was stopped before it could start", 12.0)
+    exit = exit_of(runner.outbox[KEY])
+    assert (exit.started_at, exit.message) == (10.5, "the process is gone and nobody saw its exit code")

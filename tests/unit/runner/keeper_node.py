@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,15 +21,16 @@ ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 class Node:
     """One connection to the keeper, all that it said, and the ways a test waits for more."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, bases: tuple[str, ...] = ()) -> None:
         self.folder = folder
+        self._bases = bases
         self.events: list[Event] = []
         self.cgroups: str | None = None  # the folder in which attempts get cgroups of their own
         self._news = asyncio.Event()
         self.processes: Processes
 
     async def connect(self) -> Processes:
-        self.processes = await Processes.open(LocalMachine(self.folder), self._on_event)
+        self.processes = await Processes.open(LocalMachine(self.folder, self._bases), self._on_event)
         return self.processes
 
     def _on_event(self, event: Event) -> None:
@@ -98,12 +100,13 @@ class Node:
 
     def keeper_pids(self) -> list[int]:
         """The keepers of this folder that are alive, by their command line."""
-        wanted = [b"keeper/__main__.py", str(self.folder).encode(), b""]
+        program, folder = b"keeper/__main__.py", str(self.folder).encode()
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if words[-2:] == wanted[1:] and words[-3].endswith(wanted[0]):
+                pairs = itertools.pairwise(words)
+                if any(word.endswith(program) and following == folder for word, following in pairs):
                     found.append(int(entry.name))
         return found
 
@@ -141,8 +144,8 @@ def escape(name: str, command: str) -> str:
 
 
 @asynccontextmanager
-async def a_node(folder: Path) -> AsyncIterator[Node]:
-    node = Node(folder)
+async def a_node(folder: Path, bases: tuple[str, ...] = ()) -> AsyncIterator[Node]:
+    node = Node(folder, bases)
     await node.connect()
     try:
         yield node
@@ -151,11 +154,13 @@ async def a_node(folder: Path) -> AsyncIterator[Node]:
         await node.until(lambda: not node.keeper_pids())
 
 
-def tell(folder: Path, story: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+def tell(
+    folder: Path, story: Callable[[Node], Coroutine[Any, Any, None]], bases: tuple[str, ...] = ()
+) -> None:
     """Run a story with a keeper in this folder."""
 
     async def whole() -> None:
-        async with a_node(folder) as node:
+        async with a_node(folder, bases) as node:
             await story(node)
 
     asyncio.run(whole())

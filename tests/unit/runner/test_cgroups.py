@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.cgroups import MEMORY_BYTES_MIN, RUNNER, Cgroups
-from phalanx.runner.keeper.cgroup import is_of_a_node
+from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node
 
 MIB = 1 << 20
 
@@ -191,3 +191,16 @@ def test_only_a_folder_beside_a_keepers_leaf_is_taken_for_an_attempts(tmp_path: 
         assert not is_of_a_node(f"{base}/{folder}")
     for path in ("/sys/fs/cgroup", "/", "", "slot-0", f"{tmp_path}/other/slot-0", f"{base}/slot-0/deeper"):
         assert not is_of_a_node(path)
+
+
+def test_all_in_a_nodes_folder_is_its_attempts_but_the_keepers_leaf(tmp_path: Path):
+    base, other = tmp_path / "phalanx-n1", tmp_path / "other"
+    for folder in (
+        base / "keeper" / "in",
+        base / "slot-0" / "of a task",
+        base / "01abc-0-1",
+        other / "slot-0",
+    ):
+        folder.mkdir(parents=True)
+    names = ("slot-0", "slot-0/of a task", "01abc-0-1")
+    assert attempts_in([str(base), str(other), f"{tmp_path}/gone"]) == {f"{base}/{name}" for name in names}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 HOME = "keeper"
 BASE = "phalanx-"  # and the node's name: the folder of all this
+OPTION = "--cgroups="  # and a folder of this node's: how a keeper is told where whoever it finds is its own
 SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
 
 
@@ -92,6 +93,18 @@ def is_of_a_node(folder: str) -> bool:
         and name not in ("", ".", HOME)
         and _is_folder(f"{base}/{HOME}")
     )
+
+
+def attempts_in(bases: Collection[str]) -> set[str]:
+    """All cgroups in these folders of a node, with those that tasks made in theirs, but for the keeper's leaf."""
+    found: set[str] = set()
+    for base in bases:
+        if is_of_a_node(f"{base}/{SLOT}0"):
+            for folder, names, _ in os.walk(base):
+                if folder == base:
+                    names[:] = [name for name in names if name != HOME]
+                found.update(f"{folder}/{name}" for name in names)
+    return found
 
 
 def _is_folder(path: str) -> bool:

@@ -100,6 +100,7 @@ class Past:
     def __init__(self) -> None:
         self.boot = ""
         self.attempts: dict[str, list[Any]] = {}  # [pid, ticks, started_at, cgroups, exit or None]
+        self.cgroups: set[str] = set()  # of all that started, whatever was said of them later
         self.stopped: dict[str, None] = {}
         self.unreadable: list[str] = []  # which lines were skipped, the first few of them
 
@@ -112,6 +113,7 @@ class Past:
                 is_key(key) and _is_time(started_at) and all(isinstance(folder, str) for folder in cgroups)
             ):
                 self.attempts[key] = [pid, ticks, started_at, cgroups, None]
+                self.cgroups.update(cgroups)
             case ["ended", str(key), dict(recorded)] if key in self.attempts and is_exit(recorded):
                 self.attempts[key][4] = recorded
             case ["forget", list(keys)]:

@@ -13,6 +13,10 @@ import resource
 
 from . import files
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _OURS = 1 << 62
 _SLOT_BITS = 20
 _LINE = b"Max realtime timeout"
@@ -21,8 +25,9 @@ _LINE = b"Max realtime timeout"
 class Mark:
     """The mark of one keeper: of its folder, so that the next keeper of the folder has the same."""
 
-    def __init__(self, state_dir: str) -> None:
+    def __init__(self, state_dir: str, bases: Sequence[str] = ()) -> None:
         self.state_dir = state_dir
+        self.bases = bases  # the node's folders for cgroups, as its runner said: all who are in them are of this keeper
         found = os.stat(state_dir)  # noqa: PTH116 (the keeper imports no pathlib)
         self._high = _OURS >> _SLOT_BITS | (found.st_ino ^ found.st_dev << 28) & (1 << 40) - 1
         self._usual = resource.getrlimit(resource.RLIMIT_RTTIME)

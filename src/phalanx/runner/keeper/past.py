@@ -2,7 +2,8 @@
 
 Nobody waited for those processes, so their exit codes are lost and they cannot be taken over. They are
 killed, whole trees of them, and reported as ended for an unknown reason; exits that were written down are
-reported as they were.
+reported as they were. The journal may be damaged, forged or gone: who carries the folder's mark, names the folder in
+its environment or is in one of the node's cgroups is found without it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,16 @@ if TYPE_CHECKING:
 WAIT_S_MAX = 5.0
 
 
+class Alive(Exception):
+    """Processes of an earlier keeper that did not end when they were killed."""
+
+
 def settle(past: Past, boot: str, mark: Mark) -> list[Attempt]:
-    """Kill what an earlier keeper left running; every attempt of it, ended."""
-    said = _kill_all(Survivors(past, mark)) if past.boot == boot else set()
+    """Kill what an earlier keeper left running; every attempt of it, ended. Raises Alive if one does not end.
+
+    Only the numbers of processes depend on the boot: in another one they are others'.
+    """
+    said = _kill_all(Survivors(past, mark, knows_pids=past.boot == boot))
     killed = {key for key in said if is_key(key)}
     for text in sorted(said - killed):
         past.skip("the key in a process's environment", text.encode())
@@ -63,19 +71,20 @@ def _attempt(key: str, told: list[Any], now: float) -> Attempt:
 
 
 class Survivors:
-    """The living processes of the attempts that ran when a journal was written."""
+    """The living processes of a keeper's attempts: those its journal names, and all others that show whose they are."""
 
-    def __init__(self, past: Past, mark: Mark, spared: Collection[int] = ()) -> None:
+    def __init__(self, past: Past, mark: Mark, spared: Collection[int] = (), knows_pids: bool = True) -> None:
         running = [told for told in past.attempts.values() if told[4] is None]
         self._spared = {os.getpid(), *spared}
         self._mark = mark
         self._variable = f"{KEEPER_VARIABLE}={mark.state_dir}".encode()
-        self._sessions = {told[0] for told in running if told[0] > 1 and _same_leader(told[0], told[1])}
-        folders = {folder for told in running for folder in told[3] if cgroup.is_of_a_node(folder)}
-        self._cgroups = [*(folders | folders_beside(folders))]
+        leaders = [told for told in running if told[0] > 1] if knows_pids else []
+        self._sessions = {told[0] for told in leaders if _same_leader(told[0], told[1])}
+        folders = {folder for folder in past.cgroups if cgroup.is_of_a_node(folder)}
+        self._cgroups = [*(folders | folders_beside(folders) | cgroup.attempts_in(mark.bases))]
 
     def find(self) -> set[int]:
-        found = cgroup.members(self._cgroups)
+        found = {pid for pid in cgroup.members(self._cgroups) if _is_alive(_stat(pid))}
         with os.scandir("/proc") as entries:
             found |= {
                 int(entry.name) for entry in entries if entry.name.isdigit() and self._is_one(entry.name)
@@ -92,7 +101,7 @@ class Survivors:
 
     def _is_one(self, pid: str) -> bool:
         stat = _stat(pid)
-        if not stat or stat[0] in "ZX":
+        if not _is_alive(stat):
             return False
         if int(stat[3]) in self._sessions or self._mark.number_of(pid) is not None:
             return True
@@ -113,11 +122,17 @@ def _stat(pid: int | str) -> list[str]:
     return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
+def _is_alive(stat: list[str]) -> bool:
+    return bool(stat) and stat[0] not in "ZX"
+
+
 def _kill_all(survivors: Survivors) -> set[str]:
     """Kill them until none is left; what they had in their environments for keys."""
     deadline = clock.since_boot() + WAIT_S_MAX
     keys: set[str] = set()
-    while (pids := survivors.find()) and clock.since_boot() < deadline:
+    while pids := survivors.find():
+        if clock.since_boot() >= deadline:
+            raise Alive(f"processes of an earlier keeper were killed and did not end: {sorted(pids)[:20]}")
         keys |= {key for pid in pids if (key := said_key(pid))}
         handles = _handles(pids)
         survivors.kill()

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sys
 
-from . import files, journal, lookup, past, tree
+from . import cgroup, files, journal, lookup, past, tree
 from .listener import Listener
 from .loop import ALONE_S, Loop
 from .mark import Mark
@@ -23,19 +23,27 @@ LOG = "keeper.log"
 
 
 def main(arguments: list[str]) -> int:
+    bases = [word.removeprefix(cgroup.OPTION) for word in arguments if word.startswith(cgroup.OPTION)]
+    arguments = [word for word in arguments if not word.startswith(cgroup.OPTION)]
     if len(arguments) not in (1, 2):
-        sys.stderr.write("usage: python -I -S keeper/__main__.py STATE_DIR [SECONDS_ALONE]\n")
+        sys.stderr.write(
+            f"usage: python -I -S keeper/__main__.py STATE_DIR [SECONDS_ALONE] [{cgroup.OPTION}FOLDER ...]\n"
+        )
         return 2
     alone_s = float(arguments[1]) if arguments[1:] else ALONE_S
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # a socket leaked by the starter would stay open for weeks
     state_dir = os.path.realpath(arguments[0])
-    mark = Mark(state_dir)
+    mark = Mark(state_dir, bases)
     lock = _lock(state_dir, mark)
     if lock is None:
         return 0  # another keeper has this folder, which is all that was wanted
     boot = past.boot_id()
     told = journal.read(f"{state_dir}/{journal.NAME}")
-    attempts = past.settle(told, boot, mark)
+    try:
+        attempts = past.settle(told, boot, mark)
+    except past.Alive as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     lookup.end_watchdogs(state_dir)
     listener = Listener(state_dir)
     if os.fork():

@@ -10,7 +10,7 @@ keeper. Three things can happen:
 
 A keeper that comes after a dead one ends what that one ran by itself (`past.py`), and then kills the watchdog of the
 dead one, before it starts anything: no file in the folder, which tasks can write to, tells a watchdog to stand down.
-Who belongs to the keeper is found by the journal, as `past.py` does.
+Who belongs to the keeper is found as `past.py` does: by the journal, and without it.
 """
 
 from __future__ import annotations
