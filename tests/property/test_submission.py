@@ -74,6 +74,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "gather": st.lists(st.builds(GatherSpec, TEXT, st.booleans(), NUMBER), max_size=2),
     "gang_wait": st.none() | FLOAT | TEXT,
     "labels": st.dictionaries(TEXT, TEXT, max_size=3),
+    "tags": st.dictionaries(TEXT, TEXT, max_size=3),
     "preemption": st.sampled_from(["lower", "never"]),
     "evictable": st.booleans(),
     "min_run": FLOAT | TEXT,

@@ -52,7 +52,10 @@ def on_duty(folder: Path) -> Iterator[None]:
         (folder / name).unlink(missing_ok=True)
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # by which `is_runner_of` knows us
     try:
-        _write(folder / PID, this_process())
+        with suppress(
+            OSError
+        ):  # on a full disk it runs all the same; only `phalanx runner stop` does not find it
+            _write(folder / PID, this_process())
         yield
     finally:
         (folder / PID).unlink(missing_ok=True)
