@@ -93,12 +93,13 @@ def heard(script: Path) -> dict[tuple[str, int], Said]:
     found: dict[tuple[str, int], Said] = {}
     path = script.with_name(f"{script.name}.said")
     for line in path.read_text().splitlines() if path.exists() else ():
-        what, task, number, at, *code = line.split()
+        what, task, number, *more = line.split()
+        if len(more) < (1 if what == "start" else 2):
+            continue  # it was killed while it asked for the time
         if what == "start":
-            found[task, int(number)] = Said(float(at))
-        else:
-            said = found[task, int(number)]
-            said.ended, said.code = float(at), int(code[0])
+            found[task, int(number)] = Said(float(more[0]))
+        elif (said := found.get((task, int(number)))) is not None:
+            said.ended, said.code = float(more[0]), int(more[1])
     return found
 
 

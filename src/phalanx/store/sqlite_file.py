@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
 
 from phalanx.store.protocol import StoreDamaged, StoreError, StoreFull
 
@@ -18,6 +19,7 @@ from phalanx.store.protocol import StoreDamaged, StoreError, StoreFull
 DAMAGED = ("malformed", "not a database", "corrupt", "Could not decode", "encrypted")
 # 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
 SCHEMA = 2
+WAL_TRIES, WAL_PAUSE_S = 100, 0.05
 _FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 _DAMAGED_FILE = "the file is damaged: `phalanx store restore FILE URL` fills another one from a backup"
 _CREATE = """
@@ -46,7 +48,7 @@ def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
         found = _check_schema(db, path)
-        db.execute("PRAGMA journal_mode=WAL")
+        _use_wal(db)
         # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
         db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         if (
@@ -54,6 +56,19 @@ def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
         ):  # nothing is written without need: the disk may be full, and what is there can be read
             db.executescript(_CREATE)
         return db
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Several coordinators may open a new file at once, and SQLite does not wait for its turn at this one change."""
+    for _ in range(WAL_TRIES - 1):
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+        Event().wait(WAL_PAUSE_S)
+    db.execute("PRAGMA journal_mode=WAL")
 
 
 def open_file_to_read(path: Path) -> sqlite3.Connection:
