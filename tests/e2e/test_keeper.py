@@ -264,7 +264,7 @@ def test_who_escaped_ends_with_its_attempt(tmp_path: Path):
         node.sh("j/0/1", escape("kept", "sleep 300") + escape("bare", "env -i /bin/sleep 300") + "exit 4")
         assert (await node.ended("j/0/1")).code == 4
         assert not alive(node.pid_in("kept"))
-        assert alive(node.pid_in("other"))
+        await node.until(lambda: alive(node.pid_in("other")))
         node.processes.stop("other/0/1", 0.0)
         await node.ended("other/0/1")
         assert not alive(node.pid_in("other"))

@@ -98,6 +98,7 @@ class Member:
         self._stopping = asyncio.Event()
         # An office in our name may be of our life before this one, or of an answer that was lost.
         self._may_be_ours = True
+        self._last_epoch = 0  # of the last term that we had
 
     # What questions are asked of, and where wishes go.
 
@@ -140,11 +141,8 @@ class Member:
 
     def require_lease(self) -> None:
         """Raise NotActive unless this one is active, surely so by its clock."""
-        if (
-            self.role is not Role.ACTIVE
-            or self.loop is None
-            or not self.loop.term.holds(self._clock.monotonic())
-        ):
+        loop = self.loop if self.role is Role.ACTIVE else None
+        if loop is None or not loop.term.holds(self._clock.monotonic()):
             self.refuse()
 
     async def ready(self) -> None:
@@ -227,12 +225,10 @@ class Member:
     async def _won(self) -> bool:
         """Take the office if it is vacant or ours, and open the term."""
         known, self.leader = self.leader, await self._store.leader()
-        if self.leader is not None:
-            is_ours = self._may_be_ours and self.leader.candidate == self.candidate
-            if not is_ours:
-                if self.leader != known:
-                    self._met(self.leader.candidate)
-                return False
+        if self.leader is not None and not self._is_ours(self.leader):
+            if self.leader != known:
+                self._met(self.leader.candidate)
+            return False
         if self._replica.heart is None:
             await self._read()  # a log with a hole is found before anything is written
         if self._oath is not None:
@@ -244,8 +240,13 @@ class Member:
         if self.leader.candidate != self.candidate:
             self._met(self.leader.candidate)
             return False
+        self._last_epoch = self.leader.epoch
         await self._promote(Term(self.leader.epoch, self._lease_s, sent_at))
         return True
+
+    def _is_ours(self, leader: Leader) -> bool:
+        """Whether the office is one that we may take again: a late renewal can prolong a term that we have given up."""
+        return leader.candidate == self.candidate and (self._may_be_ours or leader.epoch == self._last_epoch)
 
     def _met(self, other: Candidate) -> None:
         """Another is active. One with our name at another address is no former life of ours, and is not replaced."""

@@ -112,6 +112,19 @@ async def test_a_lease_that_can_be_neither_renewed_nor_confirmed_ends_the_term()
         await until(lambda: first.member.role is Role.ACTIVE)
 
 
+async def test_a_term_given_up_and_then_prolonged_by_a_late_renewal_is_taken_again_at_once():
+    memory = Memory()
+    first = Lone(memory, "a")
+    async with running(first):
+        first.store.broken = {"renew", "confirm", "append", "elect", "leader"}
+        await until(lambda: first.member.role is Role.STANDBY)
+        memory.until = first.clock.monotonic() + 60.0
+        epoch = memory.epoch
+        first.store.broken = set()
+        await until(lambda: first.member.role is Role.ACTIVE)
+        assert memory.epoch > epoch
+
+
 async def test_a_full_disk_keeps_the_office_and_the_leases_of_runners():
     first = Lone(Memory(), "a")
     async with running(first):

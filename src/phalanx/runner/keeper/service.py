@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import sys
 
 from . import cgroup, files, journal, lookup, past, tree
@@ -20,6 +21,7 @@ from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
 LOG = "keeper.log"
+LOOKS, BETWEEN_LOOKS_S = 3, 0.005
 
 
 def main(arguments: list[str]) -> int:
@@ -75,14 +77,30 @@ def _lock(state_dir: str, mark: Mark) -> int | None:
     """
     path = f"{state_dir}/{LOCK}"
     lock = _try_lock(path)
-    if others := lookup.keepers(state_dir, LOCK):
-        others -= past.Survivors(journal.read(f"{state_dir}/{journal.NAME}"), mark).find()
-    if others:
+    if _is_kept(state_dir, mark):
         return None
     if lock is None:
         files.set_aside(path, unless=lambda _: False)
         lock = _try_lock(path)
+        if _is_kept(state_dir, mark):  # by one that took the lock before it was set aside
+            return None
     return lock
+
+
+def _is_kept(state_dir: str, mark: Mark) -> bool:
+    """Whether the folder has a living keeper, or one that is being started.
+
+    One look is not enough. A keeper that goes on as its own child may be missed while it does so, and one that starts a
+    task carries the mark of the task meanwhile.
+    """
+    for look in range(LOOKS):
+        if look:
+            select.select([], [], [], BETWEEN_LOOKS_S)
+        if found := lookup.keepers(state_dir, LOCK):
+            found -= past.Survivors(journal.read(f"{state_dir}/{journal.NAME}"), mark).find()
+        if found:
+            return True
+    return False
 
 
 def _try_lock(path: str) -> int | None:
