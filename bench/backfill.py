@@ -49,6 +49,7 @@ class Task:
     """A job as one task on the only node."""
 
     is_gang = False
+    comes_back = False
     number = 0
     typical_run_s = None
 
@@ -67,6 +68,7 @@ class Crew:
     """A job as a gang of tasks, each on a node of its own."""
 
     is_gang = True
+    comes_back = False
 
     def __init__(self, job: Job, arrival: int) -> None:
         self.job = job

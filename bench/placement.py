@@ -44,6 +44,7 @@ class WaitingSet:
     rank: Rank = (0.0, 0, 0)
     kind: object = "gang"
     is_gang: bool = True
+    comes_back: bool = False
     lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
 
     def wanted(self) -> tuple[Wanted, ...]:

@@ -35,6 +35,10 @@ class SmallGang:
     def is_gang(self) -> bool:
         return True
 
+    @property
+    def comes_back(self) -> bool:
+        return False
+
     def wanted(self) -> tuple[Wanted, ...]:
         return self.asks
 
@@ -57,6 +61,10 @@ class SmallGroup:
 
     @property
     def is_gang(self) -> bool:
+        return False
+
+    @property
+    def comes_back(self) -> bool:
         return False
 
     @property

@@ -27,7 +27,8 @@ def submit(
     """Submit work and come back at once.
 
     `phalanx submit -c 4 --gpus 1 -- python train.py` prints the id of what was accepted. With several
-    targets there is one task on each; those that were refused are told on standard error.
+    targets there is one task on each; those that were refused are told on standard error, and the exit
+    code is 1 then.
     """
     here = session(ctx)
     request, chosen, until = wish.request(), here.output(output), deadline(timeout)
@@ -39,13 +40,13 @@ def submit(
         note(f"refused {failed.target}: {failed.detail} ({failed.reason})")
     if not wait:
         _show(reply, chosen)
-        return 0
+        return int(bool(reply.failed_targets))
     if chosen in {"table", "wide"}:
         _show(reply, chosen)
         sys.stdout.flush()
     views = await_all(client, reply.task_ids, until)
     tell_end(views, chosen)
-    return exit_code(views)
+    return exit_code(views) or int(bool(reply.failed_targets))
 
 
 def _show(reply: SubmitReply, output: Output) -> None:

@@ -103,7 +103,7 @@ def test_with_several_targets_each_fate_is_told(cli: Cli, cluster: FakeCluster):
         [FailedTarget("bogus", "TargetNotFound", "Node not registered")],
     )
     said = cli("submit", "-t", "n1", "-t", "bogus", "-t", "n2", "--", "true")
-    assert (said.code, said.out) == (0, f"{ID}\n{SECOND}\n")
+    assert (said.code, said.out) == (1, f"{ID}\n{SECOND}\n")
     assert said.err == "refused bogus: Node not registered (TargetNotFound)\n"
 
 

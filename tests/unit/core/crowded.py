@@ -27,6 +27,7 @@ class Urgent:
     """A gang that wants room; `least` of each group are needed."""
 
     is_gang = True
+    comes_back = False
     rank: Rank = (0.0, 0, 0)
     kind: Hashable = "urgent"
 
@@ -49,6 +50,7 @@ class UrgentTasks:
     """A group whose tasks are placed one by one."""
 
     is_gang = False
+    comes_back = False
     rank: Rank = (0.0, 0, 0)
     kind: Hashable = "tasks"
     number = 0

@@ -48,6 +48,7 @@ class Crew:
     """A gang that waits: what it wants of each group, and who of it already stands where."""
 
     is_gang = True
+    comes_back = False
     rank = (0.0, 0, 0)
     kind: object = "gang"
 

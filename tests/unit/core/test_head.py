@@ -191,6 +191,6 @@ def test_a_gang_that_needs_a_member_back_is_not_held_behind_a_head_that_waits_fo
     yard.waits_whole("head", 1, cores=8)
     unit = yard.waits_whole("gang", 1, cores=2)
     assert yard.go(Policy(backfill=backfill)) == {}
-    unit.comes_back = True  # type: ignore[attr-defined]
+    unit.comes_back = True
     yard.gain += 1
     assert yard.go(Policy(backfill=backfill)) == {"gang": ["n1"]}

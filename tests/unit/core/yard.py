@@ -26,6 +26,7 @@ class TasksInLine:
     """A group whose tasks are placed one by one."""
 
     is_gang = False
+    comes_back = False
     number = 0
 
     def __init__(self, job: Job, rank: Rank) -> None:
@@ -45,6 +46,7 @@ class GangInLine:
     """A gang of one group."""
 
     is_gang = True
+    comes_back = False
 
     def __init__(self, job: Job, rank: Rank) -> None:
         self.job = job

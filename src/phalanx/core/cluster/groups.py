@@ -42,6 +42,7 @@ class GroupState:
         "request", "run_s", "samples", "staying",
     )  # fmt: skip
     is_gang = False
+    comes_back = False
 
     def __init__(self, owner: Owner, number: int, first: int, rank: Rank) -> None:
         self.owner = owner

@@ -42,6 +42,11 @@ class Unit(Protocol):
     @property
     def is_gang(self) -> bool: ...
 
+    @property
+    def comes_back(self) -> bool:
+        """Whether the rest of its gang holds places until it is there: the head would wait for those for ever."""
+        ...
+
 
 class WaitingGroup(Unit, Protocol):
     """A group whose tasks are placed one by one."""

@@ -31,6 +31,7 @@ class Band:
     """The first tasks of a group whose tasks are placed one by one, as a gang."""
 
     is_gang = True
+    comes_back = False
 
     def __init__(self, unit: WaitingGroup, count: int) -> None:
         self.job: Job = unit.job

@@ -149,7 +149,7 @@ class _Pass:
         """Place what there is room for; otherwise say why something is left."""
         if (
             self._policy.backfill == "none"
-            and not _comes_back(unit)
+            and not unit.comes_back
             and self.front.reservation(unit.rank) is not None
         ):
             return Block.HELD
@@ -212,7 +212,7 @@ class _Pass:
             return block if found.tier is Tier.NEVER else self._without(block, kind, unit)
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit.rank)
-        if guard is None or _comes_back(unit) or self._may_pass(guard, unit, found):
+        if guard is None or unit.comes_back or self._may_pass(guard, unit, found):
             return None
         self.draft.rollback(mark)
         return None if kind not in self._held and self._squeeze_in(guard, unit) else Block.HELD
@@ -316,8 +316,3 @@ class _Pass:
                 self._spots.clear()
             spots = self._spots[kind] = Spots(self.draft.nodes, unit.request, self._policy.score)
         return spots
-
-
-def _comes_back(unit: Unit) -> bool:
-    """Whether the rest of its gang holds places until it is there: the head would wait for those for ever."""
-    return bool(getattr(unit, "comes_back", False))

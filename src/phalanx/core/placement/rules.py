@@ -22,7 +22,7 @@ def rules_to_try(unit: Unit) -> tuple[Gathers, ...]:
     that has to come back keeps it where it can and else stands where the must rules let it, or it would wait for ever.
     """
     gather = () if unit.job.gang is None else unit.job.gang.gather
-    if not getattr(unit, "comes_back", False) or all(rule.multiple == 1 for rule in gather):
+    if not unit.comes_back or all(rule.multiple == 1 for rule in gather):
         return (gather,)
     return gather, tuple(structs.replace(rule, multiple=1) for rule in gather)
 

@@ -6,7 +6,9 @@ did to get away (the keeper is a subreaper), and is hung up on: it must not repl
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import socket
 import stat
 import struct
@@ -15,6 +17,8 @@ import sys
 from . import files, lookup
 
 NAME = "keeper.sock"
+EXHAUSTED_PAUSE_S = 0.02
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
 
 
@@ -34,7 +38,11 @@ class Listener:
         """The connection of a runner, or None where there is none: a task's is closed."""
         try:
             peer, _ = self._socket.accept()
-        except OSError:
+        except OSError as error:
+            if (
+                error.errno in _EXHAUSTED
+            ):  # the connection stays where it is, and would be found again at once
+                select.select([], [], [], EXHAUSTED_PAUSE_S)
             return None
         pid, uid, _ = _CREDENTIALS.unpack(
             peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
