@@ -82,7 +82,10 @@ async def _serve(service: Service, route: Route, visit: Visit, send: Send) -> No
         reply = await _answer(service, route, visit)
     except HungUp:
         return
-    await reply.send(send)
+    try:
+        await reply.send(send)
+    except PhalanxError as error:  # on the way, where the format has no words for it: the connection is cut
+        _log.info("a stream was cut", method=visit.method, path=visit.path, user=visit.user, why=str(error))
 
 
 async def _answer(service: Service, route: Route, visit: Visit) -> Reply | Streamed[Any]:

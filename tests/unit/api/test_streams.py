@@ -210,7 +210,9 @@ async def test_a_split_answer_ends_before_what_was_not_kept():
     assert (answered.headers["x-phalanx-size"], answered.headers["x-phalanx-gap"]) == ("100", "0")
 
 
-async def test_a_log_that_breaks_is_cut_and_not_ended():
+async def test_a_log_that_breaks_is_cut_and_not_ended(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+
     class Breaking(FakeCluster):
         async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
             yield LogChunk(0, b"half", 8, 1, end=False)
@@ -222,6 +224,8 @@ async def test_a_log_that_breaks_is_cut_and_not_ended():
         with pytest.raises(Unavailable) as caught:
             [piece async for piece in answer.pieces()]
     assert caught.value.reason == "Dropped"
+    assert "the node is gone" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 async def test_following_brings_output_as_it_is_written_until_the_end():
