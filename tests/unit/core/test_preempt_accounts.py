@@ -88,6 +88,16 @@ class TestQuotas:
         crowded.queues.quotas["default"] = Quota(tasks=1)
         assert crowded.leaving(a_gang(some(1, gpus=2))) == ["mine", "other"]
 
+    def test_a_queue_over_its_quota_holds_up_nobody_who_asks_for_none_of_it(self):
+        """Found by the simulator (seed 830000886), as a coordinator that could not go on."""
+        crowded = Crowded("s/b/r1", gpus=2, cores=4)
+        (
+            crowded.sits("low", "n1", 0, 1, priority=99, cores=3),
+            crowded.sits("other", "n1", cores=1, queue="other"),
+        )
+        crowded.queues.quotas["default"] = Quota(gpus=1)
+        assert crowded.leaving(a_gang(some(1, gpus=0, cores=1))) == ["other"]
+
 
 class TestOneDraft:
     def test_nobody_is_evicted_twice(self):

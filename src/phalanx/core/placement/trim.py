@@ -32,12 +32,15 @@ class Quota:
             return
         limits = (quota.tasks, quota.cores, quota.memory_bytes, quota.gpus)
         held = (used.tasks, used.cores, used.memory_bytes, used.gpus) if used else (0, 0, 0, 0)
-        self._left = [
-            float("inf") if limit is None else limit - now for limit, now in zip(limits, held, strict=True)
-        ]
+        needed = [0, 0, 0, 0]
         for request, count in asked:
-            wanted = (1, request.cores, request.memory_bytes, request.gpus)
-            self._left = [left - count * each for left, each in zip(self._left, wanted, strict=True)]
+            amounts = (1, request.cores, request.memory_bytes, request.gpus)
+            needed = [each + count * amount for each, amount in zip(needed, amounts, strict=True)]
+        # A queue that is over its quota of something holds up nobody who asks for none of it.
+        self._left = [
+            float("inf") if limit is None or not wanted else limit - now - wanted
+            for limit, now, wanted in zip(limits, held, needed, strict=True)
+        ]
         self._add(leaving, 1)
 
     def holds(self) -> bool:
