@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.inputs import Drain, Propose, Tell, Tick, Undrain
+from phalanx.core.cluster.inputs import Cancel, Drain, Propose, Tell, Tick, Undrain
 from phalanx.core.cluster.view import reconsider, snapshot
 from phalanx.core.model.orders import Returned, Start
 from phalanx.core.model.plan import Policy
@@ -127,6 +127,20 @@ def test_what_a_slow_lane_gave_back_is_not_queued_there_again() -> None:
     assert live(cluster, job) == [head]
     cluster.ended("n1", (job, head, 1))
     assert queued[0] in live(cluster, job), "once the slow one has ended they go on"
+
+
+def test_nobody_queues_behind_a_task_that_was_told_to_stop() -> None:
+    """Found by the simulator (seed 840000819): its place counted as one that is being left, for good."""
+    cluster = a_cluster(n1={"cores": 1})
+    job = short_tasks(cluster)
+    head, *queued = live(cluster, job)
+    cluster.started("n1", (job, head, 1))
+    cluster.give(*(Tell("n1", "a", 1, Returned((job, position, 1)), 1) for position in queued))
+    (lane,) = cluster.state.nodes["n1"].lanes.values()
+    lane.is_slow = False  # as if none had been given back
+    cluster.give(Cancel(job, head))
+    cluster.give(Tick())
+    assert live(cluster, job) == [head]
 
 
 def test_what_was_given_back_goes_first_to_another_node() -> None:

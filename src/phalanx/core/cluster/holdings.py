@@ -65,12 +65,13 @@ def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why
     job.mark(attempt, why)
     assert attempt.ending is not None
     lane = state.nodes[attempt.node].lanes[attempt.lane]
-    if why == Why.EVICTED:
-        lane.is_slow = True  # nobody queues where all have to leave
     held = state.tenants.get((attempt.node, attempt.lane))
     grace_s = 0.0 if why == Why.RECALLED else job.job.grace_s
     others = (state.attempt(key) for key in lane.attempts)  # of one lane, one alone may be cancelled
-    if held is not None and all(other is None or other.ending is not None for other in others):
+    all_leave = all(other is None or other.ending is not None for other in others)
+    if why == Why.EVICTED or all_leave:
+        lane.is_slow = True  # nobody queues where all have to leave: the place is soon another's
+    if held is not None and all_leave:
         leaving = structs.replace(held, evictable_at=NEVER, ends_at=at + grace_s, is_leaving=True)
         state.tenants.replace(leaving)
     return Send(attempt.node, Stop(attempt.key, attempt.ending, grace_s))

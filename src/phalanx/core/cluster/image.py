@@ -382,14 +382,15 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
     for lane_id, grant, keys in image.lanes:
         lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant)
         lane.attempts = dict.fromkeys(keys)
-        lane.is_slow = any(state.jobs[key[0]].live[key[1]].ending == Why.EVICTED for key in keys)
+        endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
+        lane.is_slow = Why.EVICTED in endings or None not in endings
         job = state.jobs[keys[0][0]]
         attempt = job.live[keys[0][1]]
         job.groups[attempt.group].lanes[node.name, lane_id] = lane
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)
-        if all(state.jobs[key[0]].live[key[1]].ending is not None for key in keys):
+        if None not in endings:
             held = structs.replace(held, evictable_at=NEVER, ends_at=attempt.since, is_leaving=True)
         state.tenants.add(held)
         if job.gang is not None:
