@@ -18,15 +18,26 @@ if TYPE_CHECKING:
 
 WATCHDOG = "phalanx-watchdog of "  # and the folder: all of its command line
 WAIT_S_MAX, PAUSE_S = 5.0, 0.005
-_PROGRAM = b"keeper/__main__.py"
+_PROGRAM = b"/keeper/__main__.py"
 
 
 def keepers(state_dir: str, lock: str) -> set[int]:
     """The other processes that run the keeper's program for this folder and have its lock file open."""
     path = f"{state_dir}/{lock}"
     return {
-        pid for pid in _ours() if pid != os.getpid() and _is_keeper(pid, state_dir) and _has_open(pid, path)
+        pid for pid in _ours() if pid != os.getpid() and is_keeper(pid, state_dir) and _has_open(pid, path)
     }
+
+
+def is_keeper(pid: int, state_dir: str) -> bool:
+    """Whether a process runs the keeper's program for this folder, by its command line: the one way to tell.
+
+    Whose account it is, and whether it is a task that looks like a keeper, is for the caller to see.
+    """
+    folder = os.path.realpath(state_dir)
+    words = files.read(f"/proc/{pid}/cmdline").split(b"\0")
+    places = [number for number, word in enumerate(words[:-1]) if (b"/" + word).endswith(_PROGRAM)]
+    return any(os.path.realpath(os.fsdecode(words[number + 1])) == folder for number in places)
 
 
 def end_watchdogs(state_dir: str) -> None:
@@ -64,12 +75,6 @@ def _ours() -> Iterator[int]:
                     yield int(entry.name)
             except OSError:  # it is gone
                 continue
-
-
-def _is_keeper(pid: int, state_dir: str) -> bool:
-    words = files.read(f"/proc/{pid}/cmdline").split(b"\0")
-    places = [number for number, word in enumerate(words[:-1]) if word.endswith(_PROGRAM)]
-    return any(os.path.realpath(os.fsdecode(words[number + 1])) == state_dir for number in places)
 
 
 def _has_open(pid: int, path: str) -> bool:
