@@ -28,6 +28,7 @@ class Fault:
     began_at: float
     lasts_s: float
     ended_at: float | None = None
+    is_idle: bool = False  # the keeper that it is about was not there
 
     def touches(self, name: str, since: float, until: float) -> bool:
         """Whether it was felt by `name` at some moment between two instants."""
@@ -41,6 +42,7 @@ class Harm:
         self._cluster = cluster
         self._network = cluster.network
         self._cuts: Counter[tuple[str, str]] = Counter()  # two faults may cut the same pair
+        self.missed = False  # whether a keeper was looked for and not found
 
     def kill(self, name: str) -> Undo:
         part = self._cluster.parts[name]
@@ -59,13 +61,17 @@ class Harm:
 
     def crash(self, name: str) -> Undo:
         node = self._cluster.nodes[name]
-        node.crash()
+        self.missed |= not node.crash()
         return lambda: None if node.is_running else node.start()
 
     def pause_keeper(self, name: str) -> Undo:
         node = self._cluster.nodes[name]
-        node.signal_keeper(signal.SIGSTOP)
-        return lambda: node.signal_keeper(signal.SIGCONT)
+        self.missed |= not node.signal_keeper(signal.SIGSTOP)
+
+        def undo() -> None:
+            node.signal_keeper(signal.SIGCONT)
+
+        return undo
 
     def freeze(self, name: str) -> Undo:
         """Runner and keeper stand still and their tasks run on: the watchdog has to end them."""
@@ -89,7 +95,7 @@ class Harm:
     def abandon(self, name: str) -> Undo:
         """Runner and keeper are killed, and nobody starts them again for a long time."""
         node = self._cluster.nodes[name]
-        node.abandon()
+        self.missed |= not node.abandon()
         return lambda: None if node.is_running else node.start()
 
     def set_clock(self, name: str, seconds: int) -> Undo:
@@ -99,7 +105,7 @@ class Harm:
         return lambda: clock.set_by(0)
 
     def kill_keeper(self, name: str) -> Undo:
-        self._cluster.nodes[name].signal_keeper(signal.SIGKILL)
+        self.missed |= not self._cluster.nodes[name].signal_keeper(signal.SIGKILL)
         return lambda: None
 
     def cut(self, *pairs: tuple[str, str]) -> Undo:

@@ -24,6 +24,7 @@ class Life:
     code: int | None = None  # None while it lives, and if it was stopped
     clashes: list[str] = field(default_factory=list)
     born_at: float = 0.0  # when its process was made; it writes a moment later
+    seen_at: float = 0.0  # when it last wrote that it lives
     twins: list[str] = field(default_factory=list)  # other attempts of its task that lived when it began
 
     @property
@@ -68,6 +69,8 @@ def _note(lives: dict[str, Life], words: list[str]) -> None:
             life.twins.append(detail)
         case "clash":
             life.clashes.append(detail)
+        case "alive":
+            life.seen_at = float(at)
         case "stopped":
             life.ended_at = float(at)
         case "end":

@@ -113,7 +113,7 @@ class Rig:
 
     def _slow_counts(self) -> dict[str, int]:
         counts = self.folder / SLOW / "counts.json"
-        return dict(json.loads(counts.read_bytes())) if counts.exists() else {}
+        return dict(json.loads(counts.read_bytes())) if counts.exists() else {"any": 0}
 
     def _tell(self) -> None:
         if clock() - self._told_at < TELL_EVERY_S:
@@ -177,7 +177,7 @@ class Rig:
             led(self.office.answers),
             self.users.trespasses,
             self.users.refusals,
-            self._slow_counts(),
+            self._slow_counts() if self.plan.with_slow else {},
         )
 
 

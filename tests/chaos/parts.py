@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from phalanx.runner.keeper.lookup import is_keeper
 from tests.chaos.network import Network
 
 END_S = 15.0
@@ -88,12 +89,7 @@ class Node(Part):
 
     def keepers(self) -> list[int]:
         """Its keeper, if it lives; two only while one takes over from another."""
-        folder = os.fsencode(self.folder)
-        return [
-            pid
-            for pid, words in _commands()
-            if len(words) > 1 and words[-1] == folder and b"keeper" in words[-2]
-        ]
+        return [pid for pid, _ in _commands() if is_keeper(pid, str(self.folder))]
 
     def watchdogs(self) -> list[int]:
         """Of its keeper, and of keepers that died, while their lease lasts."""
@@ -105,19 +101,21 @@ class Node(Part):
         ours = living(str(self.folder.parent / LIVES))  # another rig may have a node of this name, too
         return [pid for pid in ours if mark in _environment(pid)]
 
-    def abandon(self) -> None:
+    def abandon(self) -> bool:
         """Runner and keeper are gone at the same moment; their watchdog and their tasks live on."""
         self.pause()  # so that it starts no other keeper meanwhile
-        self.signal_keeper(signal.SIGKILL)
+        had_keeper = self.signal_keeper(signal.SIGKILL)
         self.kill()
+        return had_keeper
 
-    def crash(self) -> None:
+    def crash(self) -> bool:
         """As when the machine loses its power: nothing of it lives on."""
         for pid in self.watchdogs():
             _signal(pid, signal.SIGKILL)
-        self.abandon()
+        had_keeper = self.abandon()
         for pid in [*self.watchdogs(), *self.tasks()]:
             _signal(pid, signal.SIGKILL)
+        return had_keeper
 
     def signal_watchdogs(self, number: int) -> None:
         for pid in self.watchdogs():
@@ -131,9 +129,12 @@ class Node(Part):
         self.signal_keeper(signal.SIGCONT)
         self.signal_keeper(signal.SIGTERM)
 
-    def signal_keeper(self, number: int) -> None:
-        for pid in self.keepers():
+    def signal_keeper(self, number: int) -> bool:
+        """Whether there was one."""
+        keepers = self.keepers()
+        for pid in keepers:
             _signal(pid, number)
+        return bool(keepers)
 
 
 def living(mark: str) -> list[int]:

@@ -44,7 +44,7 @@ class Visitors:
         context = ssl.create_default_context(cafile=ca_file) if ca_file else None
         sites = [urlsplit(address) for address in addresses]
         self.places = [Place(str(site.hostname), site.port or 0, context) for site in sites]
-        self.counts: Counter[str] = Counter()
+        self.counts = Counter({"halves": 0, "watches": 0})
         self._token = token
         self._talking = ""  # a task that writes much
         self._submitted = 0

@@ -64,7 +64,9 @@ class Storm:
             return
         kind, fault = drawn
         fault.began_at = now
+        self._harm.missed = False
         undo = KINDS[kind].begin(self._harm, fault.victims)
+        fault.is_idle = self._harm.missed
         self._troubled.update(fault.victims)
         self.faults.append(fault)
         self._write("begins", fault)

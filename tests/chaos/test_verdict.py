@@ -146,6 +146,29 @@ def test_a_task_that_outlives_the_lease_of_a_node_out_of_touch_is_seen(kind: str
     assert ended(22.0, fault_ends_at=20.0) == set(), "it was back in time"
 
 
+def test_a_task_that_nobody_ended_is_seen_by_what_it_wrote_while_it_lived():
+    life = replace(a_life(code=None, ended_at=None), seen_at=22.0)
+    asked = Asked("u0-1", "single", 1, (0,), job="j", is_cancelled=True)
+    fault = Fault("node abandoned", ("n1",), 12.0, 28.0, 40.0)
+    found = evidence([life], [a_task("Failed", None, reason="lost")], asked, faults=[fault])
+    assert broken(found) == {"outlived leases"}
+
+
+def test_a_kind_of_fault_that_never_found_its_victim_is_seen():
+    def idle(*each: bool) -> set[str]:
+        faults = [Fault("keeper killed", ("n1",), 50.0, 1.0, 51.0, is_idle) for is_idle in each]
+        return broken(evidence([a_life()], [a_task()], faults=faults))
+
+    assert idle(True, True) == {"idle faults"}
+    assert idle(True, False) == set()
+
+
+def test_slow_visitors_who_never_came_are_seen():
+    found = evidence([a_life()], [a_task()])
+    assert broken(replace(found, slow={"halves": 3, "watches": 1})) == set()
+    assert broken(replace(found, slow={"halves": 3, "watches": 0})) == {"idle faults"}
+
+
 def limited(lived_s: float, limit_s: float, reason: str = "timeout", *faults: Fault) -> set[str]:
     """A task with a limit that lived for so long."""
     life = a_life(code=None if reason else 0, ended_at=10.0 + lived_s, born_at=10.0)

@@ -25,7 +25,7 @@ def outlived_leases(evidence: Evidence) -> list[str]:
         for life in evidence.lives.values():
             if life.node != fault.victims[0] or not life.started_at < fault.began_at:
                 continue
-            last_at = life.ended_at or 0.0
+            last_at = life.ended_at or life.seen_at
             if over_at + MEASURED_S < last_at < (fault.ended_at or last_at + 1.0):
                 late_s = last_at - over_at
                 found.append(

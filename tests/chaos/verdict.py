@@ -227,6 +227,15 @@ def damages(evidence: Evidence) -> list[str]:
     return evidence.damages
 
 
+def idle_faults(evidence: Evidence) -> list[str]:
+    """The rig did what it says: no kind of fault found nobody each time, and the slow visitors came."""
+    kinds: dict[str, list[bool]] = {}
+    for fault in evidence.faults:
+        kinds.setdefault(fault.kind, []).append(fault.is_idle)
+    found = [f"{kind}: found no keeper, {len(idle)} times" for kind, idle in kinds.items() if all(idle)]
+    return found + [f"no slow visitor: {what}" for what, count in evidence.slow.items() if not count]
+
+
 PROMISES: dict[str, Callable[[Evidence], list[str]]] = {
     "lost tasks": lost,
     "accepted twice": accepted_twice,
@@ -245,4 +254,5 @@ PROMISES: dict[str, Callable[[Evidence], list[str]]] = {
     "leaks": leaks,
     "not healed": unhealed,
     "damaged store": damages,
+    "idle faults": idle_faults,
 }

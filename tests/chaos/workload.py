@@ -211,8 +211,10 @@ class _User:
             asked.cancelled += client.cancel(asked.job).cancelled
         except (phalanx.errors.Unavailable, phalanx.errors.TooMany):
             return  # it may have been heard; say it again
-        except PhalanxError:
-            pass  # it has ended already
+        except (phalanx.errors.NotFound, phalanx.errors.Conflict):
+            pass  # a standby that lags, or it has ended already
+        except PhalanxError as error:
+            self._users.refusals.append(f"{self.name}: cancel of {asked.job}: {error}")
         asked.cancel_at = None
         self._users.waits.append(Wait(self.name, "cancel", asked.cancel_began_at, clock()))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from phalanx.api.schema_tokens import TokenRequest
+from phalanx.runner.keeper.lookup import is_keeper
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 from tests.e2e.visitors import answer, put, told
 
@@ -35,13 +35,7 @@ def join_token(cluster: RealCluster, path: Path, node: str | None = None, expire
 
 def keepers(folder: Path) -> list[str]:
     """The processes that keep tasks for the runner of a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it ended meanwhile
-            words = path.read_bytes().split(b"\0")
-            if str(folder).encode() in words and any(word.endswith(b"keeper/__main__.py") for word in words):
-                found.append(path.parent.name)
-    return found
+    return [path.name for path in Path("/proc").glob("[0-9]*") if is_keeper(int(path.name), str(folder))]
 
 
 def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path):

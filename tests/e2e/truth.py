@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from phalanx.api.schema import StoryLine, TaskView
 from phalanx.errors import PhalanxError
+from phalanx.runner.keeper.lookup import is_keeper
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 
 NODES = {"n1": "cpus=8,ram=8GiB", "n2": "cpus=8,ram=8GiB"}
@@ -175,9 +176,11 @@ def _harm(cluster: RealCluster, dice: random.Random) -> None:
     """Kill one part with -9, and start it again as an init system would. A runner starts its keeper itself."""
     victim = dice.choice(["coordinator", "coordinator", "n1", "n2", "keeper n1", "keeper n2"])
     if victim.startswith("keeper"):
-        for pid in _keepers(cluster.folder / victim.split()[1]):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        folder = str(cluster.folder / victim.split()[1])
+        for entry in Path("/proc").glob("[0-9]*"):
+            if is_keeper(int(entry.name), folder):
+                with suppress(ProcessLookupError):
+                    os.kill(int(entry.name), signal.SIGKILL)
         return
     cluster.kill(victim)
     (cluster.start_coordinator if victim == "coordinator" else cluster.start_runner)(victim)
@@ -190,26 +193,15 @@ def _is_well(cluster: RealCluster) -> bool:
         return False
 
 
-def _keepers(folder: Path) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            if str(folder).encode() in words and any(word.endswith(b"keeper/__main__.py") for word in words):
-                found.append(int(entry.name))
-    return found
-
-
 def _counts(cluster: RealCluster, id: str) -> tuple[int, bool]:
     """How many tasks of a job are not over, and whether all are; a coordinator that is away says nothing."""
     try:
         job = cluster.client.job(id)
+        tasks = cluster.client.tasks(id, limit=1000).items
     except PhalanxError:
         return 20, False
     left = job.counts.pending + job.counts.assigned + job.counts.running
-    is_still = all(
-        task.ended_at or not task.started_at for task in cluster.client.tasks(id, limit=1000).items
-    )
+    is_still = all(task.ended_at or not task.started_at for task in tasks)
     return left, not left and is_still
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from phalanx.runner.keeper.lookup import is_keeper
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Ended, Event, Exit, Launch, Processes, Ready, Refused, Row, Started
 
@@ -100,15 +100,8 @@ class Node:
 
     def keeper_pids(self) -> list[int]:
         """The keepers of this folder that are alive, by their command line."""
-        program, folder = b"keeper/__main__.py", str(self.folder).encode()
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                pairs = itertools.pairwise(words)
-                if any(word.endswith(program) and following == folder for word, following in pairs):
-                    found.append(int(entry.name))
-        return found
+        pids = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+        return [pid for pid in pids if is_keeper(pid, str(self.folder))]
 
     def watchdog_pids(self) -> list[int]:
         """The watchdogs of this folder's keepers that are alive, by their title."""
