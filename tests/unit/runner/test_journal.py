@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,16 @@ def test_a_damaged_line_harms_no_other(tmp_path: Path):
         '["started","j/0/1\\n",77,12.5,[3,4],[]]',
         '["started","j/0/1",77,NaN,[3,4],[]]',
         '["started","j/0/1",77,12.5,[3,4],[5]]',
+        '["started","j/0/1",77,12.5,[3,4],["/cg/phalanx-n/a\\u0000b"]]',
+        '["started","j/0/1",77,12.5,[3,4],["/cg/phalanx-n/\\ud800"]]',
+        f'["started","j/0/1",77,12.5,[3,4],["/{"x" * 5000}"]]',
+        '["started","j/0/1",-1,12.5,[3,4],[]]',
+        '["started","j/0/1",4194305,12.5,[3,4],[]]',
+        '["started","j/0/1",true,12.5,[3,4],[]]',
+        f'["started","j/0/1",77,12.5,[1,{10**400}],[]]',
+        '["started","j/0/1",77,12.5,[-1,4],[]]',
+        '["started","j/0/1",77,12.5,[false,4],[]]',
+        '["started","j/0/1",77,1e300,[3,4],[]]',
         '["stopped","../../etc"]',
         '["stopped",7]',
     ],
@@ -101,6 +113,12 @@ def test_what_can_be_no_attempt_is_not_believed(tmp_path: Path, line: str):
     [
         {"code": "0"},
         {"code": True},
+        {"code": 10**30},
+        {"code": -1},
+        {"signal": 10**30},
+        {"ended_at": 1e300},
+        {"more": 10**30},
+        {"\ud800": 1},
         {"oom": None},
         {"stopped": "yes"},
         {"why": 7},
@@ -171,6 +189,33 @@ def test_a_journal_that_grew_asks_to_be_compacted_but_not_twice(tmp_path: Path):
     assert not written.is_large()
 
 
+def test_a_journal_that_cannot_be_replaced_costs_nothing_and_is_not_written_anew_each_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def no_room(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    path = tmp_path / "journal"
+    written = Journal(str(path))
+    monkeypatch.setattr(journal, "COMPACT_BYTES_MIN", 0)
+    written.note(STARTED)
+    assert written.try_flush()
+    assert written.is_large()
+    monkeypatch.setattr(os, "replace", no_room)
+    opened = len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(OSError, match="no room"):
+        written.compact("b", [], [])
+    assert len([*Path("/proc/self/fd").iterdir()]) == opened
+    assert [*tmp_path.iterdir()] == [path]
+    assert not written.is_large()  # not yet
+    written.note(ENDED)
+    assert written.try_flush()
+    assert journal.read(str(path)).attempts["j/0/1"][4] == EXIT
+    monkeypatch.undo()
+    written.compact("b", [], [])
+    assert path.read_text() == '["boot", "b"]\n'
+
+
 def test_only_the_newest_stopped_keys_are_remembered():
     stopped: dict[str, None] = {}
     for number in range(table.STOPPED_MAX + 5):
@@ -202,3 +247,19 @@ def test_no_line_makes_the_machines_own_processes_an_attempts(tmp_path: Path, pi
     told = replay(f'["started","j/0/1",{pid},12.5,[0,9999999999],["/sys/fs/cgroup","/"]]', tmp_path)
     survivors = Survivors(told, Mark(str(tmp_path)))
     assert (survivors._sessions, survivors._cgroups) == (set(), [])
+
+
+@pytest.mark.parametrize("procs", ["no number\n", "9" * 5000, "99999999999\n"])
+def test_a_folder_that_is_no_cgroup_stops_nobody(tmp_path: Path, procs: str):
+    """A task can write it into the journal, and whatever it likes into the folder."""
+    folder = tmp_path / "phalanx-x" / "slot-0"
+    folder.mkdir(parents=True)
+    (folder.parent / "keeper").mkdir()
+    (folder / "cgroup.procs").write_text(procs)
+    os.mkfifo(folder / "cgroup.kill")  # to open it without a reader would block
+    survivors = Survivors(
+        replay(f'["started","j/0/1",0,12.5,[3,4],["{folder}"]]', tmp_path), Mark(str(tmp_path))
+    )
+    assert survivors._cgroups == [str(folder)]
+    assert survivors.find() == set()
+    survivors.kill()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 HOME = "keeper"
 BASE = "phalanx-"  # and the node's name: the folder of all this
 OPTION = "--cgroups="  # and a folder of this node's: how a keeper is told where whoever it finds is its own
+PID_DIGITS_MAX = 7
 SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
 
 
@@ -132,4 +133,6 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
 
 
 def _pids(folder: str) -> set[int]:
-    return {int(pid) for pid in files.read(f"{folder}/cgroup.procs").split()}
+    """Who is inside; a journal can name a folder that is no cgroup, with anything in a file of that name."""
+    words = files.read(f"{folder}/cgroup.procs").split()
+    return {int(word) for word in words if word.isdigit() and len(word) <= PID_DIGITS_MAX}

@@ -72,8 +72,8 @@ def is_device(mode: int) -> bool:
 
 
 def write(path: str, text: bytes) -> None:
-    """Write to a control file; raises OSError."""
-    fd = os.open(path, os.O_WRONLY)
+    """Write to a control file; raises OSError, also where it is a FIFO that would block."""
+    fd = os.open(path, os.O_WRONLY | _SAFE)
     try:
         os.write(fd, text)
     finally:

@@ -13,11 +13,12 @@ written before anything is said to the runner. What to do about the past is deci
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
 
-from . import files
+from . import clock, files
 from .key import is_key
 from .table import remember
 
@@ -33,6 +34,10 @@ COMPACT_BYTES_MIN = 4 << 20
 BYTES_MAX = 256 << 20  # more than this is not read of a journal
 UNREADABLE_MAX = 10
 TEXT_BYTES_MAX = 64 << 10
+COMPACT_AGAIN_S = 60.0  # after a try that failed
+PATH_BYTES_MAX = 4096
+PID_MAX, TICK_MAX, CODE_MAX, SIGNAL_MAX = 1 << 22, 1 << 53, 255, 127
+TIME_MAX = 1e11  # a wall clock in the year 5138
 
 
 class Journal:
@@ -46,6 +51,7 @@ class Journal:
         self._fd = files.open_own(path, os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
         self._compacted_size = 0
+        self._compact_at = 0.0  # not before this instant
 
     def begin(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
         """Start a keeper's life with a clean file, or on a full disk go on with the old one."""
@@ -75,10 +81,13 @@ class Journal:
         return True
 
     def is_large(self) -> bool:
-        return self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
+        """Whether it is time to compact it."""
+        is_large = self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
+        return is_large and clock.since_boot() >= self._compact_at
 
     def compact(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
-        """Replace the file by one that says only what still matters."""
+        """Replace the file by one that says only what still matters; raises OSError, and then the old one stays."""
+        self._compact_at = clock.since_boot() + COMPACT_AGAIN_S
         lines = [json.dumps(["boot", boot])]
         for attempt in attempts:
             lines.append(attempt.started_line())
@@ -86,10 +95,9 @@ class Journal:
                 lines.append(attempt.ended_line())
         lines += (json.dumps(["stopped", key]) for key in stopped)
         text = ("\n".join(lines) + "\n").encode()
-        fd = _write_new(f"{self._path}.new", text)
-        files.set_aside(self._path, unless=stat.S_ISREG)
-        os.replace(f"{self._path}.new", self._path)  # noqa: PTH105 (the keeper imports no pathlib)
+        fd = _replace(self._path, text)
         os.close(self._fd)
+        self._compact_at = 0.0
         self._fd, self._size, self._compacted_size = fd, len(text), len(text)
         self._lines, self._unwritten = [], b""
 
@@ -109,8 +117,13 @@ class Past:
         match line:
             case ["boot", str(boot)]:
                 self.boot = boot
-            case ["started", key, int(pid), started_at, [int(), int()] as ticks, list(cgroups)] if (
-                is_key(key) and _is_time(started_at) and all(isinstance(folder, str) for folder in cgroups)
+            case ["started", key, pid, started_at, [first, last] as ticks, list(cgroups)] if (
+                is_key(key)
+                and _is_number(pid, PID_MAX)
+                and _is_time(started_at)
+                and _is_number(first, TICK_MAX)
+                and _is_number(last, TICK_MAX)
+                and all(_is_path(folder) for folder in cgroups)
             ):
                 self.attempts[key] = [pid, ticks, started_at, cgroups, None]
                 self.cgroups.update(cgroups)
@@ -151,7 +164,9 @@ def is_exit(recorded: dict[str, Any]) -> bool:
     try:
         texts = [value for value in recorded.values() if isinstance(value, str)]
         return (
-            all(type(recorded[name]) in (int, type(None)) for name in ("code", "signal"))
+            all(name.isascii() for name in recorded)
+            and (recorded["code"] is None or _is_number(recorded["code"], CODE_MAX))
+            and (recorded["signal"] is None or _is_number(recorded["signal"], SIGNAL_MAX))
             and isinstance(recorded["oom"], bool)
             and isinstance(recorded["reason"], str | None)
             and _is_time(recorded["started_at"])
@@ -167,20 +182,39 @@ def is_exit(recorded: dict[str, Any]) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    return isinstance(value, str | int | None) or _is_time(value)
+    return isinstance(value, str | bool | None) or _is_number(value, TICK_MAX) or _is_time(value)
+
+
+def _is_number(value: object, most: int) -> bool:
+    """Whether it is a whole number from 0 to this one, which `True` is not."""
+    return type(value) is int and 0 <= value <= most
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, float) and 0.0 <= value < float("inf")
+    return isinstance(value, float) and 0.0 <= value <= TIME_MAX
 
 
-def _write_new(path: str, text: bytes) -> int:
-    fd = files.open_own(path, os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
+def _is_path(value: object) -> bool:
+    """Whether the operating system can be asked about it; otherwise Python would raise ValueError."""
+    try:
+        return isinstance(value, str) and "\0" not in value and len(os.fsencode(value)) <= PATH_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
+
+
+def _replace(path: str, text: bytes) -> int:
+    """Put a new file in its place, and leave it open for appending."""
+    new = f"{path}.new"
+    fd = files.open_own(new, os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
     try:
         view = memoryview(text)
         while view:
             view = view[os.write(fd, view) :]
+        files.set_aside(path, unless=stat.S_ISREG)
+        os.replace(new, path)  # noqa: PTH105 (the keeper imports no pathlib)
     except OSError:
         os.close(fd)
+        with contextlib.suppress(OSError):
+            os.unlink(new)  # noqa: PTH108 (what is full must not stay so for this)
         raise
     return fd

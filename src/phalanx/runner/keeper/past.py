@@ -77,7 +77,7 @@ class Survivors:
         running = [told for told in past.attempts.values() if told[4] is None]
         self._spared = {os.getpid(), *spared}
         self._mark = mark
-        self._variable = f"{KEEPER_VARIABLE}={mark.state_dir}".encode()
+        self._variable = os.fsencode(f"{KEEPER_VARIABLE}={mark.state_dir}")
         leaders = [told for told in running if told[0] > 1] if knows_pids else []
         self._sessions = {told[0] for told in leaders if _same_leader(told[0], told[1])}
         folders = {folder for folder in past.cgroups if cgroup.is_of_a_node(folder)}
