@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 from phalanx.clock import SystemClock
+from phalanx.runner.keeper import lookup
 from phalanx.runner.processes import KeeperLost
 from tests.unit.runner.keeper_node import Node, alive, escape, tell
 
@@ -172,3 +173,22 @@ def test_nothing_is_left_of_a_keeper_that_was_shut_down(tmp_path: Path):
         assert node.watchdog_pids() == []
 
     tell(tmp_path, story)
+
+
+def test_the_watchdog_of_a_dead_keeper_is_found_though_its_title_is_cut(tmp_path: Path):
+    """The keeper was started with a short name of its folder, and there is no room for the long one."""
+    folder, other = tmp_path / ("x" * 200), tmp_path / ("x" * 200 + "y")
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+
+    async def story(node: Node) -> None:
+        (first,) = lookup._watchdogs(str(folder))
+        assert node.watchdog_pids() == []  # its title is cut
+        assert lookup._watchdogs(str(other)) == set()
+        os.kill(node.keeper_pid(), signal.SIGKILL)
+        await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
+        await node.connect()
+        assert not alive(first)
+        assert len(lookup._watchdogs(str(folder))) == 1
+
+    tell(tmp_path / "link", story)

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 
 from phalanx.runner.keeper.table import FENCE_GRACE_S
-from phalanx.runner.keeper.watchdog import LATE_S_MAX, NO_LEASE_S
+from phalanx.runner.keeper.watchdog import LATE_S_MAX, lease_end_of_the_dead
 from phalanx.sim.process import Process
 from phalanx.sim.world import LocalClock, World
 
@@ -24,11 +24,12 @@ class Watchdog:
         self._clock = clock
         self._processes = processes
         self._lease_until = float("inf")
+        self._grace_s = FENCE_GRACE_S
         self._kill_at = float("inf")
         self._looks = False
 
     def renew(self, until: float, grace_s: float) -> None:
-        self._lease_until = until
+        self._lease_until, self._grace_s = until, grace_s
         self._kill_at = until + grace_s + min(LATE_S_MAX, grace_s / 2)
         if not self._looks:
             self._looks = True
@@ -36,11 +37,10 @@ class Watchdog:
 
     def keeper_died(self) -> None:
         now = self._clock.monotonic()
-        until = min(self._lease_until, now + NO_LEASE_S)
-        kill_at = max(until, min(self._kill_at, until + FENCE_GRACE_S))
+        until = lease_end_of_the_dead(self._lease_until, now)
         self._kill_at = float("inf")
         self._at(until, self._send, signal.SIGTERM, signal.SIGCONT)
-        self._at(kill_at, self._send, signal.SIGKILL)
+        self._at(until + self._grace_s, self._send, signal.SIGKILL)
 
     def _look(self) -> None:
         now = self._clock.monotonic()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.model.resources import Grant
 from phalanx.core.verdict import ProcessEnd
@@ -136,6 +138,21 @@ def test_the_lease_ends_by_itself():
     node.start(NEXT)
     node.wait(59.0)
     assert node.wait(3.0) == ["0 ended None", "1 fenced"]
+
+
+@pytest.mark.parametrize(("lease_s", "grace_s"), [(60.0, 2.0), (12.0, 2.0), (0.8, 0.2)])
+def test_what_a_dead_keeper_ran_is_asked_to_end_with_the_lease_and_killed_after_the_grace(
+    lease_s: float, grace_s: float
+):
+    node = Node()
+    node.start(script="stubborn 100 0")
+    node.ask("lease", lease_s)
+    node.wait(0.1)
+    node.keeper.end()
+    node.wait(lease_s + grace_s - 0.1 - 0.01)
+    assert node.runner.ended == []
+    node.wait(0.02)
+    assert node.runner.ended == [KEY]
 
 
 def test_a_new_runner_hears_no_answer_to_what_another_one_asked():

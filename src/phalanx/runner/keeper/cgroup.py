@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 
-from . import files
+from . import files, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Homes:
             try:
                 os.write(self._home(folder), b"0")
             except OSError as error:
-                sys.stderr.write(f"cannot leave the cgroup {folder}: {error}\n")
+                log.say("leave", f"cannot leave the cgroup {folder}: {error}")
 
     def _forget(self, folder: str) -> None:
         if (fd := self._procs.pop(files.parent(folder), -1)) >= 0:

@@ -59,8 +59,9 @@ def set_aside(path: str, unless: Callable[[int], bool]) -> None:
             return
     except FileNotFoundError:
         return
-    renamed.append(path)
-    sys.stderr.write(RENAMED.format(path))
+    if path not in renamed:  # tasks can do it again and again
+        renamed.append(path)
+        sys.stderr.write(RENAMED.format(path))
     try:
         os.rename(path, path + ASIDE)  # noqa: PTH104 (the keeper imports no pathlib)
     except OSError:  # there is one already, which it cannot replace

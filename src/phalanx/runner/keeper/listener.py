@@ -12,9 +12,8 @@ import select
 import socket
 import stat
 import struct
-import sys
 
-from . import files, lookup
+from . import files, log, lookup
 
 NAME = "keeper.sock"
 EXHAUSTED_PAUSE_S = 0.02
@@ -49,7 +48,7 @@ class Listener:
         )
         if uid == os.geteuid() and not lookup.descends_from(pid, os.getpid()):
             return peer
-        sys.stderr.write(f"{NAME}: refused the process {pid} of user {uid}, which is no runner\n")
+        log.say("refused", f"{NAME}: refused the process {pid} of user {uid}, which is no runner")
         peer.close()
         return None
 
@@ -62,7 +61,7 @@ class Listener:
         old = self._socket
         self._socket, self._found = self._bind()
         old.close()
-        sys.stderr.write(f"{NAME} was gone and is made again\n")
+        log.say("gone", f"{NAME} was gone and is made again")
 
     def close(self) -> None:
         """Leave nothing behind."""

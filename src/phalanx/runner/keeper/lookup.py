@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WATCHDOG = "phalanx-watchdog of "  # and the folder: all of its command line
+WATCHDOG = "phalanx-watchdog of "  # and the folder: all of its command line, if it fits there
 WAIT_S_MAX, PAUSE_S = 5.0, 0.005
 _PROGRAM = b"/keeper/__main__.py"
 
@@ -40,12 +40,13 @@ def is_keeper(pid: int, state_dir: str) -> bool:
     return any(os.path.realpath(os.fsdecode(words[number + 1])) == folder for number in places)
 
 
-def end_watchdogs(state_dir: str) -> None:
-    """Kill those of earlier keepers, so that none meets what is started next."""
+def end_watchdogs(state_dir: str) -> set[int]:
+    """Kill those of earlier keepers, so that none meets what is started next; those that did not end."""
     deadline = clock.since_boot() + WAIT_S_MAX
-    while _watchdogs(state_dir) and clock.since_boot() < deadline:
+    while (left := _watchdogs(state_dir)) and clock.since_boot() < deadline:
         tree.signal_each(lambda: _watchdogs(state_dir), signal.SIGKILL)
         select.select([], [], [], PAUSE_S)
+    return left
 
 
 def descends_from(pid: int, ancestor: int) -> bool:
@@ -63,8 +64,16 @@ def descends_from(pid: int, ancestor: int) -> bool:
 
 
 def _watchdogs(state_dir: str) -> set[int]:
+    return {pid for pid in _ours() if _is_watchdog(pid, state_dir)}
+
+
+def _is_watchdog(pid: int, state_dir: str) -> bool:
+    """Whether it shows the title of this folder's, or as much of it as it had room for and has the folder open."""
     title = os.fsencode(WATCHDOG + state_dir)
-    return {pid for pid in _ours() if files.read(f"/proc/{pid}/cmdline").rstrip(b"\0") == title}
+    shown = files.read(f"/proc/{pid}/cmdline").rstrip(b"\0")
+    if len(shown) < len(WATCHDOG) or not title.startswith(shown):
+        return False
+    return shown == title or state_dir in _open_files(pid)
 
 
 def _ours() -> Iterator[int]:
@@ -79,8 +88,12 @@ def _ours() -> Iterator[int]:
 
 def _has_open(pid: int, path: str) -> bool:
     """Whether it has a file open that has this name, or had it: it may have been removed or renamed."""
+    return any(each.startswith(path) for each in _open_files(pid))
+
+
+def _open_files(pid: int) -> list[str]:
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
-            return any(os.readlink(entry.path).startswith(path) for entry in entries)  # noqa: PTH115
+            return [os.readlink(entry.path) for entry in entries]  # noqa: PTH115
     except OSError:
-        return False
+        return []

@@ -11,8 +11,8 @@ import contextlib
 import os
 import select
 import signal
-import sys
 
+from . import log
 from .clock import since_boot
 from .endings import SETTLE_S, Endings
 from .executor import Executor
@@ -119,6 +119,8 @@ class Loop:
     def _wait_s(self) -> float | None:
         """How long to wait for news: without a runner, not for long."""
         wait_s = self._wait_for_work_s()
+        if (again_s := self._roster.watchdog.wait_s()) is not None:
+            wait_s = again_s if wait_s is None else min(wait_s, again_s)
         if self._link is not None:
             return wait_s
         return max(0.0, min(self._look_at - since_boot(), SOCKET_LOOK_S if wait_s is None else wait_s))
@@ -167,7 +169,7 @@ class Loop:
             self._poll.unregister(self._listening)
             self._listener.renew()
         except OSError as error:
-            sys.stderr.write(f"cannot listen: {error}\n")
+            log.say("listen", f"cannot listen: {error}")
         finally:
             self._listening = self._listener.fileno()
             self._poll.register(self._listening, select.EPOLLIN)

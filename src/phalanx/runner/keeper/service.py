@@ -11,7 +11,7 @@ import os
 import select
 import sys
 
-from . import cgroup, files, journal, lookup, past, tree
+from . import cgroup, files, journal, log, lookup, past, tree
 from .listener import Listener
 from .loop import ALONE_S, Loop
 from .mark import Mark
@@ -20,7 +20,6 @@ from .table import Table
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
-LOG = "keeper.log"
 LOOKS, BETWEEN_LOOKS_S = 3, 0.005
 
 
@@ -46,7 +45,9 @@ def main(arguments: list[str]) -> int:
     except past.Alive as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    lookup.end_watchdogs(state_dir)
+    if left := lookup.end_watchdogs(state_dir):
+        sys.stderr.write(f"watchdogs of an earlier keeper were killed and did not end: {sorted(left)[:20]}\n")
+        return 1
     listener = Listener(state_dir)
     if os.fork():
         os._exit(0)
@@ -118,6 +119,6 @@ def _detach(state_dir: str) -> None:
     os.setsid()
     os.chdir("/")
     null = os.open("/dev/null", os.O_RDWR)
-    log = files.open_own(f"{state_dir}/{LOG}", os.O_WRONLY | os.O_APPEND)
-    for fd, target in ((null, 0), (null, 1), (log, 2)):
-        os.dup2(fd, target)
+    for target in (0, 1):
+        os.dup2(null, target)
+    log.begin(state_dir)

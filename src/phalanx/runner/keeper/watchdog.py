@@ -22,9 +22,8 @@ import os
 import select
 import signal
 import socket
-import sys
 
-from . import clock, files, journal, lookup
+from . import clock, files, journal, log, lookup
 from .past import Survivors
 from .table import FENCE_GRACE_S
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
 NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
+RESTART_S = 1.0  # from one start to the next, should it die at once
 LOOK_S = 1.0  # how often it looks at the lease
 READY_S_MAX = 1.0
 AGAIN_S = 30.0  # how often it looks for more while the lease stays over
@@ -54,30 +54,43 @@ class Watchdog:
         self._page[_LEASE_UNTIL] = self._page[_KILL_AT] = _FOREVER
         self._page[_GRACE_S] = FENCE_GRACE_S
         self._alive: socket.socket | None = None
+        self._started_at = -RESTART_S
 
     def ensure(self) -> None:
-        """Start it, unless it runs. Where there is no room for another process it is tried again."""
-        if self.pid:
+        """Start it, unless it runs. If that fails, or it dies at once, it is tried again a moment later."""
+        if self.wait_s() != 0.0:
             return
+        self._started_at = clock.since_boot()
         try:
-            ours, theirs = socket.socketpair()
-            self.pid = os.fork()
+            self._start()
         except OSError as error:
-            sys.stderr.write(f"cannot start the watchdog: {error}\n")
-            return
-        if not self.pid:
-            _become_watchdog(self._page, theirs, self._mark)
-        theirs.close()
-        ours.settimeout(READY_S_MAX)
+            log.say("no watchdog", f"cannot start the watchdog: {error}")
+
+    def _start(self) -> None:
+        self._let_go()
+        self._alive, theirs = socket.socketpair()
+        with theirs:
+            self.pid = os.fork()
+            if not self.pid:
+                _become_watchdog(self._page, theirs, self._mark)
+        self._alive.settimeout(READY_S_MAX)
         with contextlib.suppress(OSError):
-            ours.recv(1)  # it watches
-        self._alive = ours
+            self._alive.recv(1)  # it watches
+
+    def _let_go(self) -> None:
+        if self._alive is not None:
+            self._alive.close()
+
+    def wait_s(self) -> float | None:
+        """How long to wait before it is started; None if it runs."""
+        return None if self.pid else max(0.0, self._started_at + RESTART_S - clock.since_boot())
 
     def reaped(self, pid: int) -> None:
         """A child of the keeper has ended. If it was the watchdog, there will be another."""
         if pid == self.pid:
-            sys.stderr.write("the watchdog died and is started again\n")
+            log.say("watchdog", "the watchdog died and is started again")
             self.pid = 0
+            self._let_go()
 
     def renew(self, until: float, grace_s: float) -> None:
         """The lease runs until this instant, and by the end of the grace after it the keeper has killed everything."""
@@ -110,12 +123,16 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
         os.chdir("/")
         alive = os.dup2(their_end.fileno(), 3, inheritable=False)
         os.closerange(4, os.sysconf("SC_OPEN_MAX"))  # locks and sockets of the keeper must end with it
+        with contextlib.suppress(OSError):
+            os.open(
+                mark.state_dir, os.O_RDONLY | os.O_DIRECTORY
+            )  # it is known by this where its title is cut
         _set_title(os.fsencode(lookup.WATCHDOG + mark.state_dir))
         os.write(alive, b"1")
         _Watch(page, mark, keeper).run(alive)
         code = 0
     except BaseException as error:
-        sys.stderr.write(f"the watchdog failed: {error!r}\n")
+        log.say("failed", f"the watchdog failed: {error!r}")
     finally:
         os._exit(code)
 
@@ -164,14 +181,18 @@ class _Watch:
             if found:
                 self._page[_KILLED_AT] = clock.tick()
                 survivors.kill()
-                _say(f"the lease is over and the keeper did not act: killed {len(found)} processes")
+                log.say(
+                    "killed",
+                    f"watchdog: the lease is over and the keeper did not act: killed {len(found)} processes",
+                )
             self._next_at = clock.since_boot() + self._next_pause_s(bool(found))
         finally:
             self._page[_KILLING] = 0.0
 
     def _end_for_the_dead(self) -> None:
-        lease_until = min(self._page[_LEASE_UNTIL], clock.since_boot() + NO_LEASE_S)
-        _say(f"the keeper died; what it ran is ended in {max(0.0, lease_until - clock.since_boot()):.1f} s")
+        lease_until = lease_end_of_the_dead(self._page[_LEASE_UNTIL], clock.since_boot())
+        left_s = max(0.0, lease_until - clock.since_boot())
+        log.say("died", f"watchdog: the keeper died; what it ran is ended in {left_s:.1f} s")
         self._wait_until(lease_until)
         self._signal(signal.SIGTERM, signal.SIGCONT)
         self._wait_until(lease_until + self._page[_GRACE_S])
@@ -203,12 +224,13 @@ class _Watch:
         return Survivors(told, self._mark, spared={self._keeper, os.getpid()})
 
 
+def lease_end_of_the_dead(lease_until: float, now: float) -> float:
+    """When the tasks of a keeper that died now are ended: with its lease, or soon if it was never told one."""
+    return lease_until if lease_until < _FOREVER else now + NO_LEASE_S
+
+
 def _pause(seconds: float) -> None:
     select.select([], [], [], seconds)
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"watchdog: {text}\n")
 
 
 def _set_title(title: bytes) -> None:

@@ -1,0 +1,56 @@
+"""The keeper's log: whatever goes wrong again and again, it stays small.
+
+At most one line a minute of each kind, which says how many were left out. A file that has grown large becomes the one
+older file. Tasks can cause many of the lines, and the keeper and its watchdog live for weeks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+
+from . import clock, files
+
+NAME = "keeper.log"
+OLDER = ".1"
+BYTES_MAX = 1 << 20
+EVERY_S = 60.0
+_path = ""
+_next_at: dict[str, float] = {}  # by kind: when it may be said again
+_left_out: dict[str, int] = {}
+
+
+def begin(state_dir: str) -> None:
+    """From now on, what is written to stderr is in the log of this folder; raises OSError."""
+    global _path  # noqa: PLW0603 (one log for each process, as there is one stderr)
+    _path = f"{state_dir}/{NAME}"
+    _open()
+
+
+def say(kind: str, text: str) -> None:
+    """Write a line, unless one of its kind was written less than a minute ago."""
+    now = clock.since_boot()
+    if now < _next_at.get(kind, 0.0):
+        _left_out[kind] = _left_out.get(kind, 0) + 1
+        return
+    _next_at[kind] = now + EVERY_S
+    count = _left_out.pop(kind, 0)
+    more = f" (and {count} more like it were not written here)" if count else ""
+    with contextlib.suppress(OSError):
+        if _path and os.fstat(2).st_size > BYTES_MAX:
+            _open()
+    sys.stderr.write(f"{text}{more}\n")
+
+
+def _open() -> None:
+    """Keeper and watchdog do this each for itself: who finds a small file has come after the other."""
+    with contextlib.suppress(OSError):
+        if os.lstat(_path).st_size > BYTES_MAX:
+            files.set_aside(_path + OLDER, unless=stat.S_ISREG)
+            os.replace(_path, _path + OLDER)  # noqa: PTH105 (the keeper imports no pathlib)
+    fd = files.open_own(_path, os.O_WRONLY | os.O_APPEND)
+    if fd != 2:
+        os.dup2(fd, 2)
+        os.close(fd)

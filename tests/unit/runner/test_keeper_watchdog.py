@@ -1,0 +1,114 @@
+"""The watchdog's own rules: when it ends what a dead keeper ran, how often it is started, and how it is found."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phalanx.runner.keeper import clock, lookup, watchdog
+from phalanx.runner.keeper.mark import Mark
+from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
+
+FOREVER = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("lease_until", "grace_s", "asked_at", "killed_at"),
+    [
+        (1020.0, 2.0, 1020.0, 1022.0),
+        (1600.0, 2.0, 1600.0, 1602.0),  # a runner that stopped has asked for ten minutes
+        (1000.8, 0.2, 1000.8, 1001.0),
+        (900.0, 2.0, 1000.0, 1000.0),
+        (FOREVER, 2.0, 1000.0 + NO_LEASE_S, 1002.0 + NO_LEASE_S),
+    ],
+)
+def test_what_a_dead_keeper_ran_ends_with_its_lease(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lease_until: float,
+    grace_s: float,
+    asked_at: float,
+    killed_at: float,
+):
+    now = [1000.0]
+    sent: list[tuple[int, float]] = []
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    def send(_: object, *signums: int) -> bool:
+        sent.append((signums[0], round(now[0], 6)))
+        return False
+
+    monkeypatch.setattr(clock, "since_boot", lambda: now[0])
+    monkeypatch.setattr(watchdog, "_pause", pause)
+    monkeypatch.setattr(watchdog._Watch, "_signal", send)
+    page = memoryview(bytearray(80)).cast("B").cast("d")
+    page[watchdog._LEASE_UNTIL], page[watchdog._GRACE_S] = lease_until, grace_s
+    watchdog._Watch(page, Mark(str(tmp_path)), 4_000_000)._end_for_the_dead()
+    assert sent == [(signal.SIGTERM, asked_at), (signal.SIGKILL, killed_at)]
+
+
+def test_a_watchdog_that_cannot_be_started_is_tried_again_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    now, tries = [1000.0], []
+
+    def fork() -> int:
+        tries.append(now[0])
+        raise BlockingIOError("no room")
+
+    monkeypatch.setattr(clock, "since_boot", lambda: now[0])
+    monkeypatch.setattr(os, "fork", fork)
+    started = Watchdog(Mark(str(tmp_path)))
+    for _ in range(1000):
+        started.ensure()
+        now[0] += 0.01
+    assert 9 <= len(tries) <= 11
+    assert started.wait_s() is not None
+    started._let_go()
+    assert capfd.readouterr().err.count("cannot start the watchdog") <= 1
+
+
+def test_a_watchdog_that_dies_at_once_is_not_started_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(watchdog, "_become_watchdog", lambda *_: os._exit(1))
+    started = Watchdog(Mark(str(tmp_path)))
+    started.ensure()
+    pid = started.pid
+    assert started.wait_s() is None
+    os.waitpid(pid, 0)
+    started.reaped(pid)
+    wait_s = started.wait_s()
+    started.ensure()
+    assert started.pid == 0
+    assert wait_s is not None
+    select.select([], [], [], wait_s)
+    started.ensure()
+    assert started.pid not in (0, pid)
+    os.waitpid(started.pid, 0)
+    started._let_go()
+
+
+SERVE = """
+import sys
+from phalanx.runner.keeper import lookup, service, tree
+lookup.WAIT_S_MAX = 0.1
+tree.signal_each = lambda *_: None
+sys.exit(service.main(sys.argv[1:]))
+"""
+
+
+def test_no_keeper_starts_beside_a_watchdog_that_does_not_end(tmp_path: Path):
+    title = lookup.WATCHDOG + str(tmp_path)
+    with subprocess.Popen([title], executable="/bin/cat", stdin=subprocess.PIPE) as stuck:
+        command = [sys.executable, "-c", SERVE, str(tmp_path), "1"]
+        started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert started.returncode == 1
+        assert f"watchdogs of an earlier keeper were killed and did not end: [{stuck.pid}]" in started.stderr
+        assert lookup.end_watchdogs(str(tmp_path)) == set()
