@@ -58,7 +58,7 @@ async def _lose_keeper(node: Node) -> None:
 
 
 @pytest.mark.parametrize("plant", [os.mkfifo, _folder, _link])
-@pytest.mark.parametrize("name", ["journal", "journal.new", "settled", "lock", "log", "sock"])
+@pytest.mark.parametrize("name", ["journal", "journal.new", "lock", "log", "sock"])
 def test_a_keeper_starts_whatever_lies_in_its_folder(
     tmp_path: Path, name: str, plant: Callable[[Path], None]
 ):
@@ -73,14 +73,14 @@ def test_a_keeper_starts_whatever_lies_in_its_folder(
             await node.connect()
             node.sh(f"j/0/{turn}", "true")
             assert (await node.ended(f"j/0/{turn}")).code == 0
-        if name != "settled":
-            assert f"keeper.{name} is not what it should be" in (tmp_path / "keeper.log").read_text()
+        assert f"keeper.{name} is not what it should be" in (tmp_path / "keeper.log").read_text()
 
     tell(tmp_path, story)
 
 
-@pytest.mark.parametrize("lock", ["keeper.settled", "keeper.lock"])
-def test_with_a_lock_taken_by_a_task_its_watchdog_ends_it_and_a_keeper_starts(tmp_path: Path, lock: str):
+def test_with_a_lock_taken_by_a_task_its_watchdog_ends_it_and_a_keeper_starts(tmp_path: Path):
+    lock = "keeper.lock"
+
     async def story(node: Node) -> None:
         node.processes.lease(0.8)
         node.sh(

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import zlib
 
-from phalanx.core.model.orders import Brief, Start, key_text
+from phalanx.core.model.orders import Brief, Start
 from phalanx.core.model.ports import GANG_PORTS
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.standing import Standing
 
-KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
 
 
@@ -98,7 +97,6 @@ def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
     replica, place = _in_replica(brief, start)
     devices = start.grant.devices
     env = {
-        KEY_VARIABLE: f"{key_text(start.key)}/{start.lane}",
         "PHALANX_TASK_ID": _task_id(brief, start),
         "PHALANX_ATTEMPT": str(start.key[2]),
         "PHALANX_EPOCH": str(epoch),

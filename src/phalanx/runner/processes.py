@@ -35,7 +35,6 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     out: str
     err: str
     env: dict[str, str] = {}
-    argv: Sequence[str] | None = None
     cpus: Sequence[int] | None = None  # the kernel CPUs it may run on
     cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
     log_max_bytes: int = 0  # 0 sets no bound
@@ -140,7 +139,6 @@ class Facts(Struct, frozen=True):
 
     version: int
     log_cap: bool = True
-    briefs: tuple[str, ...] = ()
     pid: int = 0  # 0: of an older version, which does not say
 
 

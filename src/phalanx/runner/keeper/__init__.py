@@ -13,7 +13,7 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
 
     ping                                     → pong
     brief        id {argv env cwd}           what many attempts share, until forget_brief id
-    start        key brief-id {argv? env out err cpus cgroups log_max_bytes lane? limit_s? held?
+    start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
                      not_after?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
                      not_after: refused as late instead of started, or got ready, from this instant since boot on

@@ -113,6 +113,8 @@ class Executor:
             attempt = self._spawner.start(key, deed.brief, deed.options)
         except Refused as refusal:
             return self._table.refused(key, refusal.code, refusal.message, now())
+        except OSError as error:
+            return self._table.refused(key, "spawn_failed", f"it cannot be started: {error}", now())
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             return self._table.refused(key, "not_readable", f"the start cannot be read: {error!r}", now())
         self._roster.leaders[attempt.pid] = attempt

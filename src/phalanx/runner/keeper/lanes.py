@@ -33,10 +33,6 @@ class Lanes:
         if lane is not None:
             self._holders[lane] = key
 
-    def make_ready(self, request: Waiting) -> None:
-        self.take(request[2].get("lane"), request[0])
-        self.ready[request[0]] = request
-
     def wait(self, lane: int, request: Waiting) -> None:
         self.waiting[request[0]] = request
         self._queues.setdefault(lane, deque()).append(request[0])

@@ -29,12 +29,15 @@ OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each
 class Slot:
     """A number, and a cgroup or none."""
 
-    __slots__ = ("_files", "base", "folder", "key", "number")
+    __slots__ = ("_files", "base", "folder", "given_up", "key", "number")
 
     def __init__(self, number: int, base: str) -> None:
         self.number = number
         self.base = base  # the folder in which its cgroup is, or was to be
         self.folder = f"{base}/{cgroup.SLOT}{number}" if base else ""  # empty without a cgroup
+        self.given_up = (
+            False  # it was of no use to the last attempt, and is looked at again before the next one
+        )
         self.key = ""  # of the attempt that has it
         self._files: dict[str, int] = {}
 
@@ -94,7 +97,10 @@ class Slots:
         """Give it a free slot, with a cgroup in this folder unless that is empty or not allowed."""
         free = self._free.get(base)
         slot = free.pop() if free else self._make(base)
-        slot.key, attempt.slot, attempt.slot_folder = attempt.key, slot.number, slot.folder
+        if slot.given_up and slot.is_empty():
+            slot.given_up = False
+        folder = "" if slot.given_up else slot.folder
+        slot.key, attempt.slot, attempt.slot_folder = attempt.key, slot.number, folder
 
     def __getitem__(self, number: int) -> Slot:
         return self._all[number]
@@ -112,7 +118,7 @@ class Slots:
         """Go in, so that who is spawned is inside from the first. Where that fails it is done without."""
         slot = self._all[attempt.slot]
         self.mark.put_on(slot.number)
-        if not slot.folder:
+        if not attempt.slot_folder:
             return
         try:
             self._homes.open(slot.folder)
@@ -139,12 +145,12 @@ class Slots:
         return slot
 
     def _give_up(self, slot: Slot, error: OSError) -> None:
-        """This slot goes on without a cgroup."""
+        """This time the slot goes without its cgroup: descriptors or memory may have run out for a moment."""
         if not self._complained:
             self._complained = True
             sys.stderr.write(f"no cgroup for an attempt: {slot.folder}: {error.strerror}\n")
         slot.close()
-        slot.folder = ""
+        slot.given_up = True
 
 
 def folders_beside(folders: Iterable[str]) -> set[str]:

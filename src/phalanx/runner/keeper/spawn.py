@@ -13,7 +13,7 @@ import errno
 import os
 import signal
 
-from . import clock, files
+from . import clock, files, log
 from .attempt import Attempt
 from .cgroup import Homes, oom_kills
 
@@ -79,9 +79,9 @@ class Spawner:
                 attempt.pid = self._there(attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env))
             else:
                 attempt.pid = self._spawn_in_slot(attempt, argv, env)
-        except Refused:
-            self._slots.give_back(attempt)
-            raise
+        finally:
+            if not attempt.pid:
+                self._slots.give_back(attempt)
         attempt.born = (tick, clock.tick())
         return attempt
 
@@ -100,9 +100,8 @@ class Spawner:
         self, key: str, brief: Brief, options: Options
     ) -> tuple[Attempt, list[str], dict[str, str], str | None]:
         """The attempt, its words, its environment and its folder: what is wrong is found before there is a process."""
-        argv = options.get("argv") or brief.argv
         env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
-        return Attempt(key, options), argv, env, brief.cwd
+        return Attempt(key, options), brief.argv, env, brief.cwd
 
     def _there(
         self, attempt: Attempt, cwd: str | None, cpus: list[int] | None, deed: Callable[[], int]
@@ -122,9 +121,16 @@ class Spawner:
             for cgroup in entered:
                 self._homes.leave(cgroup)
             if cpus:
-                os.sched_setaffinity(0, self._cpus)
+                self._use_own_cpus()
             if cwd:
                 os.fchdir(self._folder)
+
+    def _use_own_cpus(self) -> None:
+        """If they were taken from us meanwhile, that is no fault of who was started."""
+        try:
+            os.sched_setaffinity(0, self._cpus)
+        except OSError as error:
+            log.say("cpus", f"cannot go back to the CPUs {sorted(self._cpus)}: {error}")
 
     def _spawn_in_slot(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
         self._slots.enter(attempt)

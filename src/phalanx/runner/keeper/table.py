@@ -152,7 +152,7 @@ class Table:
         self.next_at = 0.0
 
     def _list(self, now: float) -> None:
-        facts = {"version": VERSION, "log_cap": self.log_cap, "briefs": [*self.briefs], "pid": self.pid}
+        facts = {"version": VERSION, "log_cap": self.log_cap, "pid": self.pid}
         rows = [attempt.row() for attempt in self.attempts.values()]
         unstarted = {**self._starting, **self.lanes.waiting}
         for state, keys in (("ready", self.lanes.ready), ("waiting", unstarted)):

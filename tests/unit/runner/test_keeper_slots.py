@@ -1,0 +1,85 @@
+"""Slots of attempts: what fails once costs nothing later."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.deeds import Brief
+from phalanx.runner.keeper.mark import Mark
+from phalanx.runner.keeper.slots import Slots
+from phalanx.runner.keeper.spawn import Spawner
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+def an_attempt(key: str) -> Attempt:
+    return Attempt(key, {"out": "", "err": ""})
+
+
+def a_base(folder: Path) -> str:
+    """A folder that looks like a node's, with the first slot."""
+    for name in ("keeper", "slot-0"):
+        (folder / "phalanx-n" / name).mkdir(parents=True)
+        (folder / "phalanx-n" / name / "cgroup.procs").touch()
+    return str(folder / "phalanx-n")
+
+
+def test_a_slot_that_found_no_descriptor_has_its_cgroup_the_next_time(tmp_path: Path):
+    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    first, second = an_attempt("j/0/1"), an_attempt("j/1/1")
+    slots.take(first, base)
+    with no_descriptors():
+        slots.enter(first)
+        slots.leave(first)
+    assert first.slot_folder == ""
+    slots.give_back(first)
+    slots.take(second, base)
+    slots.enter(second)
+    slots.leave(second)
+    assert (second.slot, second.slot_folder) == (0, f"{base}/slot-0")
+    assert Path(base, "slot-0", "cgroup.procs").read_text() == "0"
+    slots[0].close()
+
+
+def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_path: Path):
+    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    procs = Path(base, "slot-0", "cgroup.procs")
+    procs.write_text("4000000\n")  # no process has this number
+    folders = []
+    for position, inside in enumerate(("4000000\n", "4000000\n", "")):
+        procs.write_text(inside)
+        attempt = an_attempt(f"j/{position}/1")
+        slots.take(attempt, base)
+        folders.append(attempt.slot_folder)
+        slots.give_back(attempt)
+    assert folders == ["", "", f"{base}/slot-0"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"), [(["true", "a\0b"], ValueError), (["true", 7], TypeError), (["a\0b"], ValueError)]
+)
+def test_an_attempt_that_the_system_cannot_read_leaves_its_slot(
+    tmp_path: Path, argv: list[str], error: type[Exception]
+):
+    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
+    with pytest.raises(error):
+        spawner.start("bad/0/1", Brief({"argv": argv, "env": {}}), options)
+    attempt = spawner.start("good/0/1", Brief({"argv": ["true"], "env": {}}), options)
+    os.waitpid(attempt.pid, 0)
+    assert attempt.slot == 0
