@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
@@ -25,7 +25,7 @@ from phalanx.cli.output import OutputOption, emit, note, tell_error
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
@@ -65,9 +65,22 @@ def apply(
     alone = _read(lambda: read_files(texts, [], strict=strict))
     client = here.client()
     drafts = Drafts(client, texts, strict=strict)
-    reply = _handed_in(client, drafts, _read(lambda: drafts.read(alone)), strict, allow_infeasible)
-    for warning in reply.warnings:
-        note(f"warning: {warning}")
+    made = _read(lambda: drafts.read(alone))
+    replies: list[ApplyReply] = []
+    try:
+        for each in _handed_in(client, drafts, made, strict, allow_infeasible):
+            replies.append(each)
+            for warning in each.warnings:
+                note(f"warning: {warning}")
+    except (PhalanxError, KeyboardInterrupt):
+        if replies:  # it stays: who applies all again would have it twice
+            _show(_together(replies), chosen)
+            note("what is listed was accepted, the rest was not: apply the rest alone")
+        raise
+    reply = _together(replies)
+    for found in made.found:
+        if found.spec.draft is not None:
+            note(f"waits for members: {found.spec.draft.lacks}")
     ids = [job.id for job in reply.jobs]
     if wait and chosen not in {"table", "wide"}:
         views = await_all(client, ids, until)
@@ -143,7 +156,7 @@ def _read(reader: Callable[[], T]) -> T:
 
 def _handed_in(
     client: Client, drafts: Drafts, made: Manifests, strict: bool, allow_infeasible: bool
-) -> ApplyReply:
+) -> Iterator[ApplyReply]:
     """All that is new at once, then members of gangs that wait for them, one gang after the other."""
     for caution in made.warnings:
         note(f"warning: {caution}")
@@ -157,11 +170,13 @@ def _handed_in(
         strict=strict,
     )
     is_empty = not (request.specs or request.topology or request.quotas)
-    replies = [] if is_empty and amended else [client.apply(request)]
-    replies += [drafts.amend(found, allow_infeasible=allow_infeasible) for found in amended]
-    for found in made.found:
-        if found.spec.draft is not None:
-            note(f"waits for members: {found.spec.draft.lacks}")
+    if not (is_empty and amended):
+        yield client.apply(request)
+    for found in amended:
+        yield drafts.amend(found, allow_infeasible=allow_infeasible)
+
+
+def _together(replies: Sequence[ApplyReply]) -> ApplyReply:
     jobs = [job for reply in replies for job in reply.jobs]
     warnings = [warning for reply in replies for warning in reply.warnings]
     return structs.replace(replies[0], jobs=jobs, warnings=warnings)
