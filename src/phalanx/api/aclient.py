@@ -149,9 +149,9 @@ class AsyncClient:
         """A gang that waits for members; NotFound if it waits for none."""
         return await self._ask(calls.draft(id))
 
-    async def named(self, name: str) -> NamedView:
-        """Which job or task Kubernetes calls so: namespace/name."""
-        return await self._ask(calls.named(name))
+    async def named(self, name: str, *, own: bool = False) -> NamedView:
+        """Which job or task Kubernetes calls so, namespace/name; with `own` never another user's, whoever asks."""
+        return await self._ask(calls.named(name, own=own))
 
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
         loop = asyncio.get_running_loop()

@@ -142,10 +142,8 @@ async def _check_owner(service: Service, route: Route, visit: Visit) -> None:
     """Refuse what is only allowed with one's own jobs, if this is another's; note whether its inside may be seen."""
     identity, permission = visit.identity, route.permission
     try:
-        if (
-            "/" in visit.id
-        ):  # read once, so that what is checked here is the very job that the route will change
-            visit.id = await service.commands.named(visit.id)
+        if "/" in visit.id:  # read once, so that what is checked here is what the route will change
+            visit.id = await service.id_named(visit, visit.id)
         if identity.scope(permission) == "all" and identity.scope("inspect") == "all":
             visit.is_inspector = True
             return

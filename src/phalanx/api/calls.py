@@ -211,8 +211,9 @@ def jobs(
     return _get("/v1/jobs", Page[JobView], query)
 
 
-def named(name: str) -> Call[NamedView]:
-    return _get(f"/v1/names/{quote(name, safe='')}", NamedView)
+def named(name: str, *, own: bool) -> Call[NamedView]:
+    query = _query(own="true" if own else None)
+    return _get(f"/v1/names/{quote(name, safe='')}", NamedView, query)
 
 
 def draft(id: str) -> Call[DraftView]:

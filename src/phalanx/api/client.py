@@ -157,9 +157,9 @@ class Client:
         """A gang that waits for members; NotFound if it waits for none."""
         return self._ask(calls.draft(id))
 
-    def named(self, name: str) -> NamedView:
-        """Which job or task Kubernetes calls so: namespace/name."""
-        return self._ask(calls.named(name))
+    def named(self, name: str, *, own: bool = False) -> NamedView:
+        """Which job or task Kubernetes calls so, namespace/name; with `own` never another user's, whoever asks."""
+        return self._ask(calls.named(name, own=own))
 
     def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.

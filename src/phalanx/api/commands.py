@@ -76,8 +76,11 @@ class Commands(Protocol):
 
     async def job(self, id: str) -> JobView: ...
 
-    async def named(self, name: str) -> str:
-        """The id of the job or task that Kubernetes calls so, `namespace/name`: all others take ids only."""
+    async def named(self, name: str, user: str, *, of_all: bool) -> str:
+        """The id of the job or task of a user that Kubernetes calls so, `namespace/name`: all others take ids only.
+
+        With `of_all`, where he has none: another user's. Conflict if several others have one.
+        """
         ...
 
     async def draft(self, id: str) -> DraftView:

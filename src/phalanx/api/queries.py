@@ -44,6 +44,10 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 100
 
 
+class NamesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    own: bool = False  # never another user's
+
+
 class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
     status: StatusWord | None = None
     selector: Select | None = None

@@ -63,6 +63,11 @@ class Service:
             limits.large_submits, limits.submits_waiting // 16, limits.submit_within_s, limits.large_rest
         )
 
+    async def id_named(self, visit: Visit, name: str, *, own: bool = False) -> str:
+        """The id behind a name of Kubernetes: the visitor's own, or of anybody for those who may look into all jobs."""
+        of_all = not own and visit.identity.scope("inspect") == "all"
+        return await self.commands.named(name, visit.user, of_all=of_all)
+
 
 Handler = Callable[[Service, Visit], Awaitable[Reply | Streamed[Any]]]
 

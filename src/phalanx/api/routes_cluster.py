@@ -46,7 +46,10 @@ async def events(service: Service, visit: Visit) -> Streamed[WatchEvent | None]:
         # A watcher that is cut off before its first event must still know where to go on.
         after = (await service.commands.cluster()).revision
         beginning = sse.spell_position(after)
-    source = service.commands.watch(after=after, job=query.job)
+    job = query.job
+    if job and "/" in job:
+        job = (await service.id_named(visit, job)).partition(".")[0]
+    source = service.commands.watch(after=after, job=job)
     items = held(service, visit, source if visit.identity.scope("grant") == "all" else _plain(source))
     first = beginning + sse.spell_event(await anext(items, None))
     return Streamed(

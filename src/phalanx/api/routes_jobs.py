@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.api.applied import ApplyRequest, DraftView
-from phalanx.api.queries import JobsQuery, StoryQuery, TasksQuery, WaitQuery
+from phalanx.api.queries import JobsQuery, NamesQuery, StoryQuery, TasksQuery, WaitQuery
 from phalanx.api.reply import Reply, json_reply
 from phalanx.api.route import Route, Service
 from phalanx.api.schema import (
@@ -48,7 +48,8 @@ async def job(service: Service, visit: Visit) -> Reply:
 
 
 async def named(service: Service, visit: Visit) -> Reply:
-    return json_reply(NamedView(visit.id, await service.commands.named(visit.id)))
+    query: NamesQuery = visit.query
+    return json_reply(NamedView(visit.id, await service.id_named(visit, visit.id, own=query.own)))
 
 
 async def draft(service: Service, visit: Visit) -> Reply:
@@ -201,7 +202,9 @@ ROUTES = (
         path="/v1/names/{id}",
         permission="read",
         handler=named,
-        summary="Which job or task Kubernetes calls so: namespace/name, with its slash quoted (%2F).",
+        summary="Which of your jobs or tasks Kubernetes calls so: namespace/name, with its slash quoted (%2F). "
+        "Operators and admins who have none find another user's, unless own is true; 409 if several have one.",
         answer=NamedView,
+        query=NamesQuery,
     ),
 )

@@ -15,7 +15,7 @@ from msgspec import structs
 from phalanx.api.applied import AmendSpec, ApplyReply, ApplyRequest, DraftView
 from phalanx.api.jobspec import GangSpec, JobSpec
 from phalanx.core.model.ids import is_object
-from phalanx.errors import Conflict, Forbidden, NotFound
+from phalanx.errors import Conflict, NotFound, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
@@ -56,7 +56,9 @@ class Drafts:
         for _ in range(TRIES):
             first, *others = self.of(found)
             amends = AmendSpec(first.job, first.version)
-            request = ApplyRequest([kept_spec(found)], amends=amends, allow_infeasible=allow_infeasible)
+            request = ApplyRequest(
+                [kept_spec(found)], amends=amends, allow_infeasible=allow_infeasible, strict=self._strict
+            )
             try:
                 reply = self._client.apply(request)
             except Conflict as error:
@@ -64,16 +66,24 @@ class Drafts:
                     raise
             else:
                 for each in others:  # they are one gang now
-                    self._client.cancel(each.job)
+                    reply.warnings += self._cancelled(each, first)
                 return reply
             made = self.read(read_files(self._texts, [], strict=self._strict))
             found = next(each for each in made.found if set(_names(each)) & set(_names(found)))
         raise Conflict(f"{found.id}: others add members all the time", reason="Amended")
 
+    def _cancelled(self, part: DraftView, whole: DraftView) -> list[str]:
+        """Cancel what has become part of another gang; why that failed, for the gang is accepted anyway."""
+        try:
+            self._client.cancel(part.job)
+        except PhalanxError as error:
+            return [f"{part.job} is part of {whole.job} now, and could not be cancelled: {error.detail}"]
+        return []
+
     def _draft(self, name: str) -> DraftView | None:
         try:
-            return self._client.draft(self._client.named(name).id)
-        except (NotFound, Forbidden):
+            return self._client.draft(self._client.named(name, own=True).id)
+        except NotFound:
             return None
 
 

@@ -147,8 +147,6 @@ class CoordinatorCommands(Previews, TokenWishes):
         return RemovedNode(name)
 
     async def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
-        if job and "/" in job:
-            job = (await self.named(job)).partition(".")[0]
         only = (await lookup.find_job(self._loop, self._store, job)).job.id if job else None
         start = self._loop.state.revision if after is None else after
         async for event in self._feed.watch(start, only, lambda: self._loop.state):

@@ -1,19 +1,23 @@
 """From what people type to what is meant: whole ids, unique prefixes, `job.index`, and the history behind them.
 
-What Kubernetes calls a job or a task, `namespace/name`, is read into an id before anything is done with it.
+What Kubernetes calls a job or a task, `namespace/name`, is read into an id before anything is done with it. Each user
+has names of his own: those of others are only for who may see inside all jobs, and never guessed between.
 """
 
 from __future__ import annotations
+
+from itertools import islice
 
 from phalanx.coordinator.desk import Desk
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_job_id
-from phalanx.errors import BadRequest, NotFound
+from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
 _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
+NAMESAKES_TOLD = 5
 
 
 async def find_job(desk: Desk, store: Store, text: str) -> JobState:
@@ -29,17 +33,43 @@ async def find_job(desk: Desk, store: Store, text: str) -> JobState:
     return await _find_job(desk.state, store, text)
 
 
-async def find_named(desk: Desk, name: str) -> str:
-    """The id of the job or task that Kubernetes calls so."""
-    found = desk.state.called(name)
+async def find_named(desk: Desk, name: str, user: str, *, of_all: bool) -> str:
+    """The id of the job or task of a user that Kubernetes calls so.
+
+    With `of_all` it may be another user's if he has none so called himself, and only one other has.
+    """
+    found = _named(desk.state, name, user, of_all=of_all)
     if found is None and await desk.catch_up():
-        found = desk.state.called(name)
+        found = _named(desk.state, name, user, of_all=of_all)
     if found is None:
+        whose = "no job or task" if of_all else "no job or task of yours"
         raise NotFound(
-            f"no job or task is called {name[:80]!r}",
+            f"{whose} is called {name[:80]!r}",
             reason="JobNotFound",
             hint="names are known of jobs that the coordinator has in memory; phalanx ps --all lists the ids of all",
         )
+    return found
+
+
+def _named(state: ClusterState, name: str, user: str, *, of_all: bool) -> str | None:
+    if (own := _id_of(state, name, user)) is not None or not of_all:
+        return own
+    others = sorted(islice(state.objects.get(name, {}), NAMESAKES_TOLD + 1))
+    if len(others) < 2:
+        return _id_of(state, name, others[0]) if others else None
+    told = [f"{_id_of(state, name, other)} of {other}" for other in others[:NAMESAKES_TOLD]]
+    more = ", …" if len(others) > NAMESAKES_TOLD else ""
+    raise Conflict(
+        f"several users have something called {name[:80]!r}: {', '.join(told)}{more}",
+        reason="AmbiguousName",
+        hint="give the id",
+    )
+
+
+def _id_of(state: ClusterState, name: str, user: str) -> str | None:
+    found = state.called(name, user)
+    if found is None:
+        return None
     job, position = found
     return job.job.id if position is None else job.job.task_id(position)
 

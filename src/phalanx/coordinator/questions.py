@@ -114,8 +114,8 @@ class Questions:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
         return job_view(self._loop.state, found)
 
-    async def named(self, name: str) -> str:
-        return await lookup.find_named(self._loop, name)
+    async def named(self, name: str, user: str, *, of_all: bool) -> str:
+        return await lookup.find_named(self._loop, name, user, of_all=of_all)
 
     async def draft(self, id: str) -> DraftView:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])

@@ -172,9 +172,9 @@ class FakeCluster:
     async def job(self, id: str) -> JobView:
         return self._job_view(self._find(id))
 
-    async def named(self, name: str) -> str:
+    async def named(self, name: str, user: str, *, of_all: bool) -> str:
         for job in self.held.values():
-            if name in job.whole_objects:
+            if name in job.whole_objects and (of_all or job.user == user):
                 return job.id
         return self._find(name).id
 

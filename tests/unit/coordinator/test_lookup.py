@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +13,10 @@ from phalanx.api.auth import Tokens
 from phalanx.api.groupspec import GroupSpec
 from phalanx.api.inprocess import InProcessExchange
 from phalanx.api.jobspec import GangSpec, JobSpec, to_job
+from phalanx.api.roles import Bearer, Identity
 from phalanx.api.schema import SubmitRequest
+from phalanx.coordinator.main import Coordinator
+from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, Conflict, NotFound
 from tests.unit.coordinator.test_declarations import a_coordinator
 
@@ -67,6 +70,64 @@ async def test_names_of_kubernetes_are_accepted_wherever_an_id_is():
             with pytest.raises(Conflict, match="needed by its gang"):
                 await client.cancel("team/pod-2")
             assert (await client.cancel("team/hello-job")).cancelled == 2
+
+
+class People:
+    """Accepts a token like `alice:user`: a name and a role."""
+
+    def accepts_user(self, token: str) -> Identity | None:
+        name, _, role = token.partition(":")
+        return Identity(name, cast(Bearer, role), "f" * 16)
+
+
+def client_of(here: Coordinator, name: str, role: Bearer = "user") -> AsyncClient:
+    exchange = InProcessExchange(build_app(here.commands, People()))
+    return AsyncClient(token=f"{name}:{role}", exchange=exchange)
+
+
+async def test_a_name_means_ones_own_job_though_others_have_newer_ones_so_called():
+    async with a_coordinator() as here, client_of(here, "alice") as alice, client_of(here, "bob") as bob:
+        (alices,) = (await alice.apply(a_named_gang())).jobs
+        (bobs,) = (await bob.apply(a_named_gang())).jobs
+        assert (await alice.named("team/hello-job")).id == alices.id
+        assert (await alice.wait("team/pod-2", timeout=0)).id == f"{alices.id}.1"
+        assert (await alice.job("team/hello-job")).user == "alice"
+        assert (await bob.named("team/pod-1")).id == f"{bobs.id}.0"
+        assert (await alice.cancel("team/hello-job")).id == alices.id
+        assert here.member.state.jobs[bobs.id].counts[Status.CANCELLED] == 0
+
+
+async def test_who_may_look_into_all_jobs_is_not_given_one_of_several_users_by_chance():
+    async with (
+        a_coordinator() as here,
+        client_of(here, "alice") as alice,
+        client_of(here, "bob") as bob,
+        client_of(here, "root", "admin") as root,
+    ):
+        (alices,) = (await alice.apply(a_named_gang())).jobs
+        assert (await root.named("team/hello-job")).id == alices.id
+        with pytest.raises(NotFound):
+            await root.named("team/hello-job", own=True)
+        (bobs,) = (await bob.apply(a_named_gang())).jobs
+        told = f"several users .* 'team/hello-job': {alices.id} of alice, {bobs.id} of bob$"
+        for ask in (root.cancel, root.named, root.why):
+            with pytest.raises(Conflict, match=told) as refused:
+                await ask("team/hello-job")
+            assert refused.value.reason == "AmbiguousName"
+        (roots,) = (await root.apply(a_named_gang())).jobs
+        assert (await root.cancel("team/hello-job")).id == roots.id
+
+
+@pytest.mark.parametrize("role", ["user", "viewer"])
+async def test_a_name_tells_a_plain_user_nothing_of_others(role: Bearer):
+    async with a_coordinator() as here, client_of(here, "carol", role) as carol:
+        for user in ("alice", "bob"):
+            await here.commands.apply(ApplyRequest([a_named_gang()]), user)
+            for ask in (carol.named, carol.job, carol.why, carol.draft):
+                with pytest.raises(NotFound, match="no job or task of yours is called 'team/hello-job'"):
+                    await ask("team/hello-job")
+        with pytest.raises(NotFound, match="of yours"):
+            await anext(carol.watch(job="team/hello-job"))
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_it_is_amended_under_its_id_and_starts_in_its_place_in_the_queue():
     assert [each.job.id for each in (state.units[0] for state in stage.state.jobs.values())].count(
         draft.id
     ) == 1
-    assert stage.state.called("default/pod-1") == (job, 1)
+    assert stage.state.called("default/pod-1", job.job.user) == (job, 1)
     assert isinstance(stage.muster(job.job, {0: "n1", 1: "n2"}), Accepted)
 
 

@@ -23,8 +23,8 @@ def a_named_gang() -> Job:
     return structs.replace(gang, gang=structs.replace(gang.gang, id="default/gang-a,default/gang-b"))
 
 
-def called(state: ClusterState, name: str) -> tuple[str, int | None] | None:
-    found = state.called(name)
+def called(state: ClusterState, name: str, user: str = "") -> tuple[str, int | None] | None:
+    found = state.called(name, user)
     return None if found is None else (found[0].job.id, found[1])
 
 
@@ -49,6 +49,20 @@ def test_a_name_given_again_means_the_newest_that_is_not_over():
     stage.give(Cancel(first.id))
     stage.give(Cancel(second.id))
     assert called(stage.state, "default/hello") == (third.id, None)
+
+
+def test_each_user_has_names_of_his_own():
+    stage = Stage(n1={"cores": 8})
+    alices, bobs = (a_job(object="default/train", user=user) for user in ("alice", "bob"))
+    stage.submit(alices)
+    stage.submit(bobs)
+    assert called(stage.state, "default/train", "alice") == (alices.id, None)
+    assert called(stage.state, "default/train", "bob") == (bobs.id, None)
+    assert called(stage.state, "default/train", "carol") is None
+    stage.give(Cancel(alices.id))
+    apply(stage.state, JobForgotten(at=1.0, job=alices.id))
+    assert called(stage.state, "default/train", "alice") is None
+    assert list(stage.state.objects["default/train"]) == ["bob"]
 
 
 def test_the_index_is_rebuilt_from_an_image_and_forgets_what_leaves_memory():

@@ -26,7 +26,7 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting
 
-NAMESAKES_MAX = 1000  # of jobs with the same name in Kubernetes, so many are looked at, the newest
+NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
 
 
 class Rules(Struct, frozen=True):
@@ -129,7 +129,8 @@ class ClusterState:
         self.gain = 0
         self.jobs: dict[JobId, JobState] = {}
         self.job_ids: list[JobId] = []  # sorted, for prefixes and pages
-        self.objects: dict[str, dict[JobId, None]] = {}  # by what Kubernetes calls them or their tasks
+        # By what Kubernetes calls them or their tasks, and by user: each has names of his own.
+        self.objects: dict[str, dict[str, dict[JobId, None]]] = {}
         self.working: dict[str, int] = {}  # by user: jobs that have not ended
         self.nodes: dict[NodeName, NodeState] = {}
         self.known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
@@ -178,7 +179,7 @@ class ClusterState:
         else:
             insort(self.job_ids, job.job.id)
         for name in _objects(job.job):
-            self.objects.setdefault(name, {})[job.job.id] = None
+            self.objects.setdefault(name, {}).setdefault(job.job.user, {})[job.job.id] = None
 
     def end_job(self, job: JobState) -> None:
         """Every task of it is over, for the first time or again."""
@@ -198,8 +199,11 @@ class ClusterState:
             self._stop_working(self.jobs[id].job.user)
         job = self.jobs.pop(id)
         for name in _objects(job.job):
-            del self.objects[name][id]
-            if not self.objects[name]:
+            users = self.objects[name]
+            del users[job.job.user][id]
+            if not users[job.job.user]:
+                del users[job.job.user]
+            if not users:
                 del self.objects[name]
         for status, count in enumerate(job.counts):
             self.counts[status] -= count
@@ -209,12 +213,13 @@ class ClusterState:
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
-    def called(self, name: str) -> tuple[JobState, int | None] | None:
-        """The job, and the position of its task if it is one, that Kubernetes calls so.
+    def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:
+        """The job of a user, and the position of its task if it is one, that Kubernetes calls so.
 
         Of several, one that is not over, one that is so called as a whole, and the newest of those.
         """
-        jobs = [self.jobs[id] for id in islice(reversed(self.objects.get(name, {})), NAMESAKES_MAX)]
+        own = self.objects.get(name, {}).get(user, {})
+        jobs = [self.jobs[id] for id in islice(reversed(own), NAMESAKES_MAX)]
         if not jobs:
             return None
         job = max(jobs, key=lambda each: (not each.is_over, name in each.job.whole_objects, each.job.id))
