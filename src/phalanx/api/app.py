@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 from phalanx.api.audit import NO_AUDIT, Audit, AuditLine
@@ -121,14 +122,21 @@ async def _carried_out(service: Service, route: Route, visit: Visit) -> Reply | 
     if route.is_about_a_job:
         await _check_owner(service, route, visit)
     if route.is_costly:
-        is_large = route.is_heavy or visit.is_large(service.limits.large_bytes)
-        gate = service.large if is_large else service.turnstile
-        async with gate.passed(visit.user):
-            return await _handled(service, route, visit)
+        return await _in_turn(service, route, visit)
     if route.method == "GET" and not route.lasting and route.permission != "open":
         with service.reads.taken(visit):
             return await _handled(service, route, visit)
     return await _handled(service, route, visit)
+
+
+async def _in_turn(service: Service, route: Route, visit: Visit) -> Reply | Streamed[Any]:
+    """What is costly. Its body comes first, so that whoever sends slowly takes no place from others meanwhile."""
+    is_large = visit.is_large(service.limits.large_bytes)
+    gate = service.large if is_large or route.is_heavy else service.turnstile
+    with service.large_bodies.taken(visit) if is_large else nullcontext():
+        await visit.body(service.limits.body_bytes)
+        async with gate.passed(visit.user):
+            return await _handled(service, route, visit)
 
 
 async def _handled(service: Service, route: Route, visit: Visit) -> Reply | Streamed[Any]:

@@ -36,7 +36,7 @@ class Limits(Struct, frozen=True):
     large_submits: int = 2  # of these so many at once, and plans as well,
     large_rest: float = 3.0  # each place resting so many times as long as it was used,
     large_within_s: float = 10.0  # and they wait longer for one
-    stall_s: float = 60.0  # how long a stream waits for a reader who takes nothing
+    large_bodies: int = 256  # held in memory at once, from their first byte until they are carried out
     beat_s: float = 15.0  # between two signs of life of a quiet stream; its token is checked again then
     settle_s: float = 0.05  # how long a watch may take to refuse before its answer begins
     ready_s: float = 5.0
@@ -59,8 +59,9 @@ class Service:
         self.pace = Pace(SystemClock())
         self.readiness = Readiness(commands.ready, limits.ready_s)
         self.turnstile = Turnstile(limits.submits, limits.submits_waiting, limits.submit_within_s)
+        self.large_bodies = Slots(limits.large_bodies, "places for large bodies")
         self.large = Turnstile(
-            limits.large_submits, limits.submits_waiting // 16, limits.submit_within_s, limits.large_rest
+            limits.large_submits, limits.submits_waiting // 16, limits.large_within_s, limits.large_rest
         )
 
     async def id_named(self, visit: Visit, name: str, *, own: bool = False) -> str:

@@ -3,8 +3,9 @@
 Where a place rests after it was used, what passes takes a bounded share of the coordinator's time.
 Users take turns, so that one who submits a thousand at once waits for himself and not the others for him.
 
-A request that waits here costs nothing: its body has not been read. So however many submit at once, cancels, questions
-and what runners say find a coordinator that has time for them.
+A request that waits here costs the memory of its body and no time: nobody has looked into it. So however many submit at
+once, cancels, questions and what runners say find a coordinator that has time for them. How many large bodies there may
+be at once is counted where they are read.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ class Visit:
     """A request: who asks, for what, with which words. Its `query` and `document` come decoded to a route."""
 
     __slots__ = (
+        "_body",
         "document",
         "headers",
         "id",
@@ -58,6 +59,7 @@ class Visit:
         self.id = ""  # the job, task or node named in the path
         self.query: Any = None
         self.document: Any = None
+        self._body: bytes | None = None
 
     @property
     def user(self) -> str:
@@ -86,6 +88,11 @@ class Visit:
 
     async def body(self, bytes_max: int) -> bytes:
         """The whole body, refused as soon as it grows over its limit, whatever Content-Length claims."""
+        if self._body is None:
+            self._body = await self._received(bytes_max)
+        return self._body
+
+    async def _received(self, bytes_max: int) -> bytes:
         declared = self.headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared[:20]) > bytes_max:
             raise _too_large(bytes_max)
