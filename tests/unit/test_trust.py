@@ -237,6 +237,13 @@ def test_what_serves_or_stores_is_refused_rather_than_done_to_something_else(
     assert not (away.parent / "home/.local/state/phalanx").exists()
 
 
+@pytest.mark.parametrize("command", ["up", "coordinator"])
+def test_how_a_coordinator_schedules_is_not_passed_over(cli: Cli, away: Path, command: str):  # noqa: F811
+    (away / "phalanx.toml").write_text("[scheduler]\nscore = 'most-free-cores'\n")
+    said = cli(command)
+    assert (said.code, "it may not set scheduler.score" in said.err) == (2, True)
+
+
 def test_down_stops_no_other_cluster(cli: Cli, away: Path):  # noqa: F811
     (away / "phalanx.toml").write_text("state_dir = 'state'\n")
     said = cli("down")

@@ -37,22 +37,32 @@ def down(
 
 
 def _end_what_is_left(folder: Path) -> None:
-    """A supervisor that was killed leaves keepers with their tasks."""
-    pids = keepers.left_in(folder)
-    if not pids:
+    """A supervisor that was killed leaves keepers with their tasks; of dead keepers, watchdogs."""
+    left = keepers.left_in(folder)
+    if left.is_nothing:
         note(f"no cluster is up in {folder}")
         return
-    note(f"the cluster in {folder} was killed; stopping {_listed(pids)} and their tasks")
-    if rest := keepers.stop(folder, pids):
+    told = [f"stopping {_listed(left.keepers, 'keeper')} and their tasks"] if left.keepers else []
+    if left.watchdogs:
+        dogs = _listed(left.watchdogs, "watchdog")
+        told.append(f"waiting for {dogs} to end the tasks of dead keepers with their lease")
+    note(f"the cluster in {folder} was killed; {', '.join(told)}")
+    rest = keepers.stop(folder, left)
+    if rest.keepers:
         raise Unavailable(
-            f"{_listed(rest)} did not end",
+            f"{_listed(rest.keepers, 'keeper')} did not end",
             hint="`kill -9` them; watchdogs then end their tasks with the lease",
+        )
+    if rest.watchdogs:
+        raise Unavailable(
+            f"{_listed(rest.watchdogs, 'watchdog')} did not end: tasks of dead keepers run until their lease is over",
+            hint="try again later and do not kill them; `phalanx up` ends the tasks at once",
         )
 
 
-def _listed(pids: list[int]) -> str:
+def _listed(pids: list[int], noun: str) -> str:
     shown = ", ".join(map(str, pids[:10])) + (" …" if len(pids) > 10 else "")
-    return f"{plural(len(pids), 'keeper')} (pid {shown})"
+    return f"{plural(len(pids), noun)} (pid {shown})"
 
 
 def _with_tasks(settings: Settings) -> str:

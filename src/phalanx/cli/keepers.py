@@ -1,6 +1,7 @@
-"""Keepers that are left when a supervisor was killed: found by their command lines, and told to stop what they run.
+"""What is left when a supervisor was killed: keepers, which are told to stop what they run, and watchdogs of dead ones.
 
-Only those of runners that `phalanx up` started and that have no runner now; others are their own runner's business.
+Only those of runners that `phalanx up` started and that have no runner now; others are their own runner's business. A
+watchdog is told nothing: it ends with its keeper, or, where that died, ends what that ran when the lease is over.
 """
 
 from __future__ import annotations
@@ -11,47 +12,70 @@ import signal
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from phalanx.cli.owner import END_WITHIN_S, Owner
 from phalanx.cli.shape import remembered
+from phalanx.cli.wait import Deadline
 from phalanx.runner import stopping
+from phalanx.runner.keeper import lookup
 
-_PROGRAM = b"/runner/keeper/__main__.py"
+
+class Left(Struct, frozen=True):
+    """The pids of the keepers, and of the watchdogs whose keeper died."""
+
+    keepers: list[int]
+    watchdogs: list[int]
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.keepers or self.watchdogs)
 
 
-def left_in(folder: Path) -> list[int]:
-    """The keepers, and their watchdogs, of the runners of a cluster whose supervisor is gone."""
+def left_in(folder: Path) -> Left:
+    """What is left of the runners of a cluster whose supervisor is gone."""
     runners = folder / "runners"
-    own = {os.fsencode(runners / name) for name in remembered(folder).names if _is_alone(runners / name)}
+    own = [runners / name for name in remembered(folder).names if _is_alone(runners / name)]
     pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()] if own else []
-    return [pid for pid in pids if _keeps(pid, own)]
+    pids = [pid for pid in pids if _is_ours(pid)]
+    keepers: list[int] = []
+    watchdogs: list[int] = []
+    for each in own:
+        found = [pid for pid in pids if lookup.is_keeper(pid, str(each))]
+        keepers += found
+        watchdogs += [] if found else [pid for pid in pids if _is_watchdog(pid, each)]
+    return Left(sorted(keepers), sorted(watchdogs))
 
 
-def stop(folder: Path, pids: list[int]) -> list[int]:
-    """Tell them to stop their tasks and to end; those that have not within the time."""
-    own = {os.fsencode(each) for each in (folder / "runners").iterdir()}
+def stop(folder: Path, left: Left) -> Left:
+    """Tell the keepers to stop their tasks and to end, and wait for all; those that have not ended within the time."""
+    own = [each for each in (folder / "runners").iterdir() if each.is_dir()]
     with ExitStack() as held:
-        told: dict[int, int] = {}
-        for pid in pids:
+        waiting: dict[int, int] = {}
+        for pid in (*left.keepers, *left.watchdogs):
             with suppress(OSError):
                 handle = os.pidfd_open(pid)
                 held.callback(os.close, handle)
-                if _keeps(pid, own):  # asked while the pidfd is open: it is about this process
+                # Asked while the pidfd is open: it is about this process.
+                if _is_ours(pid) and any(lookup.is_keeper(pid, str(each)) for each in own):
                     signal.pidfd_send_signal(handle, signal.SIGTERM)
-                    told[handle] = pid
-        return _still_there(told)
+                    waiting[handle] = pid
+                elif any(_is_watchdog(pid, each) for each in own):
+                    waiting[handle] = pid
+        rest = _still_there(waiting)
+    return Left([pid for pid in left.keepers if pid in rest], [pid for pid in left.watchdogs if pid in rest])
 
 
-def _still_there(told: dict[int, int]) -> list[int]:
-    waiting = select.poll()
-    for handle in told:
-        waiting.register(handle, select.POLLIN)
-    for _ in range(len(told)):
-        for handle, _ in waiting.poll(END_WITHIN_S * 1000):
-            waiting.unregister(handle)
-            told.pop(handle, None)
-        if not told:
-            break
-    return sorted(told.values())
+def _still_there(waiting: dict[int, int]) -> set[int]:
+    """The pids of those that have not ended when the time is over, one for all of them."""
+    until, poll = Deadline(END_WITHIN_S), select.poll()
+    for handle in waiting:
+        poll.register(handle, select.POLLIN)
+    while waiting and not until.is_over:
+        for handle, _ in poll.poll(until.left_s(END_WITHIN_S) * 1000):
+            poll.unregister(handle)
+            del waiting[handle]
+    return set(waiting.values())
 
 
 def _is_alone(folder: Path) -> bool:
@@ -59,10 +83,14 @@ def _is_alone(folder: Path) -> bool:
     return runner is None or not Owner(runner.pid, runner.started).is_alive
 
 
-def _keeps(pid: int, folders: set[bytes]) -> bool:
+def _is_ours(pid: int) -> bool:
     with suppress(OSError):
-        process = Path("/proc", str(pid))
-        if process.stat().st_uid == os.geteuid():
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            return any(word.endswith(_PROGRAM) for word in words) and not folders.isdisjoint(words)
+        return Path("/proc", str(pid)).stat().st_uid == os.geteuid()
+    return False
+
+
+def _is_watchdog(pid: int, folder: Path) -> bool:
+    with suppress(OSError):
+        title = os.fsencode(lookup.WATCHDOG + os.path.realpath(folder))
+        return Path("/proc", str(pid), "cmdline").read_bytes().rstrip(b"\0") == title
     return False

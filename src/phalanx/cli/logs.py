@@ -14,7 +14,7 @@ from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
 from phalanx.cli.output import note
 from phalanx.cli.session import session
-from phalanx.errors import BadRequest, PhalanxError
+from phalanx.errors import BadRequest
 
 if TYPE_CHECKING:
     from phalanx.api.commands import Stream
@@ -72,14 +72,14 @@ def _one_after_the_other(read: Read) -> Iterator[bytes]:
 
 def _as_they_come(read: Read) -> Iterator[bytes]:
     """Pieces of both streams. Their order is that of their arrival; within a stream it is exact."""
-    arriving: Queue[bytes | PhalanxError | None] = Queue(PIECES_AHEAD)
+    arriving: Queue[bytes | Exception | None] = Queue(PIECES_AHEAD)
 
     def copy(stream: Stream) -> None:
         try:
             for piece in read(stream):
                 arriving.put(piece)
             arriving.put(None)
-        except PhalanxError as error:
+        except Exception as error:  # whatever it is, the one who waits for the next piece must learn of it
             arriving.put(error)
 
     for stream in ("stdout", "stderr"):
@@ -87,7 +87,7 @@ def _as_they_come(read: Read) -> Iterator[bytes]:
     open_streams = 2
     while open_streams:
         piece = arriving.get()
-        if isinstance(piece, PhalanxError):
+        if isinstance(piece, Exception):
             raise piece
         if piece is None:
             open_streams -= 1

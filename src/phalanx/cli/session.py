@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from phalanx.api.client import Client
 
 
-SERVING = ("coordinator", "runner", "state_dir")  # what a daemon goes by
+SERVING = ("coordinator", "scheduler", "runner", "state_dir")  # what a daemon goes by
 STORED = ("coordinator", "state_dir")  # what says where the state is kept
 
 

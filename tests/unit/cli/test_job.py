@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import cast
 
 import pytest
 from msgspec import json, yaml
@@ -94,6 +96,17 @@ def test_logs_show_both_streams(cli: Cli, cluster: FakeCluster):
     assert "standard error" in said.err
     followed = cli("logs", "-f", ID).out
     assert sorted(followed.splitlines()) == ["Traceback", "step 1"]
+
+
+@pytest.mark.timeout(30)
+def test_whatever_ends_a_followed_stream_ends_the_command(cli: Cli, cluster: FakeCluster):
+    def broken() -> Iterator[bytes]:
+        yield b"step 1\n"
+        raise OSError("no such luck")
+
+    cluster.output = {"stdout": cast(list[bytes], broken()), "stderr": []}
+    said = cli("logs", "-f", ID)
+    assert (said.code != 0, "no such luck" in said.err) == (True, True), said
 
 
 def test_logs_options(cli: Cli, cluster: FakeCluster):

@@ -179,7 +179,7 @@ def test_down_ends_what_a_killed_cluster_left_and_up_brings_the_same_nodes_back(
         ended = phalanx(folder, "down")
         assert (ended.returncode, "was killed; stopping 2 keepers" in ended.stderr) == (0, True), ended.stderr
         assert Owner.of(task.pid) != task
-        assert left_in(folder) == []
+        assert left_in(folder).is_nothing
         again = phalanx(folder, "up", "--detach", *port)
         assert again.stderr == "2 pretended nodes as last time; --nodes 1 for this machine alone\n"
         assert "2 nodes: n1 n2" in again.stdout
