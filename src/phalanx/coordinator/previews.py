@@ -9,6 +9,7 @@ from phalanx.api.roles import PRIORITY_OF_USERS
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.refusals import unwelcome
+from phalanx.core.cluster import admission
 from phalanx.core.model.job import Job
 from phalanx.preview.online import plan_online
 from phalanx.preview.topology import topology_view
@@ -23,8 +24,7 @@ class Previews(Declarations):
 
         def check(job: Job) -> None:
             """What would be refused at once is refused here, too."""
-            no = heart.state.queues.unwelcome(job.queue, job.priority, priority_max)
-            if no is not None:
+            if (no := admission.unwelcome(heart.state, job, priority_max)) is not None:
                 raise unwelcome(no)
 
         retries = self._default_retries

@@ -41,10 +41,10 @@ def refusal(refused: Refused, what: str) -> PhalanxError:
     return _error(refused.kind, f"{what}: {refused.reason.text}", refused.reason.code, "", [])
 
 
-def unwelcome(no: Reason) -> PhalanxError:
+def unwelcome(refused: Refused) -> PhalanxError:
     """The error for a queue that nobody declared, or a priority that is too high in it."""
-    kind = "range" if no.code == "PriorityTooHigh" else "bad"
-    return _error(kind, no.text, no.code, _HINTS_BY_CODE.get(no.code, ""), [])
+    no = refused.reason
+    return _error(refused.kind, no.text, no.code, _HINTS_BY_CODE.get(no.code, ""), [])
 
 
 def accepted(answers: list[Answer | None], what: str) -> Accepted:

@@ -6,6 +6,7 @@ import pytest
 from msgspec import msgpack, structs
 
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
+from phalanx.core.cluster.holdings import hold_back
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, SetPaused, Submit
 from phalanx.core.cluster.state import Rules
@@ -193,6 +194,23 @@ def test_pause_and_resume_tell_the_runner_and_hold_the_grant() -> None:
     cluster.give(SetPaused(job.id, 0, False))
     assert [type(order) for _, order in cluster.orders[-2:]] == [Pause, Resume]
     assert cluster.state.table.ledgers[0].cores_free == 0
+
+
+def test_a_paused_task_of_a_held_job_is_resumed_before_its_job_is_released() -> None:
+    cluster = a_cluster(n1={"cores": 2})
+    job = a_job(array="0-1")
+    cluster.submit(job)
+    for position in (0, 1):
+        cluster.started("n1", (job.id, position, 1))
+    cluster.give(SetPaused(job.id, 1, True))
+    state = cluster.state.jobs[job.id]
+    hold_back(cluster.state, state, "it may have ended")
+    assert cluster.give(SetPaused(job.id, 1, False)) == [Accepted()]
+    assert (bool(state.live[1].paused), state.held_because) == (False, "it may have ended")
+    cluster.give(SetPaused(job.id, 0, True))
+    assert cluster.give(SetPaused(job.id, None, False)) == [Accepted()]
+    assert (bool(state.live[0].paused), state.held_because) == (True, "")
+    assert code(cluster.give(SetPaused(job.id, None, False))[0]) == "conflict NotRunning"
 
 
 def test_a_cancelled_task_says_so() -> None:

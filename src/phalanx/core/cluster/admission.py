@@ -39,10 +39,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return _refuse(_queue_full(state), "too_many")
     if (held := state.tasks_of.get(job.user, 0)) + job.tasks > _user_share(state):
         return _refuse(_user_has_enough(state, job.user, held), "too_many")
-    if given.priority_max is not None:
-        no = state.queues.unwelcome(job.queue, job.priority, given.priority_max)
-        if no is not None:
-            return _refuse(no, "range" if no.code == "PriorityTooHigh" else "bad")
+    if given.priority_max is not None and (refused := unwelcome(state, job, given.priority_max)) is not None:
+        return Decision([], [], refused)
     if given.no_queue and (no := _why_away(state, job)) is not None:  # seed 000 asks this first
         return _refuse(no, "busy")
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
@@ -62,6 +60,12 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
             return _refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
         accepted.append(_placed(state, given.placement, 1, now, "no_queue"))
     return Decision(accepted, [], Accepted(job.tasks))
+
+
+def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | None:
+    """Why a job may not join its queue: nobody declared it, or its priority is too high; None if it may."""
+    no = state.queues.unwelcome(job.queue, job.priority, priority_max)
+    return None if no is None else Refused(no, "range" if no.code == "PriorityTooHigh" else "bad")
 
 
 def _why_not_amended(state: ClusterState, job: Job, version: int) -> Reason | None:
@@ -134,16 +138,20 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
 
 
 def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
-    """Pause or resume a running task, which keeps all that it holds; or release a job that a repair held back."""
-    job = state.jobs.get(given.job)
-    if job is not None and job.held_because and not given.paused and not job.is_over:
+    """Pause or resume a running task, which keeps all that it holds; or release a job that a repair held back.
+
+    A paused task of a held job is resumed, and its job stays held.
+    """
+    job, at = state.jobs.get(given.job), given.position
+    attempt = None if job is None or at is None else job.live.get(at)
+    is_paused = attempt is not None and bool(attempt.paused)
+    if job is not None and job.held_because and not given.paused and not job.is_over and not is_paused:
         return Decision([JobReleased(at=now, cause="user", job=given.job)], [], Accepted())
-    attempt = job.live.get(given.position) if job else None
-    if job is None or attempt is None or job.status[given.position] != Status.RUNNING:
+    if job is None or at is None or attempt is None or job.status[at] != Status.RUNNING:
         return _refuse(
             Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict"
         )
-    if bool(attempt.paused) == given.paused:
+    if is_paused == given.paused:
         word = "already paused" if given.paused else "not paused"
         return _refuse(
             Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad"

@@ -41,7 +41,7 @@ class Cancel(Struct, frozen=True):
 
 class SetPaused(Struct, frozen=True):
     job: JobId
-    position: int
+    position: int | None  # None: the job as a whole, which can be released and nothing else
     paused: bool
 
 
