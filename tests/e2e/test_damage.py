@@ -34,7 +34,7 @@ def test_a_damaged_log_is_refused_named_and_repaired_while_the_coordinator_waits
         eventually(cluster.is_ready, 20.0, "it goes on by itself")
         assert "Held" in _reasons(cluster, damaged)
         assert "damaged record" in (cluster.client.job(damaged).held or "")
-        cluster.client.resume(damaged)
+        cluster.client.release(damaged)
         assert "Held" not in _reasons(cluster, damaged)
         assert cluster.client.job(damaged).held is None
     finally:

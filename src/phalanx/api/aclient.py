@@ -116,6 +116,9 @@ class AsyncClient:
     async def resume(self, id: str) -> TaskView:
         return await self._ask(calls.resume(id))
 
+    async def release(self, id: str) -> JobView:
+        return await self._ask(calls.release(id))
+
     async def jobs(
         self,
         *,

@@ -199,6 +199,10 @@ def resume(id: str) -> Call[TaskView]:
     return Call(method="POST", path=_path("tasks", id, "resume"), answer=TaskView)
 
 
+def release(id: str) -> Call[JobView]:
+    return Call(method="POST", path=_path("jobs", id, "release"), answer=JobView)
+
+
 def jobs(
     status: StatusWord | None,
     queue: str | None,

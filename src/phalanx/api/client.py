@@ -123,6 +123,10 @@ class Client:
     def resume(self, id: str) -> TaskView:
         return self._ask(calls.resume(id))
 
+    def release(self, id: str) -> JobView:
+        """Let a job run that a repair of the store held back."""
+        return self._ask(calls.release(id))
+
     def jobs(
         self,
         *,
@@ -167,7 +171,7 @@ class Client:
         A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
         """
         until, patience = None if timeout is None else self._clock.monotonic() + timeout, Patience()
-        id = (self.named(id)).id if "/" in id else id  # which may be given again while we wait
+        id = self.named(id).id if "/" in id else id  # which may be given again while we wait
         while True:
             left_s = calls.WAIT_S if until is None else until - self._clock.monotonic()
             try:

@@ -59,7 +59,13 @@ class Commands(Protocol):
 
     async def pause(self, id: str) -> TaskView: ...
 
-    async def resume(self, id: str) -> TaskView: ...
+    async def resume(self, id: str) -> TaskView:
+        """Let a paused task go on. Conflict `Held` if it is not paused and its job is held back."""
+        ...
+
+    async def release(self, id: str) -> JobView:
+        """Let a job run that a repair held back."""
+        ...
 
     async def jobs(
         self,

@@ -73,6 +73,10 @@ async def evict(service: Service, visit: Visit) -> Reply:
     return json_reply(await service.commands.evict(visit.id, visit.user))
 
 
+async def release(service: Service, visit: Visit) -> Reply:
+    return json_reply(seen_job(visit, await service.commands.release(visit.id)))
+
+
 async def why(service: Service, visit: Visit) -> Reply:
     return json_reply(await service.commands.why(visit.id))
 
@@ -169,6 +173,14 @@ ROUTES = (
         handler=evict,
         summary="Take the places of a job's tasks, as a spot market would; its restart policy says what follows.",
         answer=EvictReply,
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/release",
+        permission="control",
+        handler=release,
+        summary="Let a job run that a repair of the store held back.",
+        answer=JobView,
     ),
     Route(
         method="GET",

@@ -15,7 +15,7 @@ from phalanx.cli.output import OutputOption, emit, fields, note
 from phalanx.cli.session import session
 from phalanx.cli.text import clean, clean_lines, moment, plural, size, span
 from phalanx.core.model.quantity import describe_seconds
-from phalanx.errors import PhalanxError
+from phalanx.errors import Conflict, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
@@ -84,7 +84,15 @@ def pause(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> No
 def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
     """Let a paused task go on, or a job that `phalanx store repair` held back."""
     here = session(ctx)
-    task = here.client().resume(id)
+    client = here.client()
+    try:
+        task = client.resume(id)
+    except Conflict as error:
+        if error.reason != "Held":
+            raise
+        job = client.release(id)
+        emit(job, here.output(output), [job.id], lambda _wide: [f"{job.id} is released"])
+        return
     emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} goes on"])
 
 

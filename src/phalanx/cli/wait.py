@@ -12,6 +12,7 @@ import typer
 
 from phalanx.api.schema import JobView, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.job import id_of
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.progress import Progress
 from phalanx.cli.session import session
@@ -87,7 +88,7 @@ def await_all(client: Client, ids: Sequence[str], until: Deadline) -> list[View]
 
 
 def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View:
-    id = client.named(id).id if "/" in id else id  # which may be given again while we wait
+    id = id_of(client, id)  # its name may be given again while we wait
     view = client.wait(id, timeout=0)
     while view.status not in ENDED:
         progress.show(view)

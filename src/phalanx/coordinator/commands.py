@@ -51,7 +51,8 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import Job
-from phalanx.errors import BadRequest
+from phalanx.core.model.status import Status
+from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.manifests.layers import fit_submitted
 from phalanx.store.protocol import Store
 
@@ -111,10 +112,21 @@ class CoordinatorCommands(Previews, TokenWishes):
 
     async def resume(self, id: str) -> TaskView:
         job, position = await lookup.find_task(self._loop, self._store, id)
-        if not job.held_because:
-            return await self._set_paused(id, False)
-        accepted(await self._loop.ask([SetPaused(job.job.id, position or 0, False)]), id)
-        return task_view(job, position or 0, self._loop.state.known_names)
+        attempt = None if position is None else job.live.get(position)
+        if job.held_because and not job.is_over and not (attempt is not None and attempt.paused):
+            raise Conflict(
+                f"{job.job.id} is held back as a whole: {job.held_because}",
+                reason="Held",
+                hint=f"phalanx resume {job.job.id} releases it",
+            )
+        return await self._set_paused(id, False)
+
+    async def release(self, id: str) -> JobView:
+        job = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        if job.is_over or not job.held_because:
+            raise Conflict(f"{job.job.id} is not held back", reason="NotHeld")
+        accepted(await self._loop.ask([SetPaused(job.job.id, None, False)]), job.job.id)
+        return job_view(self._loop.state, job)
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
         job, position = await lookup.find_task(self._loop, self._store, id)
@@ -122,10 +134,12 @@ class CoordinatorCommands(Previews, TokenWishes):
         over = job.is_over if position is None else job.status[position] >= 3
         if not over and timeout_s > 0:
             await self._feed.settled(job.job.id, position, timeout_s)
-            job = await lookup.find_job(self._loop, self._store, job.job.id)
+            before, job = job, await lookup.find_job(self._loop, self._store, job.job.id)
+            position = _position_in(job, before, position)
         if whole:
             return job_view(self._loop.state, job)
-        assert position is not None
+        if position is None:
+            raise NotFound(f"{id} is no task of its gang since others came", reason="TaskNotFound")
         return task_view(job, position, self._loop.state.known_names)
 
     async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
@@ -174,9 +188,10 @@ class CoordinatorCommands(Previews, TokenWishes):
         if number == 0:
             number = 1
             yield LogChunk(0, b"", 0, number, False)
-            if not await self._is_placed(job, position):
+            placed = await self._placed(job, position)
+            if placed is None:
                 return
-            job = self._loop.state.jobs.get(job.job.id, job)  # another one if members came
+            job, position = placed
         node = self._node_of(job, position, number)
         key = (job.job.id, position, number)
         async for chunk in self._roads.read(
@@ -197,15 +212,21 @@ class CoordinatorCommands(Previews, TokenWishes):
     def require_active(self) -> None:
         self._loop.require_active()
 
-    async def _is_placed(self, job: JobState, position: int) -> bool:
-        """A follower came before the task was placed: whether it was, once that is decided."""
-        after = self._loop.state.revision
-        if job.attempts[position] == 0:
+    async def _placed(self, job: JobState, position: int) -> tuple[JobState, int] | None:
+        """A follower came before the task was placed: where it stands once it was; None if it will not be."""
+        after, at = self._loop.state.revision, self._standing(job, position)
+        if not _is_decided(*at):
             async for _ in self._feed.watch(after, job.job.id, lambda: self._loop.state):
-                job = self._loop.state.jobs.get(job.job.id, job)  # another one once members came
-                if job.attempts[position] or job.status[position] >= 3:
+                at = self._standing(*at)
+                if _is_decided(*at):
                     break
-        return job.attempts[position] > 0
+        now, place = at
+        return (now, place) if place is not None and now.attempts[place] else None
+
+    def _standing(self, job: JobState, position: int | None) -> tuple[JobState, int | None]:
+        """The job as it is now, another one if members came, and where the task stands in it."""
+        now = self._loop.state.jobs.get(job.job.id, job)
+        return now, _position_in(now, job, position)
 
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
@@ -242,6 +263,19 @@ class CoordinatorCommands(Previews, TokenWishes):
 
     def _new_id(self) -> str:
         return self._new_ids(1)[0]
+
+
+def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:
+    """Where a task stands in a job that may have been amended since: by its name; None if it is not there any more."""
+    if position is None or now is before or now.job.groups == before.job.groups:
+        return position
+    name = before.job.object_at(position)
+    return now.job.object_position(name) if name else None
+
+
+def _is_decided(job: JobState, position: int | None) -> bool:
+    """Whether a task has been placed, or never will be."""
+    return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED
 
 
 def _is_same(first: Job, again: Job) -> bool:

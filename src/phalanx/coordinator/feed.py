@@ -149,8 +149,12 @@ def _readable(batch: Batch) -> list[e.Event]:
 
 
 def _is_over(state: ClusterState, key: tuple[str, int | None]) -> bool:
-    job = state.jobs.get(key[0])
-    return job is None or job.is_over or (key[1] is not None and job.status[key[1]] >= Status.COMPLETED)
+    job, at = state.jobs.get(key[0]), key[1]
+    if job is None or job.is_over or at is None:
+        return job is None or job.is_over
+    return (
+        at >= len(job.status) or job.status[at] >= Status.COMPLETED
+    )  # members came, and it has another place
 
 
 def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEvent:

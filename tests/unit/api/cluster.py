@@ -146,6 +146,9 @@ class FakeCluster:
         self.paused.discard(job.id)
         return self._task_view(job)
 
+    async def release(self, id: str) -> JobView:
+        return self._job_view(self._find(id))
+
     async def jobs(
         self,
         *,

@@ -53,6 +53,7 @@ async def test_every_call_arrives_and_comes_back(way):
         assert (await client.task(id)).id == id
         assert (await client.pause(id)).paused
         assert not (await client.resume(id)).paused
+        assert (await client.release(id)).id == id
         assert (await client.why(id)).position == 1
         assert (await client.story(id)).items
         assert len(await client.nodes()) == 2

@@ -48,6 +48,7 @@ def test_every_call_arrives_and_comes_back(way):
         assert client.task(id).id == id
         assert client.pause(id).paused
         assert not client.resume(id).paused
+        assert client.release(id).id == id
         assert client.why(id).dominant.code == "WaitingCapacity"
         assert client.story(id).items[0].event == "JobSubmitted"
         assert client.story("n1", of="nodes").items

@@ -32,7 +32,7 @@ from phalanx.api.schema import (
     WhyReply,
 )
 from phalanx.api.schema_gang import GangView
-from phalanx.errors import NotFound, PhalanxError
+from phalanx.errors import Conflict, NotFound, PhalanxError
 
 ID = "01hzx5k3m9qwertyasdfghzxcv"
 
@@ -188,6 +188,7 @@ class FakeCluster:
         self.lines: list[StoryLine] = []
         self.events: list[WatchEvent] = []
         self.answer: Any = None
+        self.is_held = False  # what is resumed
         self.error: BaseException | None = None
 
     def _note(self, *call: Any) -> None:
@@ -275,7 +276,13 @@ class FakeCluster:
 
     def resume(self, id: str) -> TaskView:
         self._note("resume", id)
+        if self.is_held:
+            raise Conflict(f"{id} is held back as a whole", reason="Held")
         return a_task(id)
+
+    def release(self, id: str) -> JobView:
+        self._note("release", id)
+        return self._found(self.held, id.partition(".")[0])
 
     def why(self, id: str) -> WhyReply:
         self._note("why", id)

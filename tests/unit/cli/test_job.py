@@ -81,6 +81,12 @@ def test_pause_and_resume(cli: Cli, cluster: FakeCluster):
     assert cluster.verbs() == ["pause", "resume"]
 
 
+def test_a_job_that_is_held_back_is_released_as_a_whole(cli: Cli, cluster: FakeCluster):
+    cluster.held, cluster.is_held = [a_job()], True
+    assert cli("resume", f"{ID}.3").out == f"{ID} is released\n"
+    assert cluster.verbs() == ["resume", "release"]
+
+
 def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeCluster):
     cluster.output["stdout"] = [b"a\x1b[31m", b"b\n"]
     assert cli("logs", ID, "--stdout").out == "a\x1b[31mb\n"

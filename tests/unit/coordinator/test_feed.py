@@ -9,9 +9,11 @@ import pytest
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.heart import Turn
 from phalanx.core.cluster.events import Event, NodeDrained, encode
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.errors import Gone
 from phalanx.store.protocol import Batch, Loaded
+from tests.builders import a_job
 
 pytestmark = pytest.mark.anyio
 
@@ -78,11 +80,15 @@ async def test_a_log_that_begins_after_what_was_told_says_so():
     assert await told(feed, 10, 1) == [11]
 
 
-async def test_one_who_waits_for_a_job_that_ended_while_nobody_looked_is_answered():
-    feed = Feed()
-    waiting = asyncio.create_task(feed.settled("gone", None, 60.0))
+@pytest.mark.parametrize("position", [None, 1])
+async def test_one_who_waits_for_what_is_not_there_any_more_is_answered(position: int | None):
+    """A job that ended while nobody looked; a task that its gang does not have since it was amended."""
+    feed, job, state = Feed(), a_job(), a_state(0)
+    if position is not None:
+        state.add_job(JobState(job, 1, state.counts, state.incomplete, state.rules.aging_s))
+    waiting = asyncio.create_task(feed.settled(job.id, position, 60.0))
     ready = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(ready.set_result, None)
     await ready
-    feed.resume(Loaded(None, 0, []), a_state(0))
+    feed.resume(Loaded(None, 0, []), state)
     await asyncio.wait_for(waiting, 2.0)
