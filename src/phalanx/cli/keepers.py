@@ -43,7 +43,7 @@ def left_in(folder: Path) -> Left:
     for each in own:
         found = [pid for pid in pids if lookup.is_keeper(pid, str(each))]
         keepers += found
-        watchdogs += [] if found else [pid for pid in pids if _is_watchdog(pid, each)]
+        watchdogs += [] if found else [pid for pid in pids if lookup.is_watchdog(pid, os.path.realpath(each))]
     return Left(sorted(keepers), sorted(watchdogs))
 
 
@@ -60,7 +60,7 @@ def stop(folder: Path, left: Left) -> Left:
                 if _is_ours(pid) and any(lookup.is_keeper(pid, str(each)) for each in own):
                     signal.pidfd_send_signal(handle, signal.SIGTERM)
                     waiting[handle] = pid
-                elif any(_is_watchdog(pid, each) for each in own):
+                elif any(lookup.is_watchdog(pid, os.path.realpath(each)) for each in own):
                     waiting[handle] = pid
         rest = _still_there(waiting)
     return Left([pid for pid in left.keepers if pid in rest], [pid for pid in left.watchdogs if pid in rest])
@@ -86,11 +86,4 @@ def _is_alone(folder: Path) -> bool:
 def _is_ours(pid: int) -> bool:
     with suppress(OSError):
         return Path("/proc", str(pid)).stat().st_uid == os.geteuid()
-    return False
-
-
-def _is_watchdog(pid: int, folder: Path) -> bool:
-    with suppress(OSError):
-        title = os.fsencode(lookup.WATCHDOG + os.path.realpath(folder))
-        return Path("/proc", str(pid), "cmdline").read_bytes().rstrip(b"\0") == title
     return False

@@ -64,10 +64,10 @@ def descends_from(pid: int, ancestor: int) -> bool:
 
 
 def _watchdogs(state_dir: str) -> set[int]:
-    return {pid for pid in _ours() if _is_watchdog(pid, state_dir)}
+    return {pid for pid in _ours() if is_watchdog(pid, state_dir)}
 
 
-def _is_watchdog(pid: int, state_dir: str) -> bool:
+def is_watchdog(pid: int, state_dir: str) -> bool:
     """Whether it shows the title of this folder's, or as much of it as it had room for and has the folder open."""
     title = os.fsencode(WATCHDOG + state_dir)
     shown = files.read(f"/proc/{pid}/cmdline").rstrip(b"\0")
