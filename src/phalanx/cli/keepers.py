@@ -14,21 +14,20 @@ from pathlib import Path
 from phalanx.cli.owner import END_WITHIN_S, Owner
 from phalanx.cli.shape import remembered
 from phalanx.runner import stopping
-
-_PROGRAM = b"/runner/keeper/__main__.py"
+from phalanx.runner.keeper import lookup
 
 
 def left_in(folder: Path) -> list[int]:
     """The keepers, and their watchdogs, of the runners of a cluster whose supervisor is gone."""
     runners = folder / "runners"
-    own = {os.fsencode(runners / name) for name in remembered(folder).names if _is_alone(runners / name)}
+    own = {os.path.realpath(runners / name) for name in remembered(folder).names if _is_alone(runners / name)}
     pids = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()] if own else []
     return [pid for pid in pids if _keeps(pid, own)]
 
 
 def stop(folder: Path, pids: list[int]) -> list[int]:
     """Tell them to stop their tasks and to end; those that have not within the time."""
-    own = {os.fsencode(each) for each in (folder / "runners").iterdir()}
+    own = {os.path.realpath(each) for each in (folder / "runners").iterdir()}
     with ExitStack() as held:
         told: dict[int, int] = {}
         for pid in pids:
@@ -59,10 +58,8 @@ def _is_alone(folder: Path) -> bool:
     return runner is None or not Owner(runner.pid, runner.started).is_alive
 
 
-def _keeps(pid: int, folders: set[bytes]) -> bool:
+def _keeps(pid: int, folders: set[str]) -> bool:
     with suppress(OSError):
-        process = Path("/proc", str(pid))
-        if process.stat().st_uid == os.geteuid():
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            return any(word.endswith(_PROGRAM) for word in words) and not folders.isdisjoint(words)
+        is_ours = Path("/proc", str(pid)).stat().st_uid == os.geteuid()
+        return is_ours and any(lookup.is_keeper(pid, folder) for folder in folders)
     return False
