@@ -33,7 +33,7 @@ class Farewell(Struct, frozen=True):
     """What a runner left behind when it stopped."""
 
     tasks: int  # that run on; with `drained` those that were ended
-    drained: bool
+    drained: bool  # it was to end them, and none is left
     told: bool  # the coordinator knows, and has granted what was asked
     lease_s: float  # how long they run on without a runner
     unreported: int = 0  # ends that no coordinator has taken note of; the next runner tells them
