@@ -180,7 +180,7 @@ def test_a_signal_reaches_the_task(tmp_path: Path):
     async def story(node: Node) -> None:
         node.sh("j/0/1", "trap 'exit 7' USR1; echo ready; sleep 300 & wait")
         await node.said("j/0/1", "ready")
-        node.processes.signal("j/0/1", signal.SIGUSR1)
+        node.processes._ask("signal", "j/0/1", signal.SIGUSR1)
         assert (await node.ended("j/0/1")).code == 7
 
     tell(tmp_path, story)

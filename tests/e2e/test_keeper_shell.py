@@ -221,12 +221,10 @@ def test_what_happens_while_a_runner_reads_the_listing_is_not_missed(
         coordinator.order(a_brief("exit 5"), ROLL, START)
         await coordinator.hears(Ready)
         await coordinator.shell.close(stop_tasks=False)
-        listing, asked = Processes.listing, iter((False, True))
+        listing = Processes.listing
 
         async def slow_listing(processes: Processes) -> Listing:
             found = await listing(processes)
-            if not next(asked):  # the first one only asks whether the keeper is alive
-                return found
             processes.lease(0.0)
             await listing(processes)  # by then the refusal has been heard
             return found

@@ -53,6 +53,9 @@ def stop(
     if word is None:
         raise Unavailable(f"the runner (pid {owner.pid}) ended and did not say what it left behind")
     note(_told(word))
+    if drain and not word.drained:
+        note("warning: they could not be ended, as the keeper of the node does not answer")
+        return 1
     if word.tasks and not word.told:
         note("warning: the coordinator could not be asked, or did not grant it")
         return 1

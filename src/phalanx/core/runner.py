@@ -113,7 +113,6 @@ class RunnerState:
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
         self.fresh: list[Report] = []  # reports to send with the next message
         self.tombstones: dict[AttemptKey, None] = {}
-        self.refused_orders = 0
 
     def adopt(
         self,
@@ -162,7 +161,6 @@ class RunnerState:
     def order(self, epoch: int, order: Order, now: float) -> list[Deed]:
         """Obey one order, unless it comes from a coordinator that has been replaced."""
         if epoch < self.epoch:
-            self.refused_orders += 1
             return []
         match order:
             case Start():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, oom_kills
+from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
@@ -114,10 +114,6 @@ class Cgroups:
     def remove(self, cgroup: Cgroup) -> bool:
         """Remove it; False while something is still inside."""
         return self._remove_all([Path(folder) for folder in cgroup.folders])
-
-    def oom_kills(self, cgroup: Cgroup) -> int:
-        """How many processes in it the kernel has killed for want of memory."""
-        return oom_kills(list(cgroup.folders))
 
     def sweep(self, spared: Collection[str] = ()) -> None:
         """Remove all cgroups in which nothing runs, but those that are waited for and those the keeper uses again.

@@ -28,6 +28,7 @@ class KeeperHealth:
         self._keeper: Processes | None = None
         self._answer: asyncio.Future[Any] | None = None
         self._looks = 0  # since the last question, answer or loss
+        self._unreached_s = 0.0  # how long we have tried in vain to connect to one that does not answer
 
     def look(self, keeper: Processes | None) -> str:
         """Ask, or see whether it has answered; to be called every LOOK_S."""
@@ -53,13 +54,21 @@ class KeeperHealth:
         """
         return self._answer is not None and self._looks % round((lease_s + ENDS_S) / LOOK_S) == 0
 
+    def is_unreached(self, tried_s: float, lease_s: float) -> bool:
+        """There is a keeper that did not answer a new connection for so long; whether that makes it past, as above."""
+        self._unreached_s += tried_s
+        if self._unreached_s < lease_s + ENDS_S:
+            return False
+        self._unreached_s = 0.0
+        return True
+
     def failed(self, error: Exception) -> None:
         """There is no keeper, and none can be started."""
         self.trouble = f"its keeper is gone, and another one cannot be started: {error}"
 
     def works(self) -> None:
         """There is a keeper, and it has answered."""
-        self.trouble = ""
+        self.trouble, self._unreached_s = "", 0.0
 
     def _note(self, answer: asyncio.Future[Any]) -> None:
         if not answer.cancelled() and answer.exception() is None:

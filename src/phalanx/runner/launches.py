@@ -48,7 +48,7 @@ class Launches:
         self._ports = LonePorts(f"{agent.node}/{agent.incarnation}")
 
     def start(self, keeper: Processes, deed: Spawn, not_after: float) -> None:
-        """Have the keeper start an attempt, or get it ready."""
+        """Have the keeper start an attempt, or get it ready; raises OSError where its log can have no folder."""
         start, brief = deed.start, deed.brief
         self._brief(keeper, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
@@ -82,7 +82,8 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
-        if keeper is not None and (name := self.names.pop(key, None)) is not None:
+        name = self.names.pop(key, None)
+        if keeper is not None and name is not None:
             keeper.forget([name])
 
     def forget_brief(self, keeper: Processes | None, job: str, group: int) -> None:
@@ -105,11 +106,11 @@ class Launches:
         id = _brief_id(brief.job, brief.group)
         if id in self._briefed:
             return
-        self._briefed.add(id)
         checkpoints = self._checkpoints / brief.job
         self._machine.make_folder(self.log_root / brief.job)
         env = self._base_env | group_environment(brief, self._agent.node, str(checkpoints))
         keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
+        self._briefed.add(id)
 
     def _cpus(self, grant: Grant) -> list[int] | None:
         """The kernel CPUs of the NUMA node a task is bound to."""

@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from phalanx.runner.keeper import journal
+from phalanx.runner.keeper import files, journal, listener, lookup
 from phalanx.runner.keeper.cgroup import OPTION
+from phalanx.runner.keeper.service import LOCK
 from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
-SOCKET = "keeper.sock"
 
 
 class LocalMachine:
@@ -36,7 +37,7 @@ class LocalMachine:
         folder = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # Through the open folder, since its own path may be longer than a socket address can hold.
-            path = f"/proc/self/fd/{folder}/{SOCKET}"
+            path = f"/proc/self/fd/{folder}/{listener.NAME}"
             _, processes = await asyncio.get_running_loop().create_unix_connection(make, path)
         finally:
             os.close(folder)
@@ -45,27 +46,35 @@ class LocalMachine:
     async def start_keeper(self, within_s: float) -> None:
         await asyncio.to_thread(_start_keeper, self._state_dir, self._cgroups, within_s)
 
-    def end_keeper(self, pid: int) -> None:
-        """It is looked at through a pidfd, so that no other process can have the number meanwhile."""
-        try:
-            process = os.pidfd_open(pid)
-        except OSError:
-            return
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if str(KEEPER).encode() in words and os.fsencode(self._state_dir) in words:
-                signal.pidfd_send_signal(process, signal.SIGKILL)
-        except OSError:
-            return
-        finally:
-            os.close(process)
+    def end_keeper(self) -> bool:
+        """It is found as a keeper finds another: whichever version it is, and however its folder was spelt."""
+        folder = os.path.realpath(self._state_dir)
+        return sum(_kill_keeper(pid, folder) for pid in lookup.keepers(folder, LOCK)) > 0
 
     def make_folder(self, path: Path) -> None:
+        files.set_aside(str(path), unless=stat.S_ISDIR)
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         told = journal.read(str(self._state_dir / journal.NAME)).attempts
         return {key: (started_at, (ticks[0], ticks[1])) for key, (_, ticks, started_at, *_) in told.items()}
+
+
+def _kill_keeper(pid: int, folder: str) -> bool:
+    """It is looked at through a pidfd, so that no other process can have the number meanwhile."""
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not lookup.is_keeper(pid, folder):
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(process)
 
 
 def _start_keeper(state_dir: Path, cgroups: tuple[str, ...], within_s: float) -> None:

@@ -23,7 +23,7 @@ from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
 from phalanx.diary import diary, open_diary, told
 from phalanx.errors import ConfigError, PhalanxError
-from phalanx.runner import stopping
+from phalanx.runner import statefiles, stopping
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
@@ -77,7 +77,7 @@ async def _run(settings: Settings, drain: bool) -> int:
     check_doors(section.join, papers)
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    credential, origin = NodeCredential(settings), _origin(state_dir)
+    credential, origin = NodeCredential(settings), statefiles.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     capacity = capacity_of(section.name, section.pretend, section.labels)
     tls = ClientTls(papers) if papers.are_there else None
@@ -148,15 +148,6 @@ async def _until_stopped(
     await shell.close(stop_tasks=is_drained or not shell.agent.state.held)
     for task in done - {waiting}:
         if not task.cancelled() and (error := task.exception()) is not None:
-            raise error
+            log.error("the runner failed", exc_info=error)
+            return 1
     return 77 if refused.is_set() else 0
-
-
-def _origin(state_dir: Path) -> str:
-    """Who we are across our lives: made once, kept in the state folder."""
-    path = state_dir / "origin"
-    if not path.exists():
-        draft = path.with_suffix(".new")
-        draft.write_text(secrets.token_hex(16))
-        draft.replace(path)
-    return path.read_text().strip()

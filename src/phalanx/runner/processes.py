@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.core.verdict import ProcessEnd
 
 REQUESTS_PER_FRAME = 256
+CLOSE_WITHIN_S = 2.0  # how long a keeper may take to read our last words
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
@@ -41,9 +42,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
     limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
     held: bool = False  # only get it ready, and start it with `go`
-    not_after: float | None = (
-        None  # the instant since boot from which on it is refused, however long it was on its way
-    )
+    not_after: float | None = None  # the instant since boot from which on it is refused
 
 
 class Exit(Struct, frozen=True):
@@ -62,17 +61,7 @@ class Exit(Struct, frozen=True):
 
 def end_of(exit: Exit) -> ProcessEnd:
     """The same in the words of the runner's state machine."""
-    return ProcessEnd(
-        exit.code,
-        exit.signal,
-        exit.oom,
-        exit.reason,
-        exit.started_at,
-        exit.ended_at,
-        exit.stderr_tail,
-        exit.stopped,
-        exit.why,
-    )
+    return ProcessEnd(*structs.astuple(exit))
 
 
 class Started(Struct, frozen=True, array_like=True, tag="started"):
@@ -139,7 +128,6 @@ class Facts(Struct, frozen=True):
 
     version: int
     log_cap: bool = True
-    pid: int = 0  # 0: of an older version, which does not say
 
 
 class Listing(Struct, frozen=True, array_like=True, tag="listing"):
@@ -157,6 +145,14 @@ class KeeperFailed(RuntimeError):
     """No keeper could be reached or started for this state folder."""
 
 
+class KeeperSilent(KeeperFailed):
+    """No keeper answered in time: one that is there may be stopped, one that is being started takes long."""
+
+    def __init__(self, text: str, is_there: bool) -> None:
+        super().__init__(text)
+        self.is_there = is_there
+
+
 class Machine(Protocol):
     """What the runner needs of the machine it is on; `machine.py` has the real one."""
 
@@ -168,11 +164,13 @@ class Machine(Protocol):
         """Start one, unless there is one; raises KeeperFailed or TimeoutError."""
         ...
 
-    def end_keeper(self, pid: int) -> None:
-        """Kill the keeper that said it has this pid, if that is true."""
+    def end_keeper(self) -> bool:
+        """Kill the keeper, if there is one; False if none was found."""
         ...
 
-    def make_folder(self, path: Path) -> None: ...
+    def make_folder(self, path: Path) -> None:
+        """Make a folder and those above it, unless it is there; raises OSError."""
+        ...
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         """What the keeper wrote down as started: when, by key. It may not have been able to say so."""
@@ -194,32 +192,45 @@ class Processes(asyncio.Protocol):
         self._leaving = False
         self._hearing = False  # whether a flush will follow what is being heard
         self._version = 0
-        self.pid = 0
+        self.found = Listing((), Facts(0))  # what it kept when we connected
 
     @classmethod
     async def open(
         cls, machine: Machine, on_event: Callable[[Event], None], *, deadline_s: float = 10.0
     ) -> Processes:
         """Connect to the living keeper of this machine, or start one; raises KeeperFailed."""
+        is_there = hung_up = False
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
                     try:
                         processes = await machine.connect(lambda: cls(on_event))
+                        is_there = True
                         await processes.check_alive()
                         return processes
                     except OSError:  # none listens, or what has the name of its socket is none
                         await machine.start_keeper(deadline_s)
+                        is_there = True
                     except KeeperFailed:
-                        continue
+                        hung_up = True
         except TimeoutError:
-            raise KeeperFailed(f"no keeper answered in {machine} within {deadline_s:g} s") from None
+            text = f"no keeper answered in {machine} within {deadline_s:g} s"
+            if hung_up:
+                raise KeeperFailed(text) from None
+            raise KeeperSilent(text, is_there) from None
 
     async def check_alive(self) -> None:
         """Raise KeeperFailed unless the keeper answers: one that was just killed may still accept."""
         self._leaving = True  # until then its loss is this call's to tell, and not an event
-        facts = (await self.listing()).facts
-        self._version, self.pid = facts.version, facts.pid
+        try:
+            self.found = await self.listing()
+        except asyncio.CancelledError:
+            if self._transport is not None:
+                self._transport.abort()  # nobody will ask it any more
+            raise
+        if self._gone.done():
+            raise KeeperFailed("the keeper was lost when it had answered")
+        self._version = self.found.facts.version
         self._leaving = False
 
     @property
@@ -268,10 +279,6 @@ class Processes(asyncio.Protocol):
             self._ask("go", key)
         else:
             self._ask("go", key, not_after)
-
-    def signal(self, key: str, signum: int) -> None:
-        """Signal the whole process tree of the attempt."""
-        self._ask("signal", key, signum)
 
     def stop(self, key: str, grace_s: float, why: str | None = None) -> None:
         """SIGTERM, after the grace SIGKILL. An attempt not yet started will be refused with `stopped`.
@@ -325,7 +332,8 @@ class Processes(asyncio.Protocol):
         self._flush()
         if self._transport is not None:
             self._transport.close()
-            await asyncio.shield(self._gone)
+            await asyncio.wait({self._gone}, timeout=CLOSE_WITHIN_S)
+            self._transport.abort()  # what a frozen keeper does not read
 
     def _ask(self, *request: Any) -> None:
         if not self._requests and not self._hearing:

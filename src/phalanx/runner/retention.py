@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey
-from phalanx.diary import diary
+from phalanx.diary import diary, told
 
 log = diary("runner")
 FIRST_AFTER_S, EVERY_S = 60.0, 600.0
@@ -46,7 +46,11 @@ async def keep_swept(root: Path, limits: Limits, live: Callable[[], set[AttemptK
     while True:
         await asyncio.sleep(pause_s)
         pause_s = EVERY_S
-        removed, freed = await asyncio.to_thread(sweep, root, limits, live(), clock.now())
+        try:
+            removed, freed = await asyncio.to_thread(sweep, root, limits, live(), clock.now())
+        except (OSError, RuntimeError) as error:  # RuntimeError: no room for another thread
+            log.warning("old logs were not removed, trying again", **told(error))
+            continue
         if removed:
             log.info("old logs were removed", files=removed, bytes=freed)
 
@@ -73,15 +77,20 @@ def sweep(root: Path, limits: Limits, live: set[AttemptKey], now: float) -> tupl
 def _logs(root: Path) -> Iterator[_Log]:
     """Every log below the root. What is not one of ours is left alone, and no link is followed."""
     for folder in _folders(root):
-        with os.scandir(folder.path) as files:
-            for file in files:
-                named = _NAME.fullmatch(file.name)
-                if named is None or not file.is_file(follow_symlinks=False):
-                    continue
-                with suppress(OSError):  # it went away meanwhile
-                    found = file.stat(follow_symlinks=False)
-                    key = (folder.name, int(named[1]), int(named[2]))
-                    yield _Log(found.st_mtime, found.st_blocks * _BLOCK, file.path, key)
+        with suppress(OSError):  # a task can take away our right to read it, or the folder itself
+            yield from _logs_of(folder)
+
+
+def _logs_of(folder: os.DirEntry[str]) -> Iterator[_Log]:
+    with os.scandir(folder.path) as files:
+        for file in files:
+            named = _NAME.fullmatch(file.name)
+            if named is None or not file.is_file(follow_symlinks=False):
+                continue
+            with suppress(OSError):  # it went away meanwhile
+                found = file.stat(follow_symlinks=False)
+                key = (folder.name, int(named[1]), int(named[2]))
+                yield _Log(found.st_mtime, found.st_blocks * _BLOCK, file.path, key)
 
 
 def _remove_empty(root: Path) -> None:
@@ -94,5 +103,5 @@ def _folders(root: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(root) as entries:
             return [each for each in entries if each.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
+    except OSError:  # there is none yet, or something else has its name
         return []

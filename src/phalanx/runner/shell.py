@@ -21,6 +21,7 @@ from phalanx.diary import diary
 from phalanx.runner import processes
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.connecting import Connecting
 from phalanx.runner.health import LOOK_S, KeeperHealth
 from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name, read_key
 from phalanx.runner.leaving import Leaving
@@ -30,7 +31,6 @@ from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.stopping import Farewell, StopRequest
 
 log = diary("runner")
-REOPEN_WITHIN_S = 3.0  # one try to find or start a keeper
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 GATHER_S = 0.02
 START_GATHER_S = 0.005
@@ -61,6 +61,7 @@ class Shell:
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
         self._health = KeeperHealth()
+        self._connecting = Connecting(self._machine, self._health, agent, self._news)
         self._reopening: asyncio.Task[None] | None = None
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not agent.address  # unless it was given
@@ -73,10 +74,10 @@ class Shell:
     async def open(self) -> None:
         """Find the keeper of this folder, or start one, and adopt what it kept."""
         self._early = []
-        self._keeper = await Processes.open(self._machine, self._news)
+        self._keeper = await self._connecting.first()
         self.agent.starts_expire = self._keeper.starts_expire
         unstarted: set[str] = set()  # their cgroups are empty, and wait for them
-        for row in (await self._keeper.listing()).attempts:
+        for row in self._keeper.found.attempts:
             if (named := read_key(row.key)) is None:
                 self._keeper.forget([row.key])
                 continue
@@ -98,14 +99,15 @@ class Shell:
 
     async def leave(self, request: StopRequest) -> Farewell:
         """Tell the coordinator that we stop. Then end the tasks and report each end, or leave them to the keeper."""
-        tasks = len(self.live_keys())
+        ending = len(self.live_keys())
         leaving = Leaving(self.agent, self.clock, lambda: self._wire, self._flush)
         told = await leaving.said_goodbye(request.keep_s)
         if request.drain and self._keeper is not None:
             await self._end_tasks(self._keeper)
             await leaving.reported()
-        unreported = len(self.agent.state.outbox)
-        farewell = Farewell(tasks, request.drain, told, self._lease_left_s(), unreported)
+        left, unreported = len(self.live_keys()), len(self.agent.state.outbox)
+        drained = request.drain and not left
+        farewell = Farewell(ending if drained else left, drained, told, self._lease_left_s(), unreported)
         log.info("the runner stops", **structs.asdict(farewell))
         return farewell
 
@@ -254,14 +256,13 @@ class Shell:
 
     async def _attach(self) -> None:
         """A new keeper reads the journal of the old one and tells us what became of its attempts."""
-        keeper = await Processes.open(self._machine, self._news, deadline_s=REOPEN_WITHIN_S)
+        keeper = await self._connecting.again()
         self._launches.new_keeper()
         # It knows no lease until it is told one, and without a lease it would stop nothing.
         self._renew_lease(keeper)
-        rows = (await keeper.listing()).attempts
+        rows = keeper.found.attempts
         self._keeper = keeper
         self.agent.starts_expire = keeper.starts_expire
-        self._health.works()
         for row in rows:
             named = read_key(row.key)
             if row.exit is not None and (named is None or named[0] not in self.agent.state.held):
@@ -282,10 +283,7 @@ class Shell:
             if self.agent.welcomed and self._wire is not None:
                 self._wire.send(self.agent.beat(now))
         if trouble and self._keeper is not None and self._health.is_past(self.agent.self_fence_s):
-            log.error(
-                "the keeper is ended: it has not answered for longer than a lease", pid=self._keeper.pid
-            )
-            self._machine.end_keeper(self._keeper.pid)
+            self._connecting.end_keeper()
         overdue = self.agent.state.overdue(now) if trouble and self.agent.starts_expire else []
         if overdue:
             self._give_back(overdue, now)
@@ -357,7 +355,11 @@ class Shell:
         if deed.held and not keeper.can_hold:
             self._do(self.agent.state.process_refused(start.key, "fenced", OLD_KEEPER, now), now)
             return
-        self._launches.start(keeper, deed, self._instant(deed.not_after))
+        try:
+            self._launches.start(keeper, deed, self._instant(deed.not_after))
+        except OSError as error:  # nothing is wrong with the task, and another node may have room
+            message = f"its node cannot make a folder for its logs: {error.strerror or error}"
+            self._do(self.agent.state.process_refused(start.key, "exhausted", message, now), now)
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""

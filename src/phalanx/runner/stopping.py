@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from msgspec import MsgspecError, Struct, json
 
+from phalanx.runner import statefiles
 from phalanx.runner.keeper.spawn import KEY_VARIABLE
 
 PID, REQUEST, FAREWELL = "runner.pid", "runner.stop", "runner.stopped"
@@ -32,7 +33,7 @@ class Farewell(Struct, frozen=True):
     """What a runner left behind when it stopped."""
 
     tasks: int  # that run on; with `drained` those that were ended
-    drained: bool
+    drained: bool  # it was to end them, and none is left
     told: bool  # the coordinator knows, and has granted what was asked
     lease_s: float  # how long they run on without a runner
     unreported: int = 0  # ends that no coordinator has taken note of; the next runner tells them
@@ -49,16 +50,14 @@ class Process(Struct, frozen=True):
 def on_duty(folder: Path) -> Iterator[None]:
     """Say who the runner of this folder is, for as long as it lives."""
     for name in (REQUEST, FAREWELL):
-        (folder / name).unlink(missing_ok=True)
+        statefiles.remove(folder / name)
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # by which `is_runner_of` knows us
     try:
-        with suppress(
-            OSError
-        ):  # on a full disk it runs all the same; only `phalanx runner stop` does not find it
+        with suppress(OSError):  # on a full disk it runs all the same; only `runner stop` does not find it
             _write(folder / PID, this_process())
         yield
     finally:
-        (folder / PID).unlink(missing_ok=True)
+        statefiles.remove(folder / PID)
         os.close(held)
 
 
@@ -105,7 +104,7 @@ def ask(folder: Path, request: StopRequest) -> None:
 
 def withdraw(folder: Path) -> None:
     """Nobody was asked after all."""
-    (folder / REQUEST).unlink(missing_ok=True)
+    statefiles.remove(folder / REQUEST)
 
 
 def asked(folder: Path) -> StopRequest | None:
@@ -122,16 +121,10 @@ def last_word(folder: Path) -> Farewell | None:
 
 
 def _read(path: Path, kind: type[T]) -> T | None:
-    with suppress(OSError, MsgspecError):
-        return json.decode(path.read_bytes(), type=kind)
+    with suppress(MsgspecError):
+        return json.decode(statefiles.read(path), type=kind)
     return None
 
 
 def _write(path: Path, what: Struct) -> None:
-    draft = path.with_suffix(f"{path.suffix}.new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-    ) as file:  # follows no link
-        file.write(json.encode(what))
-    draft.replace(path)
+    statefiles.write(path, json.encode(what))

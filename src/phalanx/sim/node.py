@@ -96,8 +96,10 @@ class Node:
         self._world.after(self._keeper_starts_s, self._revive_keeper, self._boots, tell)
         await started
 
-    def end_keeper(self, pid: int) -> None:
+    def end_keeper(self) -> bool:
+        was_alive = self.keeper.is_alive
         self.crash_keeper(KEEPER_STARTS_S)
+        return was_alive
 
     def make_folder(self, path: Path) -> None:
         """There are none."""

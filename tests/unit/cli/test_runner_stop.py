@@ -56,3 +56,38 @@ def test_who_holds_the_folder_is_its_runner_unless_it_is_a_task(tmp_path: Path):
             assert not stopping.is_runner_of(tmp_path, task.pid)
             task.kill()
     assert not stopping.is_runner_of(tmp_path, os.getpid())
+
+
+A_RUNNER = """
+import signal, sys
+from pathlib import Path
+from phalanx.runner import stopping
+
+folder = Path(sys.argv[1])
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+with stopping.on_duty(folder):
+    print("on duty", flush=True)
+    signal.sigwait({signal.SIGTERM})
+    stopping.leave_word(folder, stopping.Farewell(int(sys.argv[2]), sys.argv[3] == "drained", True, 12.0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("tasks", "drained", "code", "text"),
+    [
+        (2, "drained", 0, "stopped; 2 tasks ended and were reported"),
+        (3, "not drained", 1, "stopped; 3 tasks run on for at most 12s"),
+    ],
+)
+def test_a_drain_says_how_many_tasks_are_left(
+    cli: Cli, away: Path, tasks: int, drained: str, code: int, text: str
+):
+    folder = away / "runners" / "n1"
+    folder.mkdir(parents=True)
+    argv = [sys.executable, "-c", A_RUNNER, str(folder), str(tasks), drained]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline()
+        said = cli("runner", "stop", "--drain", "--state", str(away), "--name", "n1")
+        runner.kill()
+    assert (said.code, text in said.err) == (code, True), said

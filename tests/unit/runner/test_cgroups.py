@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.cgroups import MEMORY_BYTES_MIN, RUNNER, Cgroups
-from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node
+from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node, oom_kills
 
 MIB = 1 << 20
 
@@ -92,7 +92,7 @@ def test_oom_kills_are_read_from_the_cgroup(tmp_path: Path):
     cgroups = find(a_v2(tmp_path))
     events = tmp_path / "mine/phalanx-n1/a/memory.events"
     events.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
-    assert cgroups.oom_kills(cgroups.named("a")) == 2
+    assert oom_kills(list(cgroups.named("a").folders)) == 2
 
 
 def test_no_cgroups_at_all_is_said_once_and_never_raised(tmp_path: Path):

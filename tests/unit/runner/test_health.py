@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from phalanx.runner.health import ASK_AFTER, GONE, GONE_AFTER, SILENT, SILENT_AFTER, KeeperHealth
+from phalanx.runner.health import ASK_AFTER, ENDS_S, GONE, GONE_AFTER, SILENT, SILENT_AFTER, KeeperHealth
 from phalanx.runner.processes import KeeperFailed, Processes
 
 
@@ -74,3 +74,12 @@ def test_a_question_that_ended_with_its_keeper_says_nothing_about_the_next() -> 
         assert (len(keeper.asked), len(other.asked)) == (1, 1)
 
     asyncio.run(body())
+
+
+def test_one_that_cannot_be_reached_is_past_after_a_lease_and_again_after_another() -> None:
+    health = KeeperHealth()
+    tries = [health.is_unreached(ENDS_S, 2 * ENDS_S) for _ in range(6)]
+    assert tries == [False, False, True, False, False, True]
+    health.is_unreached(ENDS_S, ENDS_S)
+    health.works()
+    assert not health.is_unreached(ENDS_S, ENDS_S)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from phalanx.clock import SteadyClock
 from phalanx.core.model.orders import AttemptKey
-from phalanx.runner.retention import Limits, sweep
+from phalanx.runner import retention
+from phalanx.runner.retention import Limits, keep_swept, sweep
 
 NOW, HOUR, MIB = 1_000_000.0, 3600.0, 1 << 20
+PATH_MAX = 4096
 OLD, NEW = "01jcm3k8t0z9x5v7b2n4d6f8gh", "01jcm3k8t0z9x5v7b2n4d6f8gj"
 
 
@@ -65,3 +70,47 @@ def test_only_what_is_a_log_is_removed_and_links_are_not_followed(tmp_path: Path
 
 def test_no_folder_yet_is_nothing_to_remove(tmp_path: Path):
     assert sweep(tmp_path / "none", Limits(1.0, 1), set(), NOW) == (0, 0)
+
+
+def test_a_file_in_place_of_the_folder_is_nothing_to_remove(tmp_path: Path):
+    (tmp_path / "logs").write_text("planted")
+    assert sweep(tmp_path / "logs", Limits(1.0, 1), set(), NOW) == (0, 0)
+
+
+def test_a_folder_that_cannot_be_read_keeps_no_other_from_being_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It has a path that is too long, since root could read it whatever its mode is."""
+    root = tmp_path
+    while len(str(root)) < PATH_MAX - 300:
+        root /= "x" * 200
+    root /= "x" * (PATH_MAX - 60 - len(str(root)))
+    root.mkdir(parents=True)
+    a_log(root, OLD, "0.1.stdout", 9 * HOUR)
+    monkeypatch.chdir(root)
+    Path("y" * 100).mkdir()
+    assert sweep(root, Limits(HOUR, 0), set(), NOW) == (1, MIB)
+
+
+def test_sweeping_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    old = a_log(tmp_path, OLD, "0.1.stdout", time.time() + HOUR)
+    asked: list[int] = []
+
+    def live() -> set[AttemptKey]:
+        asked.append(1)
+        if len(asked) == 1:
+            raise RuntimeError("can't start new thread")
+        return set()
+
+    async def story() -> None:
+        sweeping = asyncio.ensure_future(keep_swept(tmp_path, Limits(HOUR, 0), live, SteadyClock()))
+        async with asyncio.timeout(20.0):
+            while old.exists() and not sweeping.done():
+                await asyncio.wait({sweeping}, timeout=0.01)
+        assert not sweeping.done()
+        sweeping.cancel()
+
+    monkeypatch.setattr(retention, "FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr(retention, "EVERY_S", 0.01)
+    asyncio.run(story())
+    assert len(asked) >= 2

@@ -1,0 +1,60 @@
+"""Getting a keeper: the one that is there, or a new one. One that has been silent for longer than a lease is ended.
+
+By then its watchdog has ended what it ran, and another one can take its place. What a keeper kept (`Processes.found`)
+is read by the shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.diary import diary
+from phalanx.runner.agent import Agent
+from phalanx.runner.health import KeeperHealth
+from phalanx.runner.processes import Event, KeeperSilent, Machine, Processes
+
+log = diary("runner")
+FIRST_WITHIN_S = 10.0  # one try when the runner starts
+AGAIN_WITHIN_S = 3.0  # one try while it runs
+
+
+class Connecting:
+    """Of one runner to the keeper of its machine."""
+
+    def __init__(
+        self, machine: Machine, health: KeeperHealth, agent: Agent, on_event: Callable[[Event], None]
+    ) -> None:
+        self._machine = machine
+        self._health = health
+        self._agent = agent
+        self._on_event = on_event
+
+    async def first(self) -> Processes:
+        """At the runner's start: a keeper that does not answer is waited for; raises KeeperFailed if there is none.
+
+        It may run something, so the coordinator must not hear from us before we know what.
+        """
+        while True:
+            try:
+                return await self.again(FIRST_WITHIN_S)
+            except KeeperSilent as error:
+                log.error("no keeper, trying again", error=str(error))
+
+    async def again(self, within_s: float = AGAIN_WITHIN_S) -> Processes:
+        """One try; raises KeeperFailed."""
+        try:
+            keeper = await Processes.open(self._machine, self._on_event, deadline_s=within_s)
+        except KeeperSilent as error:
+            if error.is_there and self._health.is_unreached(within_s, self._agent.self_fence_s):
+                self.end_keeper()
+            raise
+        self._health.works()
+        if not keeper.found.facts.log_cap:
+            log.warning("logs are not bounded: their filesystem cannot punch holes", log_cap=False)
+        return keeper
+
+    def end_keeper(self) -> None:
+        if self._machine.end_keeper():
+            log.error("the keeper is ended: it has not answered for longer than a lease")
+        else:
+            log.error("the keeper has not answered for longer than a lease, and cannot be found to be ended")
