@@ -95,7 +95,7 @@ class NodeState:
         self.counted = False, False  # among those that could take work, and among those of them that rest
         self.drain_reason: str | None = None
         self.trouble = ""  # what keeps its runner from starting tasks, in its own words
-        self.leaving = False  # its runner stops, or has stopped, in an orderly way
+        self.leaving = False  # its runner stops, or has stopped, in an orderly way; until it is back
         self.kept_s = 0.0  # how much longer its lease is while nothing is heard of it
         self.heard_at = 0.0
         self.attempts: dict[AttemptKey, Attempt] = {}
