@@ -42,7 +42,7 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
 
 def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) -> Exit:
     """The exit of an attempt that never ran, from the keeper's refusal."""
-    if code == "stopped" and stopping == Why.STUCK:
+    if code == "stopped" and stopping == Why.STUCK:  # coordinators of version 0.2 ask for it
         return Exit(Why.STUCK, -1, ended_at=now, message=STUCK_MESSAGE)
     if code == "stopped":
         return Exit(stopping or Why.EVICTED, ended_at=now, message=message)
