@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.errors import BadRequest, Conflict, NotFound
-from phalanx.store.archive import Archive, write_archive
+from phalanx.store.archive import FORMER_MAGIC, MAGIC, Archive, write_archive
 from phalanx.store.check import check_store
 from phalanx.store.contents import StoreContents, epoch_of
 from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, migrate, reopen, verify
@@ -211,6 +211,16 @@ async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(wo
     await fill(target, archive, archive.epoch + 1, quiet)
     kept = [at for at in revisions((await target.load()).batches) if at <= last]
     assert kept == list(range(archive.image_revision + 1, last + 1))
+
+
+async def test_a_backup_of_version_0_2_is_read_and_0_2_reads_none_of_ours(tmp_path: Path):
+    store = MemoryStore()
+    await a_used_store(store)
+    path = await a_backup(store, tmp_path)
+    plain = gzip.decompress(path.read_bytes())
+    assert plain.startswith(MAGIC) and not plain.startswith(FORMER_MAGIC)
+    path.write_bytes(gzip.compress(FORMER_MAGIC + plain.removeprefix(MAGIC)))
+    await verify(store, Archive(path), quiet)
 
 
 async def test_a_backup_is_not_replaced_unless_asked(tmp_path: Path):

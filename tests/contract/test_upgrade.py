@@ -76,3 +76,15 @@ def test_once_upgraded_an_older_version_refuses_it(path: Path):
     db = sqlite3.connect(path)
     assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (2,)
     db.close()
+
+
+async def test_a_store_of_schema_2_is_raised_by_whoever_leads_not_by_opening_it(tmp_path: Path):
+    path = tmp_path / "phalanx.db"
+    shutil.copy(FIXTURES / "schema-2.db", path)
+    store = SqliteStore(path)
+    looking = SqliteStore(path, read_only=True)
+    assert (store._schema(), await looking.leader()) == (2, None)
+    won = await store.elect(Candidate("ada"), 60.0)
+    assert (store._schema(), won.epoch, await looking.leader()) == (3, 2, won)
+    await looking.close()
+    await store.close()
