@@ -11,11 +11,13 @@ import pytest
 
 from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.errors import BadRequest, Conflict, NotFound
-from phalanx.store.archive import Archive, write_archive
+from phalanx.store.archive import FORMER_MAGIC, MAGIC, Archive, write_archive
+from phalanx.store.check import check_store
 from phalanx.store.contents import StoreContents, epoch_of
 from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, migrate, reopen, verify
 from phalanx.store.memory import Memory, MemoryStore
-from phalanx.store.protocol import Batch, Candidate, Fenced, History, Store, StoreError
+from phalanx.store.protocol import Batch, Candidate, Fenced, History, LogHole, Store, StoreError
+from phalanx.store.sqlite import SqliteStore
 from tests.contract.worlds import World, a_batch, a_moment, a_world, revisions
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +34,7 @@ async def a_used_store(store: Store) -> int:
     epoch = (await store.elect(Candidate("ada"), 60.0)).epoch
     for revision in range(1, 41):
         records = [History(f"j{revision:03}-{at}", b"record %d" % at) for at in range(JOBS // 40 + 1)]
-        body = encode([TermOpened(at=1.0, cause="test", epoch=revision)])
+        body = encode([TermOpened(at=1.0, cause="test", epoch=revision)] * 2)
         await store.append(epoch, Batch(revision * 2, body, ("n1", f"j{revision}")), records)
         if revision in (10, 20):
             await store.save_image(epoch, revision * 2, b"image %d" % revision)
@@ -178,14 +180,16 @@ async def test_a_backup_is_restored_whole_into_every_store(world: World, tmp_pat
 async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(world: World, tmp_path: Path):
     store, reader = await world.store(), await world.store()
     epoch = await store.open_term()
-    await store.append(epoch, a_batch(1, "n1"), [])
+    body = encode([TermOpened(at=1.0, cause="test", epoch=epoch)])
+    await store.append(epoch, Batch(1, body, ("n1",)), [])
     stop = asyncio.Event()
 
     async def write() -> int:
         revision = 1
         while not stop.is_set():
             revision += 1
-            await store.append(epoch, a_batch(revision, "n1"), [History(f"j{revision:06}", b"x")])
+            batch = Batch(revision, body, ("n1",))
+            await store.append(epoch, batch, [History(f"j{revision:06}", b"x")])
             if revision % 50 == 0:
                 await store.save_image(epoch, revision, b"image %d" % revision)
                 await store.prune(epoch, before=revision - 10, keep_jobs=100)
@@ -207,6 +211,16 @@ async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(wo
     await fill(target, archive, archive.epoch + 1, quiet)
     kept = [at for at in revisions((await target.load()).batches) if at <= last]
     assert kept == list(range(archive.image_revision + 1, last + 1))
+
+
+async def test_a_backup_of_version_0_2_is_read_and_0_2_reads_none_of_ours(tmp_path: Path):
+    store = MemoryStore()
+    await a_used_store(store)
+    path = await a_backup(store, tmp_path)
+    plain = gzip.decompress(path.read_bytes())
+    assert plain.startswith(MAGIC) and not plain.startswith(FORMER_MAGIC)
+    path.write_bytes(gzip.compress(FORMER_MAGIC + plain.removeprefix(MAGIC)))
+    await verify(store, Archive(path), quiet)
 
 
 async def test_a_backup_is_not_replaced_unless_asked(tmp_path: Path):
@@ -236,6 +250,49 @@ async def test_a_damaged_backup_is_refused_before_anything_is_written(harm: str,
     )
     with pytest.raises(BadRequest, match="is not a whole backup"):
         Archive(path)
+
+
+async def a_store_without(revision: int, tmp_path: Path) -> SqliteStore:
+    """One that lived, and from whose log a record was taken."""
+    store = SqliteStore(tmp_path / "source.db")
+    await a_used_store(store)
+    store._db.execute("DELETE FROM log WHERE revision = ?", (revision,))
+    return store
+
+
+async def test_a_log_from_which_a_record_is_missing_is_not_copied(tmp_path: Path):
+    source, target = await a_store_without(60, tmp_path), MemoryStore()
+    missing = "the log has a hole: 2 events before revision 62 are missing"
+    assert missing in (await check_store(source, "")).broken
+    with pytest.raises(LogHole, match="from revision 59 to 60"):
+        await a_backup(source, tmp_path)
+    assert not (tmp_path / "backup").exists()
+    with pytest.raises(Conflict, match="from revision 59 to 60") as refused:
+        await migrate(source, target, NAMES, quiet, force=False)
+    assert "store repair" in refused.value.hint
+    assert await source.leader() is None, "it is not fenced off"
+    assert await is_empty(target)
+    await source.close()
+
+
+async def test_what_is_missing_from_stories_alone_is_no_reason_to_refuse_a_copy(tmp_path: Path):
+    source, target = await a_store_without(34, tmp_path), MemoryStore()
+    await a_backup(source, tmp_path)
+    await migrate(source, target, NAMES, quiet, force=False)
+    assert (await target.load()).image_revision == 40
+    await source.close()
+
+
+async def test_a_log_that_was_pruned_beyond_the_image_while_it_was_read_is_not_copied(tmp_path: Path):
+    store = MemoryStore()
+    await a_used_store(store)
+    contents = await StoreContents.read(store, "memory:")
+    epoch = await store.open_term()
+    for revision in (60, 80):
+        await store.save_image(epoch, revision, b"later")
+    await store.prune(epoch, before=80, keep_jobs=JOBS)
+    with pytest.raises(StoreError, match="was pruned up to revision 80 while it was read"):
+        await write_archive(tmp_path / "backup", contents, 1.0, "0.1.0", quiet, force=False)
 
 
 async def test_a_new_store_is_empty_and_one_with_a_past_is_not(world: World):

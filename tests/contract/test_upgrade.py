@@ -1,7 +1,8 @@
 """Upgrades: a store of every released schema is opened, read to the last record, and goes on (R19).
 
 `fixtures/schema-1.db` was made by the version that wrote schema 1: two nodes, four jobs, one of them running, an image
-and a record of an ended job.
+and a record of an ended job. `fixtures/schema-2.db` is of version 0.2: a gang for which room was promised, before the
+image and again at the end of the log, and which ended as a whole in between; its record; and a node that rested.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.core.cluster.events import AttemptEnded, JobSettled, NodeRested, RoomPromised, decode
 from phalanx.store.check import check_store
 from phalanx.store.protocol import Candidate, StoreError
 from phalanx.store.sqlite import SqliteStore
 from tests.contract.worlds import a_batch
 
 pytestmark = pytest.mark.anyio
-RELEASED = Path(__file__).parent / "fixtures" / "schema-1.db"
+FIXTURES = Path(__file__).parent / "fixtures"
+RELEASED = FIXTURES / "schema-1.db"
 
 
 @pytest.fixture
@@ -34,6 +37,20 @@ async def test_everything_of_schema_1_is_read(path: Path):
     assert (found.damaged, found.set_aside, found.broken) == ([], [], [])
     assert (found.epoch, found.revision, found.image_revision, found.batches) == (1, 66, 25, 28)
     assert (found.jobs, found.nodes, found.ended_jobs) == (4, 2, 1)
+
+
+async def test_everything_of_schema_2_is_read(tmp_path: Path):
+    path = tmp_path / "phalanx.db"
+    shutil.copy(FIXTURES / "schema-2.db", path)
+    store = SqliteStore(path)
+    found = await check_store(store, "schema 2")
+    loaded = await store.load()
+    await store.close()
+    assert (found.damaged, found.set_aside, found.broken) == ([], [], [])
+    assert (found.epoch, found.revision, found.image_revision, found.batches) == (1, 43, 14, 34)
+    assert (found.jobs, found.nodes, found.ended_jobs) == (3, 2, 1)
+    events = [event for batch in loaded.batches for event in decode(batch.body)]
+    assert {RoomPromised, JobSettled, NodeRested, AttemptEnded} <= {type(event) for event in events}
 
 
 async def test_a_store_of_schema_1_has_an_office_and_goes_on_with_a_higher_epoch(path: Path):
@@ -59,3 +76,15 @@ def test_once_upgraded_an_older_version_refuses_it(path: Path):
     db = sqlite3.connect(path)
     assert db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone() == (2,)
     db.close()
+
+
+async def test_a_store_of_schema_2_is_raised_by_whoever_leads_not_by_opening_it(tmp_path: Path):
+    path = tmp_path / "phalanx.db"
+    shutil.copy(FIXTURES / "schema-2.db", path)
+    store = SqliteStore(path)
+    looking = SqliteStore(path, read_only=True)
+    assert (store._schema(), await looking.leader()) == (2, None)
+    won = await store.elect(Candidate("ada"), 60.0)
+    assert (store._schema(), won.epoch, await looking.leader()) == (3, 2, won)
+    await looking.close()
+    await store.close()

@@ -9,6 +9,7 @@ from phalanx.core.model.status import Why
 
 _OF_NODE = frozenset({"spawn_failed", "no_log"})  # refusals that another node would not give
 _BY_WORD = {why.word: why for why in Why if why != Why.NONE}
+STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 
 
 class ProcessEnd(Struct, frozen=True):
@@ -41,6 +42,8 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
 
 def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) -> Exit:
     """The exit of an attempt that never ran, from the keeper's refusal."""
+    if code == "stopped" and stopping == Why.STUCK:  # coordinators of version 0.2 ask for it
+        return Exit(Why.STUCK, -1, ended_at=now, message=STUCK_MESSAGE)
     if code == "stopped":
         return Exit(stopping or Why.EVICTED, ended_at=now, message=message)
     if code == "fenced":

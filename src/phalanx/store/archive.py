@@ -23,7 +23,8 @@ from phalanx.store.contents import Contents
 from phalanx.store.copy import Tell
 from phalanx.store.protocol import Batch, History
 
-MAGIC = b"PHALANX STORE 1\n"
+MAGIC = b"PHALANX STORE 2\n"
+FORMER_MAGIC = b"PHALANX STORE 1\n"  # version 0.2 reads no other, and so refuses events that it does not know
 FRAME_BYTES_MAX = 1 << 30
 _FRAME = struct.Struct(">II")
 
@@ -144,7 +145,7 @@ class Archive:
     def _frames(self) -> Iterator[Frame]:
         try:
             with gzip.open(self._path, "rb") as packed:
-                if packed.read(len(MAGIC)) != MAGIC:
+                if packed.read(len(MAGIC)) not in (MAGIC, FORMER_MAGIC):
                     raise self._damaged("it does not begin as one")
                 while head := packed.read(_FRAME.size):
                     yield self._frame(packed, head)

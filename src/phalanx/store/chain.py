@@ -10,7 +10,7 @@ from msgspec import MsgspecError
 
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.log_events import LogSettled
-from phalanx.store.protocol import Batch
+from phalanx.store.protocol import Batch, Loaded, LogHole
 
 
 def missing_before(revision: int, batch: Batch, events: list[Event] | None) -> int | None:
@@ -21,6 +21,16 @@ def missing_before(revision: int, batch: Batch, events: list[Event] | None) -> i
         return settled.after if settled.after > revision else None
     begins = batch.revision - len(events)
     return begins if events and begins != revision else None
+
+
+def hole_in(loaded: Loaded) -> LogHole | None:
+    """The first hole after the image, or None if the state can be told."""
+    at = loaded.image_revision
+    for batch in loaded.batches:
+        if (upto := missing_before(at, batch, events_of(batch))) is not None:
+            return LogHole(at, upto)
+        at = batch.revision
+    return None
 
 
 def events_of(batch: Batch) -> list[Event] | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned, Store
+from phalanx.store.chain import events_of, missing_before
+from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned, Store, StoreError
 
 PAGE = 200
 
@@ -53,12 +54,15 @@ class StoreContents:
         return cls(store, name, epoch, await _begin_of(store, loaded.image_revision), loaded)
 
     async def batches(self) -> AsyncIterator[Batch]:
-        """Those that can be read. Without one that the state needs, a copy would be worth nothing."""
+        """Those that can be read. If one that the state needs is damaged or missing, a copy would only hide it."""
+        at = self.image_revision
         async for batch in self.everything():
+            if batch.revision > at:
+                if (upto := missing_before(at, batch, events_of(batch))) is not None:
+                    raise LogHole(at, upto)
+                at = batch.revision
             if not batch.is_damaged:
                 yield batch
-            elif batch.revision > self.image_revision:
-                raise LogHole(batch.revision - 1, batch.revision)
 
     async def everything(self) -> AsyncIterator[Batch]:
         """The same with damaged ones, which say so."""
@@ -68,6 +72,10 @@ class StoreContents:
                 page = await self._store.since(after, PAGE)
             except Pruned:  # while we were reading; only stories become shorter by that
                 after = self.begin = await _begin_of(self._store, self.head)
+                if after > self.image_revision:
+                    raise StoreError(
+                        f"{self.name} was pruned up to revision {after} while it was read", hint="try again"
+                    ) from None
                 continue
             for batch in page:
                 if batch.revision > self.head:

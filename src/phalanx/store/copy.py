@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from phalanx.core.cluster.events import encode
 from phalanx.errors import Conflict, NotFound
+from phalanx.store.chain import hole_in
 from phalanx.store.contents import Contents, StoreContents
-from phalanx.store.protocol import Batch, Candidate, History, Leader, LogHole, Store, StoreError
+from phalanx.store.protocol import Batch, Candidate, History, Leader, Store, StoreError
 
 FILLING = "filled-from:"
 MIGRATED = "migrated-to:"
@@ -44,8 +45,8 @@ async def migrate(source: Store, target: Store, names: tuple[str, str], tell: Te
     if await is_empty(source):
         raise NotFound(f"there is nothing in {source_name}", hint="is the address right?")
     _refuse_taken(await source.leader(), left, source_name, force=force)
-    if any(batch.is_damaged for batch in (await source.load()).batches):
-        raise Conflict(f"the log of {source_name} has a hole", hint=LogHole.hint)
+    if (hole := hole_in(await source.load())) is not None:
+        raise Conflict(f"{source_name}: {hole}", hint=hole.hint)
     await check_vacant(target, source_name, target_name)
     await _take(source, left)
     contents = await StoreContents.read(source, source_name)

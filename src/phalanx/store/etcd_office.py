@@ -18,7 +18,8 @@ from phalanx.store.etcd_records import Office, number
 from phalanx.store.protocol import Candidate, Fenced, Leader, StoreError
 
 log = diary("store")
-SCHEMA = 1
+# 2: kinds of events that version 0.2 cannot read. Its standbys compare the schema when they take the office.
+SCHEMA = 2
 _TRIES = 5  # at taking the office by force, against others who do the same
 
 
@@ -32,9 +33,10 @@ class EtcdOffice:
 
     async def check_schema(self) -> None:
         """Refuse what a newer version keeps here, before anything in it is changed."""
-        if self._schema_seen:
-            return
-        seen = value_of((await self._kv.range(self._keys.schema)).entries)
+        if not self._schema_seen:
+            self._note_schema(value_of((await self._kv.range(self._keys.schema)).entries))
+
+    def _note_schema(self, seen: bytes) -> None:
         if seen and (not seen.isdigit() or int(seen) > SCHEMA):
             raise StoreError(
                 f"{self._keys.schema.decode()} in etcd is {seen[:20]!r}, this Phalanx reads schemas up to {SCHEMA}: "
@@ -43,9 +45,9 @@ class EtcdOffice:
         self._schema_seen = seen
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        await self.check_schema()
         for _ in range(_TRIES):
-            holder, epoch = await self._seen()
+            holder, epoch, schema = await self._seen()
+            self._note_schema(schema)  # another may have raised it since we last looked
             if holder is not None and (found := _office(holder)) and found.name != candidate.name:
                 return found.leader
             lease = await self._kv.grant(ceil(lease_s))
@@ -89,7 +91,7 @@ class EtcdOffice:
 
     async def renew(self, epoch: int, lease_s: float) -> None:
         """The lease is the one that the key of our own epoch hangs on, so nobody else's is kept alive."""
-        holder, current = await self._seen()
+        holder, current, _ = await self._seen()
         if number(current) != epoch or holder is None:
             raise Fenced(epoch, number(current))
         left_s = await self._kv.keep_alive(holder.lease)
@@ -123,14 +125,14 @@ class EtcdOffice:
         return office.leader if office else None
 
     async def open_term(self, at_least: int) -> int:
-        await self.check_schema()
         keys = self._keys
         for _ in range(_TRIES):
-            _, epoch = await self._seen()
+            _, epoch, schema = await self._seen()
+            self._note_schema(schema)
             minted = max(number(epoch) + 1, at_least)
             outcome = await settled(
                 self._kv,
-                [unchanged(keys.epoch, epoch)],
+                [unchanged(keys.epoch, epoch), unchanged(keys.schema, schema)],
                 [Put(keys.epoch, b"%d" % minted), Put(keys.schema, b"%d" % SCHEMA), Delete(keys.leader)],
             )
             if outcome.succeeded:
@@ -143,11 +145,12 @@ class EtcdOffice:
         if current != epoch:
             raise Fenced(epoch, current)
 
-    async def _seen(self) -> tuple[Entry | None, bytes]:
-        """Who holds the office and the newest epoch, at one instant."""
-        outcome = await settled(self._kv, [], [Get(self._keys.leader), Get(self._keys.epoch)])
-        holder, epoch = outcome.found
-        return (holder[0] if holder else None), value_of(epoch)
+    async def _seen(self) -> tuple[Entry | None, bytes, bytes]:
+        """Who holds the office, the newest epoch and the schema, at one instant."""
+        keys = self._keys
+        outcome = await settled(self._kv, [], [Get(keys.leader), Get(keys.epoch), Get(keys.schema)])
+        holder, epoch, schema = outcome.found
+        return (holder[0] if holder else None), value_of(epoch), value_of(schema)
 
     async def _let_go(self, lease: int) -> None:
         """A lease that nobody needs ends by itself; this only ends it sooner."""

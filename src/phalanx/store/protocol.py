@@ -79,6 +79,11 @@ class Candidate(Struct, frozen=True):
     link: str = ""  # for runners, host:port
 
 
+# Who holds the office for ever in the eyes of version 0.2: its standbys compare no schema when they take it, and would
+# pass over events that they cannot read. They say that the store "was moved to" what comes after the colon.
+LEFT_BEHIND = Candidate("migrated-to:a newer version of Phalanx")
+
+
 class Leader(Struct, frozen=True):
     """Who holds the office, and under which epoch."""
 

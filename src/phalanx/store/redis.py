@@ -35,7 +35,6 @@ from phalanx.store.record import Damage, sealed, sealed_batch, unsealed, unseale
 from phalanx.store.redis_server import check_server, client_of
 
 log = diary("store")
-SCHEMA = 1
 IMAGES_KEPT = 2
 RESTORE = "restore a backup into an empty store (`phalanx store restore`)"
 PAGE = 200  # records of one answer, so that no script holds up the server for long
@@ -72,12 +71,8 @@ class RedisStore:
     async def begin(self) -> None:
         """Refuse a store of a newer version before anything in it is changed; mark a new one as ours."""
         *_, schema = await self._call(scripts.LAYOUT)
-        if int(schema or 0) > SCHEMA:
-            raise StoreError(
-                f"{self._name} has schema {int(schema)}, this Phalanx reads schemas up to {SCHEMA}: use a newer version"
-            )
         if schema is None and not self._read_only:
-            await self._call(scripts.BEGIN, SCHEMA)
+            await self._call(scripts.BEGIN, scripts.SCHEMA)
 
     # The office.
 
@@ -235,6 +230,11 @@ class RedisStore:
             )
         epoch, head = int(epoch), int(head)
         match word:
+            case b"newer":
+                raise StoreError(
+                    f"{self._name} has schema {head}, this Phalanx reads schemas up to {scripts.SCHEMA}: "
+                    "use a newer version"
+                )
             case b"back":
                 raise StoreError(
                     f"{self._name} has lost what it acknowledged: it was at epoch {self._seen[0]}, revision "

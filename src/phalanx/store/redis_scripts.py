@@ -7,19 +7,34 @@ checks before the first line. Every answer begins with a word, the epoch and whe
 
 from __future__ import annotations
 
-# KEYS are the same for all scripts, in this order; ARGV begins with the epoch and the revision this process has seen.
-NAMES = ("meta", "office", "order", "log", "images", "jobs", "history", "quarantine", "about:")
+from phalanx.store.protocol import LEFT_BEHIND
 
-_BEGIN = """
-local meta, office, order, log, images, jobs, history, quarantine, about = unpack(KEYS)
+# 2: kinds of events that version 0.2 cannot read, and another key for the office, so that its standbys do not lead.
+SCHEMA = 2
+# KEYS are the same for all scripts, in this order; ARGV begins with the epoch and the revision this process has seen.
+NAMES = ("meta", "office", "order", "log", "images", "jobs", "history", "quarantine", "about:", "leader")
+
+_BEGIN = f"""
+local meta, former, order, log, images, jobs, history, quarantine, about, leader = unpack(KEYS)
 local epoch = tonumber(redis.call('HGET', meta, 'epoch') or '0')
+local schema = tonumber(redis.call('HGET', meta, 'schema') or '{SCHEMA}')
+if schema > {SCHEMA} then return {{'newer', epoch, schema}} end
+local office = leader
+if schema < {SCHEMA} then office = former end
 local pruned = redis.call('HGET', meta, 'pruned') or '0'
 local last = redis.call('ZREVRANGE', order, 0, 0)[1]
 local head = last or pruned
 local aside = tonumber(redis.call('HGET', meta, 'aside') or '0')
 if epoch < tonumber(ARGV[1]) or math.max(tonumber(head), aside) < tonumber(ARGV[2]) then
-    return {'back', epoch, head}
+    return {{'back', epoch, head}}
 end
+"""
+# From now on only versions that read all we write may use the store.
+_RAISE = f"""
+redis.call('DEL', former)
+redis.call('HSET', former, 'name', '{LEFT_BEHIND.name}', 'address', '', 'link', '')
+redis.call('HSET', meta, 'schema', '{SCHEMA}')
+office = leader
 """
 _OURS = """
 if epoch ~= tonumber(ARGV[3]) then return {'fenced', epoch, head} end
@@ -42,6 +57,9 @@ ELECT = _script(
     _HELD_BY
     + """
 if held[1] and held[1] ~= ARGV[3] then return {'ok', epoch, head, held[1], held[2], held[3]} end
+"""
+    + _RAISE
+    + """
 epoch = redis.call('HINCRBY', meta, 'epoch', 1)
 redis.call('DEL', office)
 redis.call('HSET', office, 'name', ARGV[3], 'address', ARGV[4], 'link', ARGV[5], 'epoch', epoch)
@@ -69,7 +87,8 @@ return {'ok', epoch, head}
 LEADER = _script(_HELD_BY + "return {'ok', epoch, head, held[1], held[2], held[3]}", _LEAN)
 # 3 the least epoch wanted
 OPEN_TERM = _script(
-    """
+    _RAISE
+    + """
 epoch = math.max(epoch + 1, tonumber(ARGV[3]))
 redis.call('HSET', meta, 'epoch', string.format('%.0f', epoch))
 redis.call('DEL', office)

@@ -28,12 +28,21 @@ from phalanx.store.protocol import (
     StoreError,
 )
 from phalanx.store.record import Damage
-from phalanx.store.sqlite_file import open_file, open_file_to_read, translated
+from phalanx.store.sqlite_file import (
+    SCHEMA,
+    check_schema,
+    open_file,
+    open_file_to_read,
+    raise_schema,
+    translated,
+)
 
 log = diary("store")
 IMAGES_KEPT = 2
 RESTORE = "restore a backup into an empty store (`phalanx store restore`)"
-_TAKE_OFFICE = "INSERT OR REPLACE INTO office VALUES (1, ?, ?, ?, ?)"
+_TAKE_OFFICE = "INSERT OR REPLACE INTO leader VALUES (1, ?, ?, ?, ?)"
+_HOLDER = "SELECT name, address, link FROM leader WHERE until > ?"
+_HOLDER_BEFORE = "SELECT name, address, link FROM office WHERE until > ?"  # the schema was raised
 _CONCERNED = "SELECT DISTINCT name FROM subject WHERE revision > ? AND revision <= ? ORDER BY name"
 _SUBJECTS = "SELECT revision, name FROM subject WHERE revision > ? AND revision <= ? ORDER BY revision, name"
 _DROP_OLD_IMAGES = (
@@ -74,6 +83,7 @@ class SqliteStore:
             holder, now = self._holder(), self._now()
             if holder is None or holder.name == candidate.name:
                 until = now + lease_s
+                raise_schema(self._db)
                 self._db.execute(_TAKE_OFFICE, (candidate.name, candidate.address, candidate.link, until))
                 self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
                 holder = candidate
@@ -83,14 +93,14 @@ class SqliteStore:
     async def renew(self, epoch: int, lease_s: float) -> None:
         with self._transaction():
             self._check_epoch(epoch)
-            kept = self._db.execute("UPDATE office SET until = ?", (self._now() + lease_s,))
+            kept = self._db.execute("UPDATE leader SET until = ?", (self._now() + lease_s,))
             if not kept.rowcount:  # we resigned
                 raise Fenced(epoch, epoch)
 
     async def resign(self, epoch: int) -> None:
         with self._transaction():
             if epoch == self._epoch():
-                self._db.execute("DELETE FROM office")
+                self._db.execute("DELETE FROM leader")
 
     async def leader(self) -> Leader | None:
         with translated(self._path):
@@ -99,8 +109,10 @@ class SqliteStore:
 
     async def open_term(self, at_least: int = 1) -> int:
         with self._transaction():
+            self._schema()
+            raise_schema(self._db)
             self._db.execute("UPDATE meta SET value = MAX(value + 1, ?) WHERE key = 'epoch'", (at_least,))
-            self._db.execute("DELETE FROM office")
+            self._db.execute("DELETE FROM leader")
             self._head = None
             return self._epoch()
 
@@ -255,6 +267,10 @@ class SqliteStore:
             raise StoreDamaged(f"{self._path}: the record {key!r} of table meta is damaged: {RESTORE}")
         return int(row[0])
 
+    def _schema(self) -> int:
+        """Which schema is in force: a newer version may have raised it while we had the file open."""
+        return check_schema(self._meta("schema"), self._path)
+
     def _epoch(self) -> int:
         return self._meta("epoch")
 
@@ -263,9 +279,8 @@ class SqliteStore:
         return self._meta("pruned") if newest is None else int(newest)
 
     def _holder(self) -> Candidate | None:
-        row = self._db.execute(
-            "SELECT name, address, link FROM office WHERE until > ?", (self._now(),)
-        ).fetchone()
+        query = _HOLDER if self._schema() == SCHEMA else _HOLDER_BEFORE
+        row = self._db.execute(query, (self._now(),)).fetchone()
         if row is None or not all(isinstance(each, str) for each in row):
             return None  # if it is damaged nobody has it: the epoch keeps two from writing
         return Candidate(*row)

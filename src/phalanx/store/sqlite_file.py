@@ -1,11 +1,13 @@
 """The file of the embedded store: how it is opened, what is in it, and how an older one becomes ours.
 
-Every released schema can be read: what it lacks is added in one transaction. A newer one is refused untouched.
+Every released schema can be read: what it lacks is added in one transaction. A newer one is refused untouched. Schema
+3 comes with the first election, not with the opening: until then a coordinator of version 0.2 may lead.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -13,12 +15,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 
-from phalanx.store.protocol import StoreDamaged, StoreError, StoreFull
+from phalanx.store.protocol import LEFT_BEHIND, StoreDamaged, StoreError, StoreFull
 
 # What SQLite says of a file that is not what was written.
 DAMAGED = ("malformed", "not a database", "corrupt", "Could not decode", "encrypted")
 # 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
-SCHEMA = 2
+# 3: kinds of events that version 0.2 cannot read, and another table for the office, so that its standbys do not lead.
+SCHEMA = 3
+CREATED = 2
 WAL_TRIES, WAL_PAUSE_S = 100, 0.05
 _FULL_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 _DAMAGED_FILE = "the file is damaged: `phalanx store restore FILE URL` fills another one from a backup"
@@ -41,6 +45,22 @@ COMMIT;
 """
 
 
+_LEADER = """
+CREATE TABLE IF NOT EXISTS leader (
+    one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL, address TEXT NOT NULL, link TEXT NOT NULL,
+    until REAL NOT NULL
+)
+"""
+
+
+def raise_schema(db: sqlite3.Connection) -> None:
+    """From now on only versions that read all we write may use the file. Part of the caller's transaction."""
+    db.execute(_LEADER)
+    left = (LEFT_BEHIND.name, LEFT_BEHIND.address, LEFT_BEHIND.link, math.inf)
+    db.execute("INSERT OR REPLACE INTO office VALUES (1, ?, ?, ?, ?)", left)
+    db.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (SCHEMA,))
+
+
 def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
     """The file, made if there is none; only its owner may read it."""
     with translated(path):
@@ -52,7 +72,7 @@ def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
         # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
         db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         if (
-            found != SCHEMA
+            found < CREATED
         ):  # nothing is written without need: the disk may be full, and what is there can be read
             db.executescript(_CREATE)
         return db
@@ -80,9 +100,9 @@ def open_file_to_read(path: Path) -> sqlite3.Connection:
             f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0
         )
         found = _check_schema(db, path)
-        if found < SCHEMA:
+        if found < CREATED:
             raise StoreError(
-                f"{path} has schema {found}: a coordinator of this version makes it {SCHEMA} at its start"
+                f"{path} has schema {found}: a coordinator of this version makes it {CREATED} at its start"
             )
         return db
 
@@ -102,7 +122,11 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> int:
     row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
     if row is None or not isinstance(row[0], int):
         raise StoreDamaged(f"{path}: the record 'schema' of table meta is damaged", hint=_DAMAGED_FILE)
-    found = int(row[0])
+    return check_schema(int(row[0]), path)
+
+
+def check_schema(found: int, path: Path) -> int:
+    """Raise StoreError if a newer version uses the file."""
     if found > SCHEMA:
         raise StoreError(
             f"{path} has schema {found}, this Phalanx reads schemas up to {SCHEMA}: use a newer version"

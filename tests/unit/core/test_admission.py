@@ -9,6 +9,7 @@ from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.holdings import hold_back
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, SetPaused, Submit
+from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Pause, Resume, Stop
@@ -223,8 +224,22 @@ def test_a_cancelled_task_says_so() -> None:
 
 def test_one_user_leaves_room_for_others_in_the_queue():
     cluster = Cluster(Rules(pending_max=4000))
-    assert isinstance(cluster.submit(a_job(array="1-1500", user="mallory")), Accepted)
+    first = a_job(array="1-1500", user="mallory")
+    assert isinstance(cluster.submit(first), Accepted)
     refused = cluster.submit(a_job(array="1-501", user="mallory"))
     assert isinstance(refused, Refused) and refused.reason.code == "QueueFull"
-    assert "1500 tasks that are not over, at most 2000" in refused.reason.text
+    assert "1500 tasks in jobs that have not ended, at most 2000" in refused.reason.text
     assert isinstance(cluster.submit(a_job(array="1-2000", user="ada")), Accepted)
+    cluster.give(Cancel(first.id))
+    assert isinstance(cluster.submit(a_job(array="1-501", user="mallory")), Accepted)
+
+
+def test_jobs_that_have_ended_count_against_nobody_also_after_a_restart():
+    cluster = a_cluster(n1={"cores": 1})
+    job = a_job(user="ada")
+    cluster.submit(job)
+    cluster.ended("n1", (job.id, 0, 1))
+    cluster.submit(a_job(array="1-3", user="ada"))
+    for state in (cluster.state, decode_state(encode_state(cluster.state), Rules())):
+        assert (state.tasks_of, state.working) == ({"ada": 3}, {"ada": 1})
+        assert check(state) == []

@@ -8,7 +8,7 @@ from phalanx.core.cluster.apply import apply
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, Event, NodeLost, TermOpened
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import DeclareLost, Drain, Tick
+from phalanx.core.cluster.inputs import DeclareLost, Drain, Leave, Tick
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.status import Status, Why
 from tests.builders import Cluster, a_job
@@ -212,3 +212,28 @@ def test_a_job_is_never_lost_by_it() -> None:
         cluster.add_node(name, life="b", cores=1)  # all of them were switched off and on
     pass_time(cluster, 5, NAMES)
     assert [cluster.status(job, position) for position in range(10)] == [Status.ASSIGNED] * 10
+
+
+def test_runners_that_stopped_in_order_and_whose_leases_are_over_do_not_count_as_silent() -> None:
+    cluster = ten_nodes()
+    pass_time(cluster, 10, NAMES)
+    for name in NAMES[:7]:
+        cluster.give(Leave(name, "a", cluster.state.nodes[name].generation))
+    pass_time(cluster, 20, NAMES[7:])
+    pass_time(cluster, 40, NAMES[8:])  # one of the others dies, just after the leases of those are over
+    assert lost(cluster) == set(NAMES[:8])
+    assert told(cluster, BrakeSet) == []
+
+
+def test_a_runner_that_stopped_in_order_counts_again_when_it_is_back() -> None:
+    cluster = ten_nodes()
+    for name in NAMES[:7]:
+        cluster.give(Leave(name, "a", cluster.state.nodes[name].generation))
+    pass_time(cluster, 35, NAMES[7:])
+    assert lost(cluster) == set(NAMES[:7])
+    for name in NAMES[:7]:
+        cluster.add_node(name, life="b", cores=1)
+    assert not any(node.leaving for node in cluster.state.nodes.values())
+    pass_time(cluster, 60, NAMES[7:])
+    assert lost(cluster) == set()
+    assert len(told(cluster, BrakeSet)) == 1

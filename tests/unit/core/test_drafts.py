@@ -114,3 +114,15 @@ def test_it_is_cancelled_like_any_job():
     stage.submit(draft)
     assert isinstance(stage.give(Cancel(draft.id)), Accepted)
     assert stage.state.jobs[draft.id].is_over
+
+
+def test_the_members_that_a_gang_has_already_do_not_count_twice():
+    stage = Stage(n1={"cores": 4})
+    stage.state.rules = Rules(pending_max=1500)  # of which one user may have 1000
+    draft = a_draft(600)
+    stage.submit(draft)
+    assert stage.give(Submit(with_members(draft, 900, is_whole=False), amends=0)) == Accepted(900)
+    too_many = stage.give(Submit(with_members(draft, 1001), amends=1))
+    assert isinstance(too_many, Refused) and too_many.reason.code == "QueueFull"
+    assert stage.give(Submit(with_members(draft, 1000), amends=1)) == Accepted(1000)
+    assert stage.state.tasks_of == {"ada": 1000}

@@ -7,7 +7,9 @@ from time import process_time
 from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted
+from phalanx.core.cluster.events import AttemptEnded
 from phalanx.core.cluster.inputs import Cancel, Evict, Hello
+from phalanx.core.cluster.state import Rules
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.gang import Restart, Rule, Success
 from phalanx.core.model.orders import Exit, Started, Stop
@@ -126,6 +128,23 @@ def test_a_lost_node_is_one_setback_however_many_members_it_held():
     stage.confirm_stops()
     assert (job.setbacks, job.restarts) == (1, 0)
     assert stage.statuses(gang) == [PENDING] * 4
+    thens = [event.then for event in stage.events if isinstance(event, AttemptEnded)][:3]
+    assert thens == ["all tasks start anew, not counted", "all tasks start anew", "all tasks start anew"]
+
+
+def test_the_story_of_the_loss_that_was_one_too_many_says_so():
+    stage = Stage(**TWO, n3={"cores": 4})
+    stage.state.rules = Rules(loss_limit=1)
+    gang = a_gang(a_group(2))
+    job = stage.submit(gang)
+    for dies, stays in (("n1", "n2"), ("n2", "n3")):
+        stage.muster(gang, {0: dies, 1: stays})
+        stage.starts(gang, 0, 1)
+        stage.give(Hello(dies, "b", f"origin-{dies}", a_capacity(cores=4), []))
+        stage.confirm_stops()
+    thens = [event.then for event in stage.events if isinstance(event, AttemptEnded) and event.loss]
+    assert thens == ["all tasks start anew, not counted", "lost its nodes once"]
+    assert job.outcome == FAILED
 
 
 def test_surplus_members_can_be_evicted_alone():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
+from phalanx.core.cluster.jobs import DETAILS_MAX, EARLIER_MAX, JobState
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
@@ -107,3 +107,20 @@ def test_a_million_tasks_cost_a_few_bytes_each() -> None:
     columns = (state.status, state.why, state.attempts.tobytes(), state.code.tobytes())
     assert sum(map(len, columns)) <= 8_000_000
     assert list(state.groups[0].ready(3)) == [0, 1, 2]
+
+
+def test_the_nodes_of_former_attempts_are_kept_of_some_tasks_and_the_newest_attempts() -> None:
+    state = a_state(f"1-{DETAILS_MAX + 1}")
+    for _ in range(EARLIER_MAX + 3):
+        begin(state, 0)
+        fail(state, 0)
+    newest = state.attempts[0]
+    known = [number for number in range(1, newest + 1) if state.node_number(0, number) is not None]
+    assert known == list(range(newest - EARLIER_MAX, newest + 1))
+    for position in range(1, DETAILS_MAX + 1):
+        begin(state, position)
+        fail(state, position)
+        begin(state, position)
+    assert len(state.earlier) == DETAILS_MAX
+    assert state.node_number(DETAILS_MAX, 1) is None
+    assert state.node_number(DETAILS_MAX, 2) == 0

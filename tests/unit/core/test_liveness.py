@@ -197,3 +197,13 @@ def test_a_node_that_comes_back_with_other_hardware_has_it_from_then_on() -> Non
     assert (ledger.cores_free, ledger.devices_free, ledger.capacity.labels) == (2, set(), {"rack": "r7"})
     cluster.ended("n1", key, life="b")
     assert (ledger.cores_free, ledger.devices_free, ledger.is_empty) == (4, {0, 1}, True)
+
+
+def test_leftovers_are_told_to_stop_in_their_order() -> None:
+    cluster = a_cluster(n1={"cores": 1})
+    keys = [(f"job-{number}", 0, 1) for number in range(12)]
+    cluster.give(hello("n1", life="b", held=tuple(reversed(keys)), cores=1))
+    before = len(cluster.orders)
+    cluster.beat("n1", life="b")
+    stopped = [order.key for _, order in cluster.orders[before:] if isinstance(order, Stop)]
+    assert stopped == sorted(keys)

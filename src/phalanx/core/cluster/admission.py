@@ -35,9 +35,10 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     job = given.job
     if given.amends is not None and (no := _why_not_amended(state, job, given.amends)) is not None:
         return _refuse(no, "conflict")
-    if state.counts[Status.PENDING] + job.tasks > state.rules.pending_max:
+    added = job.tasks - (0 if given.amends is None else state.jobs[job.id].job.tasks)
+    if state.counts[Status.PENDING] + added > state.rules.pending_max:
         return _refuse(_queue_full(state), "too_many")
-    if (held := state.tasks_of.get(job.user, 0)) + job.tasks > _user_share(state):
+    if (held := state.tasks_of.get(job.user, 0)) + added > _user_share(state):
         return _refuse(_user_has_enough(state, job.user, held), "too_many")
     if given.priority_max is not None and (refused := unwelcome(state, job, given.priority_max)) is not None:
         return Decision([], [], refused)
@@ -261,13 +262,13 @@ def _queue_full(state: ClusterState) -> Reason:
 
 
 def _user_share(state: ClusterState) -> int:
-    """How many tasks one user's jobs may have, so that others find room: half of what may wait."""
+    """How many tasks one user's jobs that have not ended may have, so that others find room: half of what may wait."""
     return max(USER_TASKS_MIN, state.rules.pending_max // 2)
 
 
 def _user_has_enough(state: ClusterState, user: str, held: int) -> Reason:
     most = _user_share(state)
-    text = f"the jobs of {user} have {held} tasks that are not over, at most {most} may be one user's"
+    text = f"{user} has {held} tasks in jobs that have not ended, at most {most} may be one user's"
     return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
 
 

@@ -31,7 +31,8 @@ class Endings:
         self._state = state
         self._now = now
         self._cause = cause
-        self._spoken: set[JobId] = set()  # jobs that this decision recalls, restarts or settles
+        # Jobs that this decision recalls, restarts or settles; of those that restart, who starts anew.
+        self._spoken: dict[JobId, str] = {}
         self._settled: dict[JobId, Status] = {}  # of those, the settled ones: what their other tasks become
 
     def add(self, attempt: Attempt, exit: Exit) -> None:
@@ -69,7 +70,6 @@ class Endings:
             self._again(attempt, exit, self._now, loss=loss)
             self._recall(job, f"{job.job.task_id(position)} ended before all were ready: {_said(exit)}")
         elif job.restarts_whole and not _can_be_spared(job, attempt):
-            self._again(attempt, exit, self._now, loss=loss)
             self._restart(job, attempt, exit, job.job.restart.counts_evictions, loss)
         elif exit.why == Why.UNCONFIRMED and job.groups[attempt.group].group.request.target is not None:
             self._for_good(job, attempt, exit, loss=True)  # it asked for this node and no other
@@ -106,11 +106,9 @@ class Endings:
         restart = job.job.restart
         if rule is not None and rule.action != "fail":
             counted, replica = not rule.action.endswith("-uncounted"), "replica" in rule.action
-            self._again(attempt, exit, self._now, then=self._restarts(job, counted, replica))
-            self._restart(job, attempt, exit, counted, False, replica)
+            self._restart(job, attempt, exit, counted, replica=replica)
         elif rule is None and restart.whole and exit.why not in NOT_RETRIED:
-            self._again(attempt, exit, self._now, then=self._restarts(job, True, False))
-            self._restart(job, attempt, exit, True, False)
+            self._restart(job, attempt, exit, counted=True)
         else:
             self._end(attempt, exit, Status.FAILED, charged=not loss, loss=loss)
             fails_job = rule is not None or restart.whole or restart.fails_job
@@ -118,61 +116,71 @@ class Endings:
                 text = f"{job.job.task_id(attempt.key[1])} failed: {_said(exit)}"
                 self._settle(job, Status.FAILED, text, attempt.key[1])
 
-    def _restarts(self, job: JobState, counted: bool, replica: bool) -> str:
-        """What `_restart` is going to do, told with the end that brought it about."""
-        who = "the tasks of its replica start anew" if replica else "all tasks start anew"
-        if job.job.id in self._settled:
-            return "its job has failed"
-        if job.restarting or job.job.id in self._spoken:
-            return who
-        limit = job.job.restart.limit
-        if counted and job.restarts >= limit:
-            return f"no restart is left of {limit}"
-        return f"{who}, {job.restarts + 1} of {limit}" if counted else f"{who}, not counted"
-
     def _restart(
-        self, job: JobState, attempt: Attempt, exit: Exit, counted: bool, loss: bool, replica: bool = False
+        self,
+        job: JobState,
+        attempt: Attempt,
+        exit: Exit,
+        counted: bool,
+        loss: bool = False,
+        replica: bool = False,
     ) -> None:
+        """The attempt has ended; tasks of its job start anew or, if they did so too often, the job fails."""
+        who = "the tasks of its replica start anew" if replica else "all tasks start anew"
         if job.restarting or job.job.id in self._spoken:
+            then = who if job.restarting else self._spoken[job.job.id]
+            self._again(attempt, exit, self._now, loss=loss, then=then)
             return
-        restart, rules = job.job.restart, self._state.rules
-        if counted and job.restarts >= restart.limit:
+        if (no := self._no_restart(job, counted, loss)) is not None:
             task = job.job.task_id(attempt.key[1])
-            text = f"no restart is left of {restart.limit}; {task}: {_said(exit)}"
+            text = f"{no}; {task}: {_said(exit)}"
+            self._again(attempt, exit, self._now, loss=loss, then=no)
             self._settle(job, Status.FAILED, text, attempt.key[1])
             return
-        if loss and not counted and job.setbacks >= rules.loss_limit:
-            times = "once" if job.setbacks == 1 else f"{job.setbacks} times"
-            text = f"lost its nodes {times}; {_said(exit)}"
-            self._settle(job, Status.FAILED, text, attempt.key[1])
-            return
-        self._spoken.add(job.job.id)
+        number = f"{job.restarts + 1} of {job.job.restart.limit}" if counted else "not counted"
+        self._again(attempt, exit, self._now, loss=loss, then=f"{who}, {number}")
         again = job.restarts + job.setbacks + 1
-        self.events.append(
+        positions = _replica(job, attempt) if replica else None
+        self._say(
             JobRestarted(
                 at=self._now,
                 cause=self._cause,
                 job=job.job.id,
                 counted=counted,
                 retry_at=self._now + backoff_s(self._state, again),
-                positions=_replica(job, attempt) if replica else None,
-            )
+                positions=positions,
+            ),
+            who,
         )
+
+    def _no_restart(self, job: JobState, counted: bool, loss: bool) -> str | None:
+        """Why its tasks do not start anew once more, or None if they do."""
+        limit = job.job.restart.limit
+        if counted and job.restarts >= limit:
+            return f"no restart is left of {limit}"
+        if loss and not counted and job.setbacks >= self._state.rules.loss_limit:
+            return f"lost its nodes {'once' if job.setbacks == 1 else f'{job.setbacks} times'}"
+        return None
 
     def _recall(self, job: JobState, text: str) -> None:
         strict = job.job.gang is None or job.job.gang.strict or job.satisfied
         if job.forming is not None and strict and job.job.id not in self._spoken:
-            self._spoken.add(job.job.id)
-            self.events.append(recalled(self._state, job, self._now, self._cause, text))
+            self._say(recalled(self._state, job, self._now, self._cause, text))
 
     def _settle(self, job: JobState, status: Status, text: str, culprit: int | None = None) -> None:
         if job.job.id not in self._spoken:
-            self._spoken.add(job.job.id)
-            self._settled[job.job.id] = Status.CANCELLED if status == Status.COMPLETED else Status.FAILED
             settled = JobSettled(
                 at=self._now, cause=self._cause, job=job.job.id, status=status, text=text, culprit=culprit
             )
-            self.events.append(settled)
+            self._say(settled)
+
+    def _say(self, event: GangRecalled | JobRestarted | JobSettled, words: str = "") -> None:
+        """What concerns a whole job is said once; `words` are for the other attempts that end with it."""
+        self._spoken[event.job] = words
+        if isinstance(event, JobSettled):
+            rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+            self._settled[event.job] = rest
+        self.events.append(event)
 
     def _again(
         self,

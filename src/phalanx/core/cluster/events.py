@@ -72,15 +72,18 @@ class GangRecalled(_Event, frozen=True):
     text: str = ""
 
 
-class RoomPromised(_Event, frozen=True):
-    """Attempts were asked to leave, and their places are set aside for a job: all of it in one step."""
-
+class _Promised(_Event, frozen=True):
     job: JobId
     members: tuple[tuple[int, NodeName, Grant], ...]  # position, node, what it will be given
     victims: tuple[AttemptKey, ...]
     displaced: tuple[JobId, ...]  # jobs of lower priority whose own promises gave way
     trigger: int  # the position of the member that found no room
     until: float
+
+
+class RoomPromised(_Promised, frozen=True, kw_only=True):
+    """Attempts were asked to leave, and their places are set aside for a job: all of it in one step."""
+
     awaited: tuple[AttemptKey, ...] = ()  # attempts that were leaving already, and have to have left
 
 
@@ -106,12 +109,15 @@ class JobRestarted(_Event, frozen=True):
     positions: tuple[int, ...] | None = None
 
 
-class JobSettled(_Event, frozen=True):
-    """The job as a whole has ended: whatever of it has not is stopped."""
-
+class _Settled(_Event, frozen=True):
     job: JobId
     status: Status
     text: str = ""
+
+
+class JobSettled(_Settled, frozen=True, kw_only=True):
+    """The job as a whole has ended: whatever of it has not is stopped."""
+
     culprit: int | None = None  # the task whose end brought it down
 
 

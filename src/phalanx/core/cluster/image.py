@@ -88,7 +88,7 @@ class JobImage(Struct, array_like=True):
     conditions: dict[int, tuple[float, str]]
     whole: WholeImage
     past: dict[int, float] = {}  # of conditions that are no longer true: since when
-    earlier: dict[int, list[int]] = {}
+    earlier: dict[int, dict[int, int]] = {}
     held_because: str = ""
 
 

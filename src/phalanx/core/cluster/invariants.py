@@ -81,10 +81,16 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
 
 
 def users_with_work_are_counted(state: ClusterState) -> Iterator[str]:
-    """Who has jobs that have not ended, and how many."""
-    working = Counter(job.job.user for job in state.jobs.values() if not job.is_over)
+    """Who has jobs that have not ended, how many, and how many tasks these have."""
+    working, tasks = Counter[str](), Counter[str]()
+    for job in state.jobs.values():
+        if not job.is_over:
+            working[job.job.user] += 1
+            tasks[job.job.user] += job.job.tasks
     if not state.skipped and dict(working) != state.working:
         yield f"users with work {state.working}, jobs say {dict(working)}"
+    if not state.skipped and dict(tasks) != state.tasks_of:
+        yield f"tasks by user {state.tasks_of}, jobs say {dict(tasks)}"
 
 
 def ready_jobs_wait(state: ClusterState) -> Iterator[str]:

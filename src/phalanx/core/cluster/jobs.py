@@ -23,7 +23,8 @@ from phalanx.core.model.orders import Exit
 from phalanx.core.model.status import Status, Why
 
 NO_CODE = -32_768
-DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory
+DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory, and their former nodes
+EARLIER_MAX = 20  # how many attempts of a task before the last, the newest; the story knows the others
 _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about how long others take
 
 
@@ -64,7 +65,7 @@ class JobState:
         self.code = array("h", [NO_CODE]) * size
         self.times: array[float] | None = None  # started and ended, two numbers per task, once one has run
         self.nodes: array[int] | None = None  # number of the node that ran it last, plus 1
-        self.earlier: dict[int, list[int]] = {}  # the same of the attempts before the last, first to last
+        self.earlier: dict[int, dict[int, int]] = {}  # the same of attempts before the last, by their numbers
         self.counts = [size, 0, 0, 0, 0, 0]
         self.totals = totals  # the same counts over all jobs, which this one keeps up to date
         self.delayed: dict[int, float] = {}  # positions in backoff, and when they are ready
@@ -181,10 +182,11 @@ class JobState:
             condition.past_at = attempt.placed_at
         if self.nodes is None:
             self.nodes = array("I", bytes(4 * len(self.status)))
-        if number > 1:
-            rows = self.earlier.setdefault(position, [])
-            rows += [0] * (number - 2 - len(rows))  # an image of an older version does not know them
-            rows.append(self.nodes[position])
+        if number > 1 and (position in self.earlier or len(self.earlier) < DETAILS_MAX):
+            rows = self.earlier.setdefault(position, {})
+            rows[number - 1] = self.nodes[position]
+            if len(rows) > EARLIER_MAX:
+                del rows[min(rows)]
         self.nodes[position] = node_number + 1
         self.groups[attempt.group].begin(position)
 
@@ -193,8 +195,7 @@ class JobState:
         if number == self.attempts[position]:
             row = self.nodes[position] if self.nodes else 0
         else:
-            rows = self.earlier.get(position, [])
-            row = rows[number - 1] if 0 < number <= len(rows) else 0
+            row = self.earlier.get(position, {}).get(number, 0)
         return row - 1 if row else None
 
     def leave(self, attempt: Attempt) -> None:

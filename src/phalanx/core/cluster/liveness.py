@@ -105,7 +105,9 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
         events += ready(state, waiting, now, "heartbeat")
     effects += doubts.effects + _tell_to_go(state, node, held, now)
     effects += _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
-    effects += [Send(node.name, Stop(key, Why.LOST, 0.0)) for key in node.leftovers if key not in held]
+    effects += [
+        Send(node.name, Stop(key, Why.LOST, 0.0)) for key in sorted(node.leftovers) if key not in held
+    ]
     return Decision([*events, *gone], effects, Accepted())
 
 

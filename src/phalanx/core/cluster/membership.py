@@ -62,7 +62,7 @@ def apply(state: ClusterState, event: Event) -> None:
         case NodeLost():
             node = state.nodes[event.node]
             node.lost, node.connected, node.lost_at = True, False, event.at
-            node.leaving, node.kept_s = False, 0.0
+            node.kept_s = 0.0  # that it left in order is remembered: no alarm is raised for it
             node.generation = event.generation or node.generation + 1
             node.leftovers.clear()
             reopen(state, node)

@@ -95,7 +95,7 @@ class NodeState:
         self.counted = False, False  # among those that could take work, and among those of them that rest
         self.drain_reason: str | None = None
         self.trouble = ""  # what keeps its runner from starting tasks, in its own words
-        self.leaving = False  # its runner stops, or has stopped, in an orderly way
+        self.leaving = False  # its runner stops, or has stopped, in an orderly way; until it is back
         self.kept_s = 0.0  # how much longer its lease is while nothing is heard of it
         self.heard_at = 0.0
         self.attempts: dict[AttemptKey, Attempt] = {}
@@ -152,7 +152,7 @@ class ClusterState:
         self.ended: OrderedDict[JobId, None] = OrderedDict()  # ended jobs, oldest first
         self.requests = RequestIds()
         self.counts = [0, 0, 0, 0, 0, 0]  # tasks by status, over the jobs in memory
-        self.tasks_of: dict[str, int] = {}  # tasks by user, over the same jobs
+        self.tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
         self.skipped = 0  # events that named something unknown, after a damaged record
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
@@ -171,9 +171,9 @@ class ClusterState:
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
-        self.tasks_of[job.job.user] = self.tasks_of.get(job.job.user, 0) + job.job.tasks
         if not job.is_over:
-            self.working[job.job.user] = self.working.get(job.job.user, 0) + 1
+            _add(self.working, job.job.user, 1)
+            _add(self.tasks_of, job.job.user, job.job.tasks)
         if not self.job_ids or self.job_ids[-1] < job.job.id:
             self.job_ids.append(job.job.id)
         else:
@@ -185,18 +185,15 @@ class ClusterState:
         """Every task of it is over, for the first time or again."""
         if job.job.id not in self.ended:
             self.ended[job.job.id] = None
-            self._stop_working(job.job.user)
+            self._stop_working(job.job)
 
-    def _stop_working(self, user: str) -> None:
-        left = self.working.get(user, 0) - 1
-        if left > 0:
-            self.working[user] = left
-        else:
-            self.working.pop(user, None)
+    def _stop_working(self, job: Job) -> None:
+        _add(self.working, job.user, -1)
+        _add(self.tasks_of, job.user, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
-        if id not in self.ended:  # only after a damaged record
-            self._stop_working(self.jobs[id].job.user)
+        if id not in self.ended:  # it is amended, or a record was damaged
+            self._stop_working(self.jobs[id].job)
         job = self.jobs.pop(id)
         for name in _objects(job.job):
             users = self.objects[name]
@@ -207,9 +204,6 @@ class ClusterState:
                 del self.objects[name]
         for status, count in enumerate(job.counts):
             self.counts[status] -= count
-        self.tasks_of[job.job.user] -= job.job.tasks
-        if not self.tasks_of[job.job.user]:
-            del self.tasks_of[job.job.user]
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
@@ -230,6 +224,15 @@ class ClusterState:
         at = bisect_left(self.job_ids, prefix)
         found = self.job_ids[at : at + most]
         return [id for id in found if id.startswith(prefix)]
+
+
+def _add(counts: dict[str, int], user: str, count: int) -> None:
+    """Count a user's part up or down; who has none is not listed."""
+    left = counts.get(user, 0) + count
+    if left > 0:
+        counts[user] = left
+    else:
+        counts.pop(user, None)
 
 
 def _objects(job: Job) -> set[str]:

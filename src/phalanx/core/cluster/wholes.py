@@ -190,7 +190,7 @@ def _restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
         for position, attempt in job.live.items()
         if position in scope
     ]
-    for position in [each for each in job.done if each in scope]:
+    for position in [each for each in sorted(job.done) if each in scope]:
         job.done.discard(position)
         job.move(position, Status.PENDING)
         job.wait_again(position)
