@@ -27,7 +27,7 @@ NAMED_MAX = 20  # of each kind, in a table; -o json has all of them
 
 
 class Report(Struct, frozen=True):
-    """What was found, and how it compares with what the coordinator of this state folder has seen."""
+    """What was found, and how it compares with what the coordinator of this state folder has seen of this store."""
 
     survey: Survey
     seen_epoch: int
@@ -83,7 +83,7 @@ async def _looked(place: Place, section: Coordinator) -> Report:
     from phalanx.store.repair import Survey, survey
     from phalanx.store.sqlite_file import is_blank
 
-    seen = _seen(section)
+    seen = _seen(place, section)
     if place.path is not None and is_blank(place.path):
         if not seen.epoch:
             raise NotFound(f"there is no store at {place.path}", hint="is the address right?")
@@ -137,10 +137,10 @@ def _chosen(done: Repaired) -> dict[str, Any]:
     }
 
 
-def _seen(section: Coordinator) -> Seen:
-    from phalanx.store.wary import FILE, EpochsSeen
+def _seen(place: Place, section: Coordinator) -> Seen:
+    from phalanx.store.wary import EpochsSeen
 
-    return EpochsSeen(section.state_dir / FILE, "").highest
+    return EpochsSeen(section.state_dir, place).highest
 
 
 def _lines(found: Report) -> Iterable[str]:

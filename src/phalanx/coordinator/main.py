@@ -40,8 +40,9 @@ from phalanx.errors import ConfigError, PhalanxError
 from phalanx.settings import Coordinator as Section
 from phalanx.settings import Settings
 from phalanx.store.open import open_store
+from phalanx.store.place import read_place
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
-from phalanx.store.wary import FILE, EpochsSeen, WaryStore
+from phalanx.store.wary import EpochsSeen, WaryStore
 
 log = diary("coordinator")
 ALONE = Candidate("alone")
@@ -175,7 +176,7 @@ async def _opened(section: Section) -> Store:
             await asyncio.sleep(FULL_PAUSE_S)
     if section.store == "memory:":
         return store
-    return WaryStore(store, EpochsSeen(section.state_dir / FILE, section.store))
+    return WaryStore(store, EpochsSeen(section.state_dir, read_place(section.store, section.state_dir)))
 
 
 async def _serve(settings: Settings) -> int:

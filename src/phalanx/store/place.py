@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from phalanx.errors import ConfigError
 from phalanx.settings import Coordinator, Secret
@@ -38,6 +39,23 @@ class Place(Struct, frozen=True):
         if self.kind in ("memory", "sqlite"):
             return f"{self.kind}:{self.path or ''}"
         return f"{self.kind}{'s' if self.tls else ''}://{','.join(self.hosts)}/{self.prefix}"
+
+    def settled(self) -> Place:
+        """The same, wherever it is read: a file by its full path."""
+        return self if self.path is None else replace(self, path=self.path.resolve())
+
+    def is_same(self, other: Place) -> bool:
+        """Whether both name one store. The servers of one may be named in part, and join and leave."""
+        if self.path is not None and other.path is not None:
+            return self.path.resolve() == other.path.resolve()
+        return self._shares_a_server(other) and self.prefix == other.prefix
+
+    def is_beside(self, other: Place) -> bool:
+        """Whether it is another cluster's of the same servers."""
+        return self._shares_a_server(other) and self.prefix != other.prefix
+
+    def _shares_a_server(self, other: Place) -> bool:
+        return self.kind == other.kind and not set(self.hosts).isdisjoint(other.hosts)
 
 
 class Access(Struct, frozen=True):

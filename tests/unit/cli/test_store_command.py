@@ -158,3 +158,18 @@ def test_a_migration_from_nowhere_or_to_itself_or_to_memory_is_refused(cli: Cli,
         assert expected in said.err
         assert "secret" not in said.err
     assert sorted(each.name for each in away.iterdir()) == ["a.db"]
+
+
+def test_what_another_store_of_the_state_folder_knew_is_no_loss(cli: Cli, away: Path):
+    """The default folder belongs to another cluster, which was at epoch 12."""
+    folder = away / "state" / "coordinator"
+    folder.mkdir(parents=True)
+    (folder / "epoch-seen").write_text(f"{12:020} {90:020}\n")
+    path = a_store(away / "shared.db")
+    said = cli("--state", str(away / "state"), "store", "repair", f"sqlite:{path}")
+    assert (said.code, "lost" in said.out) == (0, False), said
+    said = cli("--state", str(away / "state"), "store", "repair", f"sqlite:{path}", "--accept-loss", "--yes")
+    assert said.code == 6
+    assert json.loads(cli("store", "check", f"sqlite:{path}", "-o", "json").out)["epoch"] == 1
+    a_store(folder / "phalanx.db")
+    assert "what came after is lost" in cli("--state", str(away / "state"), "store", "repair").out

@@ -8,6 +8,7 @@ import pytest
 
 from phalanx.errors import ConfigError
 from phalanx.store.memory import Memory, MemoryStore
+from phalanx.store.place import read_place
 from phalanx.store.protocol import Batch, Candidate
 from phalanx.store.wary import EpochsSeen, WaryStore
 
@@ -21,7 +22,11 @@ def anyio_backend() -> str:
 
 
 def a_store(path: Path, memory: Memory) -> WaryStore:
-    return WaryStore(MemoryStore(memory), EpochsSeen(path / "epoch-seen", "etcd://h/prefix"))
+    return a_store_at("etcd://h/prefix", path, memory)
+
+
+def a_store_at(address: str, path: Path, memory: Memory) -> WaryStore:
+    return WaryStore(MemoryStore(memory), EpochsSeen(path, read_place(address, path)))
 
 
 async def test_epochs_that_grow_are_served_over_restarts(tmp_path: Path):
@@ -107,10 +112,72 @@ async def test_a_restored_backup_is_shorter_and_believed(tmp_path: Path):
 async def test_the_number_that_an_older_version_wrote_is_read(tmp_path: Path):
     (tmp_path / "epoch-seen").write_text("7\n")
     with pytest.raises(ConfigError, match="has seen epoch 7, revision 0"):
-        await a_store(tmp_path, Memory()).load()
+        await a_store_at("sqlite:", tmp_path, Memory()).load()
+    await a_store(tmp_path, Memory()).load()  # it counts for the folder's own file alone
 
 
 async def test_a_folder_that_takes_nothing_stops_nobody(tmp_path: Path):
     store = a_store(tmp_path / "not-there", Memory())
     assert (await store.elect(ME, 6.0)).epoch == 1
     await store.load()
+
+
+async def terms(address: str, path: Path, memory: Memory, count: int) -> None:
+    for _ in range(count):
+        await a_store_at(address, path, memory).elect(ME, 6.0)
+
+
+@pytest.mark.parametrize(
+    "other", ["sqlite:", "sqlite:/elsewhere/b.db", "redis://h/prefix", "etcd://g/prefix"]
+)
+async def test_what_was_seen_of_one_store_says_nothing_about_another(tmp_path: Path, other: str):
+    first, second = Memory(), Memory()
+    await terms("sqlite:/elsewhere/a.db", tmp_path, first, 12)
+    await terms(other, tmp_path, second, 1)
+    assert second.epoch == 1
+    for address, epoch in (("sqlite:/elsewhere/a.db", 12), (other, 1)):
+        with pytest.raises(ConfigError, match=f"has seen epoch {epoch}"):
+            await a_store_at(address, tmp_path, Memory()).elect(ME, 6.0)
+
+
+async def test_a_mistyped_prefix_makes_no_new_cluster(tmp_path: Path):
+    await terms("etcd://h1,h2/prefix", tmp_path, Memory(), 3)
+    mistyped = Memory()
+    with pytest.raises(ConfigError, match=r"no cluster in etcd://h2:2379/prefiks.*is the prefix right"):
+        await terms("etcd://h2/prefiks", tmp_path, mistyped, 1)
+    assert mistyped.epoch == 0
+    another = Memory()
+    await MemoryStore(another).elect(OTHER, 6.0)
+    await a_store_at("etcd://h2/another", tmp_path, another).load()
+
+
+async def test_servers_that_join_or_leave_are_the_same_store(tmp_path: Path):
+    await terms("etcd://h1,h2,h3/prefix", tmp_path, Memory(), 3)
+    with pytest.raises(ConfigError, match="has seen epoch 3"):
+        await terms("etcds://h3,h4/prefix", tmp_path, Memory(), 1)
+
+
+async def test_a_folder_that_is_moved_takes_what_was_seen_of_its_own_file_along(tmp_path: Path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    await terms(f"sqlite:{before / 'phalanx.db'}", before, Memory(), 3)
+    before.rename(after)
+    with pytest.raises(ConfigError, match="has seen epoch 3"):
+        await terms("sqlite:", after, Memory(), 1)
+
+
+async def test_a_file_is_the_same_store_by_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    await terms("sqlite:a b.db", tmp_path, Memory(), 3)
+    with pytest.raises(ConfigError, match="has seen epoch 3"):
+        await terms(f"sqlite:{tmp_path}/x/../a b.db", tmp_path, Memory(), 1)
+
+
+async def test_a_torn_line_spoils_no_other(tmp_path: Path):
+    (tmp_path / "epoch-seen").write_text("torn")
+    await terms("sqlite:/elsewhere/a.db", tmp_path, Memory(), 3)
+    await terms("etcd://h/prefix", tmp_path, Memory(), 2)
+    await terms("sqlite:", tmp_path, Memory(), 4)
+    for address, epoch in (("sqlite:/elsewhere/a.db", 3), ("etcd://h/prefix", 2), ("sqlite:", 4)):
+        with pytest.raises(ConfigError, match=f"has seen epoch {epoch}"):
+            await a_store_at(address, tmp_path, Memory()).load()
