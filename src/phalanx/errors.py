@@ -16,7 +16,8 @@
     ├── TooMany                           429    75   a queue is full: try again after `retry_after_s`
     ├── NoRoom                            503     3   no node can take it now (asked with no_queue)
     ├── Unavailable                       503    69   the coordinator cannot be reached, or cannot write
-    │   └── NotActive                     503    69   a standby was asked for a change: its `leader` may do it
+    │   ├── NotActive                     503    69   a standby was asked for a change: its `leader` may do it
+    │   └── Unconfirmed                   503    69   a change was sent and not answered: it may have been accepted
     └── ConfigError                       500     2   a setting that cannot be used
         └── TokenError                    500    77   a token file that must not be used
 
@@ -116,6 +117,15 @@ class NotActive(Unavailable):
     """A standby was asked to change something. `extra["leader"]` says who can, if anybody is known to."""
 
     title = "Not the active coordinator"
+
+
+class Unconfirmed(Unavailable):
+    """A change was sent and no answer came, so nobody knows whether it was accepted.
+
+    `extra["request_id"]` is what it was sent with, if it can be repeated with that.
+    """
+
+    title = "Not known whether it was accepted"
 
 
 class ConfigError(PhalanxError):

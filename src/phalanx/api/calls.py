@@ -50,6 +50,8 @@ Noun = Literal["jobs", "tasks", "nodes", "queues"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0
+SUBMIT = "/v1/jobs"
+PLAN = "/v1/plan"  # a question, though it is sent as a change would be
 WAIT_S = 10.0  # of one long poll; a wait that takes longer asks again, and so notices a leader that is frozen
 QUIET_S_MAX = 60.0  # a watch shows a sign of life every 15 s; silence four times as long is a dead connection
 _TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
@@ -110,6 +112,11 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
     repeatable: bool = False  # asking twice does no harm, so a lost answer may be asked for again
     anywhere: bool = False  # a standby's answer will do while nobody leads
     timeout_s: float | None = TIMEOUT_S
+    request_id: str = ""  # by which the coordinator knows a repetition
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET" and self.path != PLAN
 
     @property
     def target(self) -> str:
@@ -148,21 +155,33 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
         request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
         request = msgspec.structs.replace(request, request_id=_new_request_id())
-    body = msgspec.json.encode(request)
-    return Call(method="POST", path="/v1/jobs", answer=SubmitReply, body=body, repeatable=True)
+    return Call(
+        method="POST",
+        path=SUBMIT,
+        answer=SubmitReply,
+        body=msgspec.json.encode(request),
+        repeatable=True,
+        request_id=request.request_id or "",
+    )
 
 
 def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
     """A whole request, or job files by their content. The coordinator says what is wrong with them."""
     if not isinstance(request, ApplyRequest):
         specs = [request] if isinstance(request, JobSpec | Mapping) else list(request)
-        whole: Any = {"specs": specs, "request_id": _new_request_id()}
-    elif request.request_id is None:
-        whole = msgspec.structs.replace(request, request_id=_new_request_id())
+        request_id = _new_request_id()
+        whole: Any = {"specs": specs, "request_id": request_id}
     else:
-        whole = request
-    body = msgspec.json.encode(whole)
-    return Call(method="POST", path="/v1/apply", answer=ApplyReply, body=body, repeatable=True)
+        request_id = request.request_id or _new_request_id()
+        whole = msgspec.structs.replace(request, request_id=request_id)
+    return Call(
+        method="POST",
+        path="/v1/apply",
+        answer=ApplyReply,
+        body=msgspec.json.encode(whole),
+        repeatable=True,
+        request_id=request_id,
+    )
 
 
 def gang(
@@ -319,7 +338,7 @@ def plan(request: PlanRequest | SubmitRequest | Spec | Sequence[Spec]) -> Call[P
     elif not isinstance(request, PlanRequest):
         whole = {"specs": [request] if isinstance(request, JobSpec | Mapping) else list(request)}
     body = msgspec.json.encode(whole)
-    return Call(method="POST", path="/v1/plan", answer=PlanReply, body=body, repeatable=True)
+    return Call(method="POST", path=PLAN, answer=PlanReply, body=body, repeatable=True)
 
 
 def topology() -> Call[TopologyView]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol
 
-from phalanx.api.calls import Call
-from phalanx.errors import Unavailable
+from phalanx.api.calls import SUBMIT, Call
+from phalanx.errors import PhalanxError, Unavailable, Unconfirmed
 from phalanx.tls import explain
 
 
@@ -90,4 +90,25 @@ def dropped(address: str, why: object) -> Unavailable:
 
 
 def timed_out(address: str, after_s: float | None) -> Unavailable:
-    return Unavailable(f"{address} gave no answer within {after_s} s", reason="TimedOut")
+    return Unavailable(f"{address} gave no answer within {after_s or 0:g} s", reason="TimedOut")
+
+
+def unconfirmed(call: Call[Any], error: PhalanxError) -> Unconfirmed:
+    """The error of a change that was sent, and that may or may not have been accepted."""
+    if call.request_id:
+        what = f"request {call.request_id}"
+        flag = f"--request-id {call.request_id}, " if call.path == SUBMIT else ""
+        hint = (
+            "`phalanx ps --all` shows whether it is there; given again under this request id"
+            f" ({flag}in Python request_id=...) it is not done twice"
+        )
+    else:
+        what = f"{call.method} {call.path}"
+        hint = (
+            "repeating it does no harm"
+            if call.repeatable
+            else "look whether it was done before you repeat it"
+        )
+    extra = error.extra | ({"request_id": call.request_id} if call.request_id else {})
+    detail = f"{error.detail}; it is not known whether {what} was accepted"
+    return Unconfirmed(detail, reason=error.reason, hint=hint, extra=extra)

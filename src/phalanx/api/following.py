@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from phalanx.api.calls import TIMEOUT_S, Call
+from phalanx.api.exchange import unconfirmed
 from phalanx.errors import BadRequest, NotFound, PhalanxError, Unauthorized, Unavailable
 from phalanx.settings import is_loopback
 
@@ -29,7 +30,8 @@ LEADER_ONLY = ("Phalanx-Read", "leader")
 
 # Reasons that prove that a call was not executed.
 NOT_DONE = frozenset({"Unreachable", "Untrusted", "NotActive", "NotReady", "Unauthorized"})
-SILENT = frozenset({"Unreachable", "Dropped", "TimedOut"})
+UNANSWERED = frozenset({"Dropped", "TimedOut"})
+SILENT = UNANSWERED | {"Unreachable"}
 PASSING = NOT_DONE | {"Dropped", "TimedOut", "Stopping", "StoreUnavailable"}
 
 
@@ -102,6 +104,7 @@ class Search:
         self._round = 0
         self._pause_s = PAUSE_FIRST_S
         self._dropped = False
+        self._is_unanswered = False  # it was sent somewhere, and what became of it was not heard
         self._said: dict[str, PhalanxError] = {}
         self._tried: set[str] = set()  # in this round
         self.address = self._untried.pop(0)
@@ -159,13 +162,14 @@ class Search:
         """How long to pause before trying `address`, which may have changed. Gives up by raising."""
         self._said[self.address] = error
         self._tried.add(self.address)
+        self._is_unanswered |= error.reason in UNANSWERED
         if error.reason in SILENT:
             self._compass.lost(self.address)
         if self._is_final(error):
-            raise error
+            raise self._told(error)
         self._until = now + self._patience_s if self._until is None else self._until
         if now >= self._until:
-            raise self._verdict(error)
+            raise self._told(self._verdict(error))
         self._follow(error.extra.get("leader"))
         if self._untried:
             self.address = self._untried.pop(0)
@@ -173,6 +177,10 @@ class Search:
         if all(each.reason == "Untrusted" for each in self._said.values()):
             raise self._untrusted(error)
         return min(self._next_round(), self._until - now)
+
+    def _told(self, error: PhalanxError) -> PhalanxError:
+        """A change that was sent and not answered may have been accepted: whoever repeats it must know."""
+        return unconfirmed(self._call, error) if self._is_unanswered and self._call.changes else error
 
     @property
     def _may_repeat(self) -> bool:

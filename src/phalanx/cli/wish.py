@@ -89,6 +89,9 @@ class Wish(Struct, kw_only=True):
     ] = None
     shell: Annotated[bool, typer.Option("--shell", help="CMD is one string for /bin/sh.")] = False
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Refuse what cannot start now.")] = False
+    request_id: Annotated[
+        str | None, typer.Option(help="A name for this request: given again, it is not done twice.")
+    ] = None
     allow_infeasible: Annotated[
         bool, typer.Option("--allow-infeasible", help="Wait even for nodes that are not there yet.")
     ] = False
@@ -119,7 +122,7 @@ class Wish(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
-    *("tasks", "min", "gang_wait", "preemption", "evictable"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id"),
 )
 
 

@@ -15,7 +15,7 @@ from phalanx.api.loggap import gap_mark
 from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import ClusterView, Counts, SubmitReply, SubmitRequest, WatchEvent
 from phalanx.api.sse import spell_event
-from phalanx.errors import BadRequest, Conflict, Gone, NotFound, Unauthorized, Unavailable
+from phalanx.errors import BadRequest, Conflict, Gone, NotFound, Unauthorized, Unavailable, Unconfirmed
 from tests.unit.api.cluster import FakeCluster
 from tests.unit.api.house import TOKEN, House, a_client, a_house
 from tests.unit.api.servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
@@ -187,6 +187,16 @@ def test_a_submission_cut_off_before_its_answer_is_repeated_as_the_same():
     first, second = [request.partition(b"\r\n\r\n")[2] for request in script.requests]
     assert first == second
     assert b"request_id" in first
+
+
+def test_a_submission_that_is_never_answered_names_its_request_id():
+    with (
+        scripted([None, None]) as (address, script),
+        Client(address, TOKEN) as client,
+        pytest.raises(Unconfirmed, match="not known whether request") as caught,
+    ):
+        client.submit(command=["true"])
+    assert caught.value.extra["request_id"].encode() in script.requests[0]
 
 
 def test_a_cancel_cut_off_is_not_repeated():

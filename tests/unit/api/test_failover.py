@@ -16,7 +16,7 @@ from phalanx.api.connection import HttpExchange
 from phalanx.api.problems import spell_problem
 from phalanx.api.schema import ClusterView, Counts, SubmitReply, WatchEvent
 from phalanx.api.sse import spell_event
-from phalanx.errors import NotActive, Unavailable
+from phalanx.errors import NotActive, Unavailable, Unconfirmed
 from tests.unit.api.house import TOKEN
 from tests.unit.api.servers import Script, a_cut_stream, a_free_address, a_stream, an_answer, scripted
 
@@ -149,6 +149,15 @@ async def test_a_log_of_the_async_client_goes_on_with_the_new_leader():
             pieces = [piece async for piece in client.logs("j1", follow=True)]
     assert b"".join(pieces) == b"one\ntwo\n"
     assert b"offset=16" in second.requests[0]
+
+
+@pytest.mark.anyio
+async def test_a_submission_of_the_async_client_that_is_never_answered_names_its_request_id():
+    with scripts([None, None]) as (addresses, [script]):
+        async with an_async_client(addresses) as client:
+            with pytest.raises(Unconfirmed, match="not known whether request") as caught:
+                await client.submit(command=["true"])
+    assert caught.value.extra["request_id"].encode() in script.requests[0]
 
 
 @pytest.mark.anyio

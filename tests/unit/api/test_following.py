@@ -6,7 +6,16 @@ import pytest
 
 from phalanx.api import calls
 from phalanx.api.following import SILENCE_S, TRY_S, Compass, Search, addresses_of
-from phalanx.errors import BadRequest, NotActive, NotFound, PhalanxError, Unauthorized, Unavailable
+from phalanx.api.schema import SubmitRequest
+from phalanx.errors import (
+    BadRequest,
+    NotActive,
+    NotFound,
+    PhalanxError,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
 
 A, B, C = "http://a:1", "http://b:1", "http://c:1"
 
@@ -114,6 +123,51 @@ def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_repeated(reas
     with pytest.raises(Unavailable) as caught:
         a_search(Compass([A, B]), calls.cancel("j1")).failed(failure(reason), 0.0)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("reason", ["Dropped", "TimedOut"])
+def test_a_submit_that_was_not_answered_may_have_been_accepted_and_says_how_to_repeat_it(reason: str):
+    """A frozen coordinator takes it up later: whoever submits again as something new has it twice."""
+    search = a_search(Compass([A]), calls.submit(None, {"command": ["true"], "request_id": "r1"}))
+    search.failed(failure("Dropped"), 0.0)
+    with pytest.raises(Unconfirmed) as caught:
+        search.failed(failure(reason), 0.0)
+    assert (caught.value.reason, caught.value.exit_code) == (reason, 69)
+    assert "it is not known whether request r1 was accepted" in caught.value.detail
+    assert "--request-id r1" in caught.value.hint
+    assert caught.value.extra == {"request_id": "r1"}
+
+
+def test_a_submit_that_one_of_several_did_not_answer_may_have_been_accepted():
+    search = a_search(Compass([A, B]), calls.submit(None, {"command": ["true"]}), 5.0)
+    way(search, failure("TimedOut"), failure("Unreachable"), failure("Unreachable"))
+    with pytest.raises(Unconfirmed, match=r"no coordinator leads.*it is not known whether request"):
+        search.failed(failure("Unreachable"), 5.0)
+
+
+def test_what_was_not_answered_says_whether_to_repeat_it():
+    for call, hint in (
+        (calls.cancel("j1"), "look whether it was done"),
+        (calls.set_quota("lab", None), "no harm"),
+        (calls.apply({"name": "x"}), "in Python request_id="),
+    ):
+        with pytest.raises(Unconfirmed, match=f"{call.method} {call.path}|request") as caught:
+            a_search(Compass([A]), call).failed(failure("TimedOut"), 0.0)
+        assert hint in caught.value.hint
+        assert "--request-id" not in caught.value.hint
+
+
+@pytest.mark.parametrize("call", [calls.job("j1"), calls.plan(SubmitRequest(command=["true"]))])
+def test_a_question_that_was_not_answered_has_changed_nothing(call: calls.Call[object]):
+    with pytest.raises(Unavailable) as caught:
+        a_search(Compass([A]), call).failed(failure("TimedOut"), 0.0)
+    assert not isinstance(caught.value, Unconfirmed)
+
+
+def test_a_submit_that_reached_nobody_was_not_accepted():
+    with pytest.raises(Unavailable) as caught:
+        a_search(Compass([A]), calls.submit(None, {"command": ["true"]})).failed(failure("Unreachable"), 0.0)
+    assert not isinstance(caught.value, Unconfirmed)
 
 
 @pytest.mark.parametrize("error", [failure("Unreachable"), standby()])

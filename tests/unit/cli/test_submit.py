@@ -34,7 +34,18 @@ def test_every_option_arrives(cli: Cli, cluster: FakeCluster, away: Path):
         *("submit", "-t", "n1:0", "--target", "n2::0,1", "-c", "4", "-m", "16GiB", "--gpus", "2"),
         *("--gpu-type", "h100", "--gpu-memory", "80GiB", "--priority", "7", "-q", "long", "--array", "1-9%3"),
         *("-n", "train", "-e", "A=1", "-e", "B=x=y", "--cwd", "sub", "--time-limit", "1h30m"),
-        *("--grace", "10s", "--retries", "5", "--no-queue", "--allow-infeasible", "--", "true"),
+        *(
+            "--grace",
+            "10s",
+            "--retries",
+            "5",
+            "--no-queue",
+            "--allow-infeasible",
+            "--request-id",
+            "r1",
+            "--",
+            "true",
+        ),
     )
     assert asked(cluster) == SubmitRequest(
         command=["true"],
@@ -55,6 +66,7 @@ def test_every_option_arrives(cli: Cli, cluster: FakeCluster, away: Path):
         max_retries=5,
         no_queue=True,
         allow_infeasible=True,
+        request_id="r1",
     )
 
 
