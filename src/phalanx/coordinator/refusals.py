@@ -126,6 +126,7 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
 
 
 _HINTS_BY_CODE = {
+    "QuotaExhausted": "leave out --no-queue to wait until others of the queue have ended; an admin may raise its quota",
     "QueueNotFound": "phalanx queue list shows them; an admin declares one with phalanx queue set NAME",
     "PriorityTooHigh": "an admin can allow more in a queue: phalanx queue set NAME --priority-max N",
 }

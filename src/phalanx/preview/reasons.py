@@ -110,14 +110,17 @@ class Doubts:
         """The reasons of a unit that found no room, or not enough."""
         request = unit.request if isinstance(unit, GroupState) else _largest(unit.job)
         said = self._asked(request)
-        dominant, *others = self._reasons(unit, said)
+        dominant, *others = reasons = self._reasons(unit, said)
+        is_capped = any(
+            no.code == "QuotaExhausted" for no in reasons
+        )  # which time limits of nodes say nothing about
         yield Doubt(
             dominant,
             left,
             domains=_domains(dominant),
             nodes=node_reasons(said.groups, explain.NAMES_SHOWN),
             fix=self._fix(unit, dominant, request),
-            expected_at=self._expected(unit),
+            expected_at=None if is_capped else self._expected(unit),
         )
         for no in others:
             yield Doubt(no, left)

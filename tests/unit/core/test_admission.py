@@ -8,11 +8,12 @@ from msgspec import msgpack, structs
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.holdings import hold_back
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Cancel, SetPaused, Submit
+from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, SetQuota, Submit
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Rules
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Pause, Resume, Stop
+from phalanx.core.model.queue import Quota
 from phalanx.core.model.status import Status, Why
 from tests.builders import Cluster, a_cluster, a_job
 
@@ -45,6 +46,30 @@ def test_a_task_that_will_not_wait_starts_in_the_same_turn() -> None:
     assert answers[0] == Accepted()
     assert code(answers[1]) == "no_room WaitingCapacity"
     assert second.id not in cluster.state.jobs
+
+
+@pytest.mark.parametrize("target", [None, "n1"])
+def test_a_task_that_will_not_wait_is_told_of_the_quota(target: str | None) -> None:
+    """Most of the cluster is free."""
+    cluster = a_cluster(n1={"cores": 64, "gpus": 16})
+    cluster.give(SetQuota("lab", Quota(gpus=2)))
+    cluster.submit(a_job(queue="lab", gpus=2))
+    answer = cluster.submit(a_job(target, queue="lab", gpus=1), no_queue=True)
+    assert code(answer).endswith(" QuotaExhausted")
+    assert cluster.submit(a_job(gpus=1), no_queue=True) == Accepted()
+
+
+def test_a_task_that_will_not_wait_is_told_that_all_nodes_are_closed() -> None:
+    cluster = a_cluster(n1={"cores": 4}, n2={"cores": 4}, n3={"cores": 1})
+    cluster.give(Drain("n1", "new disks"), Drain("n2", "new disks"))
+    answer = cluster.submit(a_job(cores=2), no_queue=True)
+    assert code(answer) == "no_room Maintenance"
+    assert isinstance(answer, Refused)
+    assert answer.reason.text == (
+        "None of the 2 nodes that could hold it takes work now: n1 is drained: new disks"
+    )
+    cluster.submit(a_job("n3", cores=1))
+    assert code(cluster.submit(a_job(cores=1), no_queue=True)) == "no_room WaitingCapacity"
 
 
 def test_of_twenty_that_want_one_gpu_at_once_exactly_one_gets_it() -> None:

@@ -357,6 +357,10 @@ def test_a_quota_is_told_before_the_nodes_are():
     running = GPUS + "queues: {default: {gpus: 4}}\nrunning: [{name: a, gpus: 4, places: [n1]}]\n"
     reply = plan(running, job="name: b\ngpus: 2\n")
     assert (reply.exit, dominant(reply)) == (3, ("QuotaExhausted", "policy"))
+    assert reply.reasons[0].expected_at is None, "whose end would free the quota has no time limit"
+    reply = plan(running, job=a_gang("train", 2, gpus=1))
+    assert (reply.exit, dominant(reply)) == (3, ("QuotaExhausted", "policy"))
+    assert reply.reasons[0].expected_at is None
 
 
 def test_an_unknown_layer_is_named_with_those_there_are():

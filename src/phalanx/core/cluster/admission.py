@@ -186,15 +186,33 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
 def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in seed 000's order, why one task of this job cannot start at once."""
     request = job.groups[0].request
+    quota = state.queues.refuses(job.queue, request)
     if request.target is None:
-        return Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
+        return quota or _why_all_closed(state, request) or _no_suitable_node()
     node = state.nodes.get(request.target.host)
     if node is None:  # only with allow_infeasible does a job get here whose node has never been seen
         return reason.target_not_found(request.target.host, sorted(state.table.names))
     if (no := why_closed(node)) is not None:
         return no
     answer = state.table.ledgers[node.row].fit(request)
-    return answer if isinstance(answer, Reason) else reason.evaluating()
+    return answer if isinstance(answer, Reason) else quota or reason.evaluating()
+
+
+def _no_suitable_node() -> Reason:
+    return Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
+
+
+def _why_all_closed(state: ClusterState, request: Request) -> Reason | None:
+    """Why every node that could hold this takes no work at all, or None if one of them does, or there is none."""
+    able = [node for node in state.nodes.values() if state.table.ledgers[node.row].never(request) is None]
+    said = [why_closed(node) for node in able]
+    first = next(iter(said), None)
+    if first is None or not all(said):
+        return None
+    if len(said) == 1:
+        return first
+    text = f"None of the {len(said)} nodes that could hold it takes work now: {first.text}"
+    return Reason(first.code, first.tier, text, first.numbers)
 
 
 def _why_away(state: ClusterState, job: Job) -> Reason | None:
