@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from phalanx.api.calls import Call
-from phalanx.api.exchange import AsyncAnswer, dropped, read_whole, timed_out, unreachable
+from phalanx.api.exchange import AsyncAnswer, dropped, not_http, read_whole, timed_out, unreachable
 from phalanx.api.following import PATIENCE_S, Compass, Search, safe_addresses
 from phalanx.api.problems import read_problem
 from phalanx.clock import SystemClock
@@ -132,4 +132,6 @@ def _translated(address: str, timeout_s: float | None) -> Iterator[None]:
     except (httpx.TimeoutException, TimeoutError):
         raise timed_out(address, timeout_s) from None
     except httpx.TransportError as error:
+        if "illegal status line" in str(error):
+            raise not_http(address) from None
         raise dropped(address, error) from None

@@ -20,6 +20,7 @@ from phalanx.api import sse
 from phalanx.api.applied import ApplyReply, ApplyRequest, DraftView
 from phalanx.api.commands import Stream
 from phalanx.api.decoders import decoder
+from phalanx.api.fields import check_name
 from phalanx.api.jobspec import GatherSpec, JobSpec
 from phalanx.api.layers import TopologyReply, TopologySpec
 from phalanx.api.problems import read_problem
@@ -314,10 +315,12 @@ def queues() -> Call[list[QueueView]]:
 
 
 def queue(name: str) -> Call[QueueView]:
+    check_name("queue", name)
     return _get(_path("queues", name), QueueView)
 
 
 def set_quota(name: str, quota: QuotaSpec | None) -> Call[QueueView]:
+    check_name("queue", name)
     path = _path("queues", name)
     if quota is None:
         return Call(method="DELETE", path=path, answer=QueueView, repeatable=True)

@@ -13,13 +13,20 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    BadStatusLine,
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    LineTooLong,
+)
 from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from phalanx.api.calls import Call
-from phalanx.api.exchange import Answer, WholeAnswer, dropped, timed_out, unreachable
+from phalanx.api.exchange import Answer, WholeAnswer, dropped, not_http, timed_out, unreachable
 from phalanx.api.following import PATIENCE_S, Compass, Search, safe_addresses
 from phalanx.api.problems import read_problem
 from phalanx.clock import SystemClock
@@ -140,6 +147,8 @@ class Site:
         except TimeoutError:
             raise timed_out(self._address, within_s) from None
         except (OSError, HTTPException) as error:
+            if type(error) in (BadStatusLine, LineTooLong):
+                raise not_http(self._address) from None
             raise dropped(self._address, error) from None
 
     @contextmanager

@@ -29,6 +29,17 @@ _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
+_WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": 'a list such as ["a", "b"]',
+    "object": "an object with fields",
+}
+
+
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a request that needs none: empty, or `{}`."""
 
@@ -38,26 +49,37 @@ def read_document(body: bytes, form: type[T]) -> T:
     try:
         value: T = decoder(form).decode(body)
     except msgspec.ValidationError as error:
-        raise explained(error, form, "field") from None
+        raise explained(error, form, "field", _read_again(body)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body is not valid JSON: {error}", reason="MalformedJson") from None
     _refuse_repeated_keys(body)
     return value
 
 
-def explained(error: msgspec.ValidationError, form: type, noun: str) -> BadRequest:
+def explained(error: msgspec.ValidationError, form: type, noun: str, document: object = None) -> BadRequest:
     """msgspec's words in ours: the field first, then what is wrong, then what it may have meant."""
     what, _, where = str(error).partition(" - at `$")
     unknown = _UNKNOWN.fullmatch(what)
     if unknown:
         return _unknown_field(unknown.group(1), form, where.rstrip("`").lstrip("."), noun)
     field = where.rstrip("`").lstrip(".")
-    return BadRequest(f"{field or 'the document'}: {complaint(what, form, field)}", reason="InvalidField")
+    return BadRequest(
+        f"{field or 'the document'}: {complaint(what, form, field, document)}", reason="InvalidField"
+    )
 
 
-def complaint(what: str, form: type, field: str) -> str:
+def complaint(what: str, form: type, field: str, document: object = None) -> str:
     """What msgspec has against the value of a field, in our words; of a word that is unknown, those that are known."""
     what = what[:1].lower() + what[1:].replace("`", "")
+    if wrong := _WRONG_TYPE.fullmatch(what):
+        expected = " or ".join(_TYPES.get(each, each) for each in wrong[1].split(" | "))
+        value = _value_at(document, field)
+        found = _TYPES.get(wrong[2], wrong[2]).partition(" such as")[0]
+        return (
+            f"expected {expected}, got {found}"
+            if value is None
+            else f"{shown(value)} is {found}, give {expected}"
+        )
     words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
     return f"{what}, give one of: {', '.join(words)}" if words else what
 
@@ -79,6 +101,25 @@ def _form_at(form: Any, where: str) -> Any:
         else:
             form = _struct_of(get_type_hints(form).get(step)) if _is_struct(form) else None
     return _struct_of(form)
+
+
+def _read_again(body: bytes) -> object:
+    """A document of the wrong form, to show what is wrong in it; None if it cannot be read to its end."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _value_at(document: Any, where: str) -> str | int | float | None:
+    """The value at a path of a document, if it is a short one and can be found: keys of a mapping are not told."""
+    for step in _STEP.findall(where):
+        key: Any = int(step[1:-1]) if step[1:-1].isdecimal() else step
+        try:
+            document = document[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document if isinstance(document, str | int | float) else None
 
 
 def _struct_of(form: Any) -> Any:

@@ -2,7 +2,7 @@
 
 An exchange carries one call and gives its answer. It raises Unavailable when nobody answers: with the reason
 `Unreachable` if no connection came about, `Untrusted` if certificates rule it out, `Dropped` if one was cut,
-`TimedOut` if nothing came in time.
+`TimedOut` if nothing came in time, `NotHttp` if something else listens there.
 """
 
 from __future__ import annotations
@@ -87,6 +87,15 @@ def dropped(address: str, why: object) -> Unavailable:
     if said is not None:
         return Unavailable(f"{address} cut the connection: {said.text}", reason="Dropped", hint=said.hint)
     return Unavailable(f"the connection to {address} was cut: {why}", reason="Dropped")
+
+
+def not_http(address: str) -> Unavailable:
+    """Somebody answered, but not as a server for clients does."""
+    return Unavailable(
+        f"what listens at {address} does not speak HTTP",
+        reason="NotHttp",
+        hint="is this the port for runners (7434 by default)? clients have another (7433)",
+    )
 
 
 def timed_out(address: str, after_s: float | None) -> Unavailable:

@@ -29,9 +29,9 @@ LOG_SILENCE_S = (
 LEADER_ONLY = ("Phalanx-Read", "leader")
 
 # Reasons that prove that a call was not executed.
-NOT_DONE = frozenset({"Unreachable", "Untrusted", "NotActive", "NotReady", "Unauthorized"})
+NOT_DONE = frozenset({"Unreachable", "Untrusted", "NotActive", "NotReady", "NotHttp", "Unauthorized"})
 UNANSWERED = frozenset({"Dropped", "TimedOut"})
-SILENT = UNANSWERED | {"Unreachable"}
+SILENT = UNANSWERED | {"Unreachable", "NotHttp"}
 PASSING = NOT_DONE | {"Dropped", "TimedOut", "Stopping", "StoreUnavailable"}
 
 

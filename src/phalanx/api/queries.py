@@ -96,7 +96,7 @@ def read_query(query_string: bytes, form: type[Q]) -> Q:
     try:
         return msgspec.convert(words, form, strict=False)
     except msgspec.ValidationError as error:
-        raise explained(error, form, "query parameter") from None
+        raise explained(error, form, "query parameter", words) from None
 
 
 def _words(query_string: bytes) -> dict[str, str]:

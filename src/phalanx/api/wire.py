@@ -167,6 +167,9 @@ def pack(message: Message) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+_HTTP = int.from_bytes(b"HTTP", "big")  # how an answer of HTTP begins, read as the length of a frame
+
+
 class Unpacker:
     """Bytes in, whole messages out. A frame too long or not understood ends the connection with WireError."""
 
@@ -185,6 +188,10 @@ class Unpacker:
         at = 0
         while len(self._buffer) - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._buffer, at)
+            if length == _HTTP:
+                raise WireError(
+                    "this is HTTP: the port is that for clients (7433 by default), runners have another (7434)"
+                )
             if length > self.frame_max:
                 raise WireError(f"a frame of {length} bytes, at most {self.frame_max} are allowed")
             if len(self._buffer) - at - _LENGTH.size < length:

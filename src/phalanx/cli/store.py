@@ -17,7 +17,7 @@ import typer
 from phalanx.cli.output import OutputOption, emit, fields, note
 from phalanx.cli.session import STORED, session
 from phalanx.cli.text import moment, plural
-from phalanx.errors import BadRequest, Conflict, Unavailable
+from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError, Unavailable
 from phalanx.settings import Coordinator
 
 if TYPE_CHECKING:
@@ -35,17 +35,21 @@ Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it is ther
 def check(ctx: typer.Context, url: Url = None, output: OutputOption = None) -> int:
     """Read everything in a store: checksums, records, a replay of the log, and what must always hold.
 
-    Nothing is changed. The exit code is 1 if anything is damaged.
+    Nothing is changed. The exit code is 1 if anything is damaged, 5 if there was never a cluster.
     """
     here = session(ctx)
     section = here.settings_of(*STORED).coordinator
 
     async def checked() -> Checked:
         from phalanx.store.check import check_store
+        from phalanx.store.protocol import StoreDamaged
 
         place = place_of(url, section)
-        async with reading(place, section) as store:
-            return await check_store(store, str(place))
+        try:
+            async with reading(place, section) as store:
+                return await check_store(store, str(place))
+        except StoreDamaged as error:
+            raise PhalanxError(str(error), reason="StoreDamaged", hint=error.hint) from error
 
     found = finish(checked())
     emit(found, here.output(output), [found.store], lambda _wide: _report(found))
@@ -237,7 +241,10 @@ def refuse_missing(place: Place) -> None:
 async def reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
     from phalanx.store.open import open_to_read
     from phalanx.store.place import read_access
+    from phalanx.store.sqlite_file import is_blank
 
+    if place.path is not None and is_blank(place.path):
+        raise NotFound(f"there is no store at {place.path}", hint="is the address right?")
     async with _closed_after(await open_to_read(place, read_access(section))) as store:
         yield store
 

@@ -119,7 +119,8 @@ def tell_end(views: Sequence[View], output: Output) -> None:
         emit(value, output, [], lambda _wide: [])
         return
     for view in views:
-        note(f"{view.id} {view.status}{_because(view)} after {span(view.submitted_at, view.ended_at)}")
+        ran = "" if view.started_at is None else f" after {span(view.started_at, view.ended_at)}"
+        note(f"{view.id} {view.status}{_because(view)}{ran}")
 
 
 def _because(view: View) -> str:

@@ -149,11 +149,15 @@ class _Waiting:
         requests = {each.request: None for each in gang.wanted() if each.most}
         verdicts = [explain.verdict(self._state.table, request, self._closed) for request in requests]
         nodes = [each for said in verdicts for each in _node_reasons(said)]
+        if (
+            reasons[0].tier == Tier.CAPACITY
+        ):  # with every node closed that could hold a member, that comes first
+            reasons = [*(said.dominant for said in verdicts if said.dominant.tier == Tier.HELD), *reasons]
         fix = self._fix_of_gang(gang, reasons[0])
         return Finding(reasons, nodes, fix, found.needed, found.domains)
 
     def _fix_of_gang(self, gang: GangState, dominant: Reason) -> Change | None:
-        if dominant.code in ("NoNodes", "QuotaExhausted", "ReservedForOther"):
+        if dominant.tier == Tier.HELD or dominant.code in ("NoNodes", "QuotaExhausted", "ReservedForOther"):
             return _fix(self._state, self._group.request, dominant, self._closed, self._starts)
         if dominant.tier == Tier.NEVER:
             return change_to_fit(self._state.table, gang.job)

@@ -60,7 +60,7 @@ def read_native(document: View, *, placed: bool = False) -> JobSpec:
     except msgspec.ValidationError as error:
         what, _, at = str(error).partition(" - at `$")
         field = at.rstrip("`").lstrip(".")
-        raise _error(document, field, complaint(what, JobSpec, field)) from None
+        raise _error(document, field, complaint(what, JobSpec, field, plain)) from None
 
 
 def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Job:

@@ -69,6 +69,8 @@ async def write_archive(
     """Write a backup beside its place and put it there when it is whole and on the disk."""
     if path.exists() and not force:
         raise Conflict(f"{path} is there already", hint="name another file, or give --force to replace it")
+    if not path.parent.is_dir():
+        raise BadRequest(f"{path} cannot be written: there is no folder {path.parent}")
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -117,3 +117,10 @@ def test_an_answer_is_read_or_raised():
 def test_a_call_does_not_hold_the_token():
     assert "phx_secret" not in repr(calls.job("x"))
     assert calls.job("x").headers_with("phx_secret")["Authorization"] == "Bearer phx_secret"
+
+
+@pytest.mark.parametrize("name", ["a b", "Lab", "", "a/b"])
+def test_a_queue_that_cannot_be_one_is_refused_by_the_rule(name: str):
+    for make in (calls.queue, lambda name: calls.set_quota(name, None)):
+        with pytest.raises(BadRequest, match=r"queue: .* is not a name: write 1 to 63 lower-case letters"):
+            make(name)

@@ -15,6 +15,7 @@ from phalanx.api.loggap import gap_mark
 from phalanx.api.quotas import QuotaSpec
 from phalanx.api.schema import ClusterView, Counts, SubmitReply, SubmitRequest, WatchEvent
 from phalanx.api.sse import spell_event
+from phalanx.api.wire import Rejected, pack
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound, Unauthorized, Unavailable, Unconfirmed
 from tests.unit.api.cluster import FakeCluster
 from tests.unit.api.house import TOKEN, House, a_client, a_house
@@ -221,6 +222,19 @@ def test_what_is_not_http_is_no_answer():
         pytest.raises(Unavailable),
     ):
         client.cluster()
+
+
+def test_the_port_for_runners_is_recognised():
+    """It answers in frames."""
+    frame = pack(Rejected("NotUnderstood", "no", True))
+    with (
+        scripted([frame]) as (address, _),
+        Client(address, TOKEN) as client,
+        pytest.raises(Unavailable, match="does not speak HTTP") as caught,
+    ):
+        client.submit(command=["true"])
+    assert "port for runners (7434 by default)" in caught.value.hint
+    assert not isinstance(caught.value, Unconfirmed)
 
 
 def test_a_watch_goes_on_after_a_cut_without_a_gap():

@@ -161,6 +161,15 @@ async def test_a_submission_of_the_async_client_that_is_never_answered_names_its
 
 
 @pytest.mark.anyio
+async def test_the_async_client_recognises_what_is_not_http():
+    with scripts([b"SSH-2.0-x\r\n\r\n"]) as (addresses, _):
+        async with an_async_client(addresses) as client:
+            with pytest.raises(Unavailable, match="does not speak HTTP") as caught:
+                await client.submit(command=["true"])
+    assert caught.value.reason == "NotHttp"
+
+
+@pytest.mark.anyio
 async def test_what_must_not_be_done_twice_is_not_repeated_by_the_async_client():
     with scripts([None], [an_answer(CANCELLED)]) as (addresses, [_, second]):
         async with an_async_client(addresses) as client:

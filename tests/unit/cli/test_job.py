@@ -138,6 +138,13 @@ def test_wait_ends_with_the_first_bad_code(cli: Cli, cluster: FakeCluster):
     assert said.err.count("\n") == 3
 
 
+def test_wait_says_how_long_it_ran_as_ps_does(cli: Cli, cluster: FakeCluster):
+    cluster.ends = [a_job(status="Completed", submitted_at=1000.0, started_at=1005.3, ended_at=1006.3)]
+    assert cli("wait", ID).err.endswith("Completed after 1.0s\n")
+    cluster.ends = [a_job(status="Cancelled", started_at=None, ended_at=1006.3)]
+    assert cli("wait", ID).err.endswith(" Cancelled\n")
+
+
 def test_wait_can_tell_the_outcome_only(cli: Cli, cluster: FakeCluster):
     cluster.ends = [a_job(status="Failed", reason="exited", exit_code=75)]
     assert cli("wait", ID, "--exit-code", "outcome").code == 1

@@ -79,9 +79,28 @@ def test_without_an_address_it_is_the_store_of_the_settings(cli: Cli, away: Path
 
 def test_looking_for_a_store_makes_none(cli: Cli, away: Path):
     said = cli("store", "check", f"sqlite:{away / 'none.db'}")
-    assert said.code == 69
+    assert said.code == 5
     assert "there is no store at" in said.err
     assert list(away.iterdir()) == []
+
+
+def test_a_file_in_which_nothing_was_ever_kept_is_no_store(cli: Cli, away: Path):
+    (away / "empty.db").touch()
+    assert cli("store", "check", f"sqlite:{away / 'empty.db'}").code == 5
+
+
+def test_a_file_that_is_no_database_is_damaged(cli: Cli, away: Path):
+    (away / "a.db").write_bytes(b"not a database, whatever its name says" * 100)
+    said = cli("store", "check", f"sqlite:{away / 'a.db'}")
+    assert said.code == 1
+    assert "not a database" in said.err
+
+
+def test_a_backup_that_cannot_be_written_names_its_file(cli: Cli, away: Path):
+    path = a_store(away / "a.db")
+    said = cli("store", "backup", f"sqlite:{path}", f"{away}/nowhere/a.bak")
+    assert said.code == 2
+    assert f"{away}/nowhere/a.bak cannot be written: there is no folder {away}/nowhere" in said.err
 
 
 def test_what_was_backed_up_is_restored(cli: Cli, away: Path):

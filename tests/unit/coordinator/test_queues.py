@@ -17,7 +17,7 @@ from phalanx.api.schema import SubmitRequest
 from phalanx.api.schema_plan import PlanRequest
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Submit
-from phalanx.errors import BadRequest, Unprocessable
+from phalanx.errors import BadRequest, NotFound, Unprocessable
 from tests.builders import a_job
 from tests.unit.api.house import JSON, ask
 from tests.unit.coordinator.test_declarations import a_coordinator
@@ -74,6 +74,9 @@ async def test_a_queue_may_be_declared_without_limits_and_forgotten():
         (id,) = (await here.commands.submit(a_wish(queue="lab", gpus=8), "ada")).task_ids
         await here.commands.set_quota("lab", None, "root")
         assert here.member.state.jobs[id].job.queue == "lab"
+        for name in ("lab", "never-declared", "default"):
+            with pytest.raises(NotFound, match=f"{name}: no.* queue"):
+                await here.commands.set_quota(name, None, "root")
         with pytest.raises(BadRequest, match="nobody has declared 'lab'"):
             await here.commands.submit(a_wish(queue="lab"), "ada")
 

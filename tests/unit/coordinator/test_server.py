@@ -156,3 +156,8 @@ async def test_what_strangers_say_together_is_bounded():
     for door, _ in doors:
         door.connection_lost(None)
     assert not house.hall.said and not house.hall._bytes
+
+
+def test_a_runner_at_the_port_for_clients_is_told_so():
+    with pytest.raises(wire.WireError, match=r"this is HTTP: the port is that for clients \(7433"):
+        wire.Unpacker().feed(b"HTTP/1.1 400 Bad Request\r\n")

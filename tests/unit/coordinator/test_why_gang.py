@@ -6,7 +6,7 @@ from msgspec import structs
 
 from phalanx.api.schema import WhyReply
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.inputs import Cancel, Evict, SetQuota, Tick
+from phalanx.core.cluster.inputs import Cancel, Drain, Evict, SetQuota, Tick, Undrain
 from phalanx.core.model.gang import Gather, Restart
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Ready, Started
@@ -78,6 +78,20 @@ def test_too_little_room_for_all_is_an_incomplete_gang_and_nobody_can_be_evicted
     assert [no.code for no in reply.others] == ["NoVictims", "RoomKept"]
     assert reply.fix is not None
     assert "minimum of 2" in reply.fix.text or other.id in reply.fix.text
+
+
+def test_a_gang_with_every_node_drained_is_told_so_and_how_to_resume_them():
+    cluster = racks(2)
+    gang = a_gang(a_group(2, gpus=8))
+    cluster.give(Drain("r0n0", "new disks"), Drain("r0n1", "new disks"))
+    cluster.submit(gang)
+    reply = why(cluster, gang)
+    assert (reply.dominant.code, reply.dominant.text) == ("Maintenance", "r0n0 is drained: new disks")
+    assert "GangIncomplete" in [no.code for no in reply.others]
+    assert reply.fix is not None
+    assert reply.fix.command == "phalanx node resume r0n0"
+    cluster.give(Undrain("r0n0"))
+    assert why(cluster, gang).dominant.code == "GangIncomplete"
 
 
 def test_that_it_evicts_nobody_is_told_after_what_is_in_its_way():

@@ -28,6 +28,16 @@ LOST = Exit(Why.LOST, -1, message="Node n1 went offline (heartbeat timeout)")
 TOLD: list[tuple[Event, str]] = [
     (e.TermOpened(at=1.0, epoch=7), "a coordinator opened epoch 7"),
     (e.JobSubmitted(at=1.0, job=a_job("n1::0", array="1-3")), "submitted: /bin/true × 3 on n1::0"),
+    (
+        e.AttemptEnded(
+            at=1.0,
+            key=KEY,
+            exit=Exit(Why.NONE, 0),
+            status=Status.PENDING,
+            then="all tasks start anew, 1 of 3",
+        ),
+        "attempt 2 ended: exit code 0; all tasks start anew, 1 of 3",
+    ),
     (e.JobAmended(at=1.0, job=a_job(draft=Draft("it lacks one"))), "members came: /bin/true; it lacks one"),
     (
         e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=GRANT),

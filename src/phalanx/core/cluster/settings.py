@@ -25,5 +25,10 @@ def set_quota(state: ClusterState, given: SetQuota, now: float) -> Decision:
     if given.quota is not None and given.queue not in known and len(known) >= QUEUES_MAX:
         text = f"{len(known)} queues are declared, at most {QUEUES_MAX} may"
         return Decision([], [], Refused(Reason("TooManyQueues", Tier.NEVER, text), "too_many"))
+    if given.quota is None and given.queue not in known:
+        text = (
+            "nothing was set for this queue" if given.queue == "default" else "nobody has declared this queue"
+        )
+        return Decision([], [], Refused(Reason("QueueNotFound", Tier.NEVER, text), "not_found"))
     event = QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
     return Decision([event], [], Accepted())

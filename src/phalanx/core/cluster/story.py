@@ -9,7 +9,7 @@ from phalanx.core.model.orders import AttemptKey, Exit
 from phalanx.core.model.patterns import unreadable
 from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status
+from phalanx.core.model.status import Status, Why
 
 LATE_S = 5.0  # an end that was told so much later is told with that
 
@@ -220,7 +220,9 @@ def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
         return f"attempt {key[2]} completed"
     if event.status == Status.RUNNING:
         return f"attempt {key[2]} ended with code 0; the task is Completed once its whole job is"
-    what = exit.message.rstrip(".") or exit.why.word
+    what = exit.message.rstrip(".") or (
+        f"exit code {exit.code or 0}" if exit.why == Why.NONE else exit.why.word
+    )
     if event.status == Status.PENDING:
         if event.then:
             return f"attempt {key[2]} ended: {what}; {event.then}"
