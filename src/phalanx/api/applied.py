@@ -31,6 +31,7 @@ class DraftView(Struct):
     version: int
     lacks: str
     manifests: str
+    applied: dict[str, str] = {}  # digests of what it was made from, by kind and name
 
 
 class ApplyRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -46,11 +47,12 @@ class ApplyRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class AppliedJob(Struct):
-    """One job that was accepted."""
+    """One job that was accepted, or that is of the same objects already."""
 
     id: str
     name: str
     tasks: int
+    unchanged: bool = False  # it was there already: the same objects of Kubernetes were applied before
 
 
 class ApplyReply(Struct, omit_defaults=True):

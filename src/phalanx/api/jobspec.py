@@ -35,7 +35,7 @@ from phalanx.core.model.gang import (
     Rule,
     Success,
 )
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.ids import NAME_MAX, JobId
 from phalanx.core.model.job import GROUPS_MAX, PRIORITY_MAX, RETRIES_MAX, Group, Job
 from phalanx.core.model.status import Why
 from phalanx.core.model.topology import LAYERS_MAX
@@ -125,6 +125,9 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     object: str = ""  # what Kubernetes calls the job: namespace/name
     draft: DraftSpec | None = None  # of a gang: members are still to come, nothing of it starts
     tags: dict[str, str] = {}  # those of all groups
+    applied: dict[
+        str, str
+    ] = {}  # objects of Kubernetes it was made from, and a digest of each; `apply` writes it
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -159,7 +162,21 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         object=spec.object,
         draft=_draft(spec),
         tags=read_tags("tags", spec.tags),
+        applied=_applied(spec),
     )
+
+
+def _applied(spec: JobSpec) -> tuple[tuple[str, str], ...]:
+    """Each is a kind and namespace/name, or a kind alone of an object whose name is made anew each time."""
+    check_count("applied", len(spec.applied), TASKS_MAX)
+    for key, digest in spec.applied.items():
+        kind, space, name = key.partition(" ")
+        if not (kind.isascii() and kind.isalpha() and len(kind) <= NAME_MAX):
+            raise BadRequest(f"applied: {shown(key)} is no kind and name, give such as 'Pod default/a'")
+        if space:
+            check_object("applied", name)
+        check_text("applied", digest, TEXT_BYTES_MAX)
+    return tuple(spec.applied.items())
 
 
 def _draft(spec: JobSpec) -> Draft | None:

@@ -20,16 +20,17 @@ from phalanx.api.applied import ApplyReply, ApplyRequest
 from phalanx.api.jobspec import JobSpec
 from phalanx.api.layers import to_spec
 from phalanx.api.quotas import QuotaSpec
-from phalanx.cli.drafts import Drafts, kept_spec, read_files
+from phalanx.cli.drafts import TRIES, Drafts, read_files
 from phalanx.cli.output import OutputOption, emit, note, tell_error
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
-from phalanx.errors import BadRequest, PhalanxError
+from phalanx.errors import BadRequest, Conflict, PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
+    from phalanx.manifests.found import Found
     from phalanx.manifests.read import Manifests
 
 T = TypeVar("T")
@@ -64,8 +65,10 @@ def apply(
     texts = _read(lambda: texts_of(file))
     alone = _read(lambda: read_files(texts, [], strict=strict))
     client = here.client()
-    drafts = Drafts(client, texts, strict=strict)
+    drafts = Drafts(client, lambda kept: read_files(texts, kept, strict=strict), strict=strict)
     made = _read(lambda: drafts.read(alone))
+    for caution in made.warnings:
+        note(f"warning: {caution}")
     replies: list[ApplyReply] = []
     try:
         for each in _handed_in(client, drafts, made, strict, allow_infeasible):
@@ -73,14 +76,11 @@ def apply(
             for warning in each.warnings:
                 note(f"warning: {warning}")
     except (PhalanxError, KeyboardInterrupt):
-        if replies:  # it stays: who applies all again would have it twice
+        if replies:  # it stays
             _show(_together(replies), chosen)
             note("what is listed was accepted, the rest was not: apply the rest alone")
         raise
     reply = _together(replies)
-    for found in made.found:
-        if found.spec.draft is not None:
-            note(f"waits for members: {found.spec.draft.lacks}")
     ids = [job.id for job in reply.jobs]
     if wait and chosen not in {"table", "wide"}:
         views = await_all(client, ids, until)
@@ -155,15 +155,18 @@ def _read(reader: Callable[[], T]) -> T:
 
 
 def _handed_in(
-    client: Client, drafts: Drafts, made: Manifests, strict: bool, allow_infeasible: bool
+    client: Client,
+    drafts: Drafts,
+    made: Manifests,
+    strict: bool,
+    allow_infeasible: bool,
+    tries: int = TRIES,
 ) -> Iterator[ApplyReply]:
     """All that is new at once, then members of gangs that wait for them, one gang after the other."""
-    for caution in made.warnings:
-        note(f"warning: {caution}")
     amended = [found for found in made.found if drafts.of(found)]
-    new = [kept_spec(found) for found in made.found if not drafts.of(found)]
+    new = [found for found in made.found if not drafts.of(found)]
     request = ApplyRequest(
-        specs=[_in_this_folder(spec) for spec in new],
+        specs=[_in_this_folder(drafts.spec(found)) for found in new],
         topology=None if made.topology is None else to_spec(made.topology),
         quotas=_quotas(made),
         allow_infeasible=allow_infeasible,
@@ -171,9 +174,28 @@ def _handed_in(
     )
     is_empty = not (request.specs or request.topology or request.quotas)
     if not (is_empty and amended):
-        yield client.apply(request)
+        try:
+            reply = client.apply(request)
+        except Conflict as error:
+            if error.reason != "Amended" or not tries:
+                raise
+            again = drafts.read_again()  # somebody else has begun one of these gangs meanwhile
+            yield from _handed_in(client, drafts, again, strict, allow_infeasible, tries - 1)
+            return
+        yield _told(reply, [found for found, job in zip(new, reply.jobs, strict=True) if not job.unchanged])
     for found in amended:
-        yield drafts.amend(found, allow_infeasible=allow_infeasible)
+        yield _told(drafts.amend(found, allow_infeasible=allow_infeasible), [found])
+
+
+def _told(reply: ApplyReply, waiting: Sequence[Found]) -> ApplyReply:
+    """The reply, after it was told what is as it was, and what the gangs that wait for members lack."""
+    for job in reply.jobs:
+        if job.unchanged:
+            note(f"unchanged: {job.name} was applied before, it is job {job.id}")
+    for found in waiting:
+        if found.spec.draft is not None:
+            note(f"waits for members: {found.spec.draft.lacks}")
+    return reply
 
 
 def _together(replies: Sequence[ApplyReply]) -> ApplyReply:

@@ -1,12 +1,13 @@
 """`phalanx apply` and gangs whose members come one after the other.
 
 What was applied of such a gang before is kept by the coordinator, and read here together with what comes now. If
-somebody else adds members at the same time, it is read again.
+somebody else adds members at the same time, it is read again. Whether objects that were applied before are applied
+again is decided by the coordinator, by the digests that a spec takes along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,42 +15,66 @@ from msgspec import structs
 
 from phalanx.api.applied import AmendSpec, ApplyReply, ApplyRequest, DraftView
 from phalanx.api.jobspec import GangSpec, JobSpec
+from phalanx.cli.members import ENDED
 from phalanx.core.model.ids import is_object
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.client import Client
-    from phalanx.manifests.found import Found
+    from phalanx.manifests.found import Found, Incomplete
     from phalanx.manifests.read import Manifests, Text
 
 TRIES = 10
+Reader = Callable[[Sequence[str]], "Manifests"]  # reads the files together with what was kept
 
 
 class Drafts:
     """The gangs of some files that wait for members on the server, by the names of their PodGroups."""
 
-    def __init__(self, client: Client, texts: Sequence[Text], *, strict: bool) -> None:
+    def __init__(self, client: Client, reader: Reader, *, strict: bool) -> None:
         self._client = client
-        self._texts = texts
+        self._reader = reader
         self._strict = strict
         self._known: dict[str, DraftView] = {}
+        self._others: dict[str, str] = {}  # jobs of gangs that wait for no members
 
     def read(self, alone: Manifests) -> Manifests:
         """What the files hold together with what was kept of the same gangs; `alone` is what they hold without it."""
-        self._known = {}
-        for found in alone.found:
-            for name in _names(found):
-                if (draft := self._draft(name)) is not None:
-                    self._known[name] = draft
+        self._known, self._others = {}, {}
+        names = [name for found in alone.found for name in _names(found)]
+        names += [each.id for each in alone.incomplete if each.asked and is_object(each.id)]
+        for name in dict.fromkeys(names):
+            self._look_up(name)
         kept = {draft.job: draft.manifests for draft in self._known.values()}
-        made = read_files(self._texts, list(kept.values()), strict=self._strict) if kept else alone
-        refuse_orphans(made)
-        return made
+        made = self._reader(list(kept.values())) if kept else alone
+        self._refuse_orphans(made)
+        return structs.replace(made, incomplete=[self._truly(each) for each in made.incomplete])
+
+    def read_again(self) -> Manifests:
+        """As before, with what others have applied meanwhile."""
+        return self.read(self._reader([]))
 
     def of(self, found: Found) -> list[DraftView]:
         """What a gang was before, the oldest first."""
         known = {self._known[name].job: self._known[name] for name in _names(found) if name in self._known}
         return [known[job] for job in sorted(known)]
+
+    def spec(self, found: Found) -> JobSpec:
+        """The spec, with what it was made from: digests, and the text if it waits for members."""
+        from phalanx.manifests.digests import digests
+        from phalanx.manifests.drafts import kept_text
+
+        spec = found.spec
+        applied = digests(found.documents)
+        for draft in self.of(
+            found
+        ):  # what was kept has a folder in it, and its digest is that of what was given
+            applied |= {key: draft.applied[key] for key in applied if key in draft.applied}
+        spec = structs.replace(spec, applied=applied)
+        if spec.draft is None:
+            return spec
+        text = kept_text(found.documents, str(Path.cwd()))
+        return structs.replace(spec, draft=structs.replace(spec.draft, manifests=text))
 
     def amend(self, found: Found, *, allow_infeasible: bool) -> ApplyReply:
         """Add members to a gang that waits for them."""
@@ -57,7 +82,7 @@ class Drafts:
             first, *others = self.of(found)
             amends = AmendSpec(first.job, first.version)
             request = ApplyRequest(
-                [kept_spec(found)], amends=amends, allow_infeasible=allow_infeasible, strict=self._strict
+                [self.spec(found)], amends=amends, allow_infeasible=allow_infeasible, strict=self._strict
             )
             try:
                 reply = self._client.apply(request)
@@ -68,7 +93,7 @@ class Drafts:
                 for each in others:  # they are one gang now
                     reply.warnings += self._cancelled(each, first)
                 return reply
-            made = self.read(read_files(self._texts, [], strict=self._strict))
+            made = self.read_again()
             found = next(each for each in made.found if set(_names(each)) & set(_names(found)))
         raise Conflict(f"{found.id}: others add members all the time", reason="Amended")
 
@@ -80,37 +105,59 @@ class Drafts:
             return [f"{part.job} is part of {whole.job} now, and could not be cancelled: {error.detail}"]
         return []
 
-    def _draft(self, name: str) -> DraftView | None:
+    def _look_up(self, name: str) -> None:
         try:
-            return self._client.draft(self._client.named(name, own=True).id)
+            job = self._client.named(name, own=True).id
         except NotFound:
-            return None
+            return
+        try:
+            self._known[name] = self._client.draft(job)
+        except NotFound:
+            self._others[name] = job
+
+    def _refuse_orphans(self, made: Manifests) -> None:
+        """Pods of a gang of which nobody says how many members it needs may have misspelt its name.
+
+        If there is a job of the gang that is not over, the coordinator says whether it has these pods.
+        """
+        from phalanx.manifests.caution import ManifestError
+
+        for found in made.found:
+            if not found.is_orphan or found.spec.draft is None:
+                continue
+            ends = [self._end(name) for name in _names(found) if name in self._others]
+            if not ends:
+                raise ManifestError(found.where, f"gang {found.spec.draft.lacks}", reason="GangIncomplete")
+            if ends[0]:
+                raise ManifestError(found.where, ends[0], reason="GangIncomplete")
+
+    def _end(self, name: str) -> str:
+        """That the job of a gang has ended, and what to do; empty if it has not."""
+        job = self._client.job(self._others[name])
+        if job.status not in ENDED:
+            return ""
+        return f"gang {name} has ended as job {job.id} ({job.status}): to run it again, apply its PodGroup and its pods"
+
+    def _truly(self, each: Incomplete) -> Incomplete:
+        """In a plan: why a gang cannot begin, if it has begun before."""
+        if each.id not in self._others:
+            return each
+        text = self._end(each.id)
+        if text and each.reason.numbers.get(
+            "needed"
+        ):  # its PodGroup is there: it begins anew, and lacks members
+            return each
+        text = text or (
+            f"gang {each.id} has all its members, as job {self._others[each.id]}, and takes no more: "
+            f"phalanx cancel {each.id} ends it"
+        )
+        return structs.replace(each, reason=structs.replace(each.reason, code="GangWhole", text=text))
 
 
 def read_files(texts: Sequence[Text], kept: Sequence[str], *, strict: bool) -> Manifests:
     from phalanx.manifests.read import read
 
     return read(texts, strict=strict, kept=kept, folder=str(Path.cwd()))
-
-
-def kept_spec(found: Found) -> JobSpec:
-    """The spec, with what it was made from if it waits for members."""
-    from phalanx.manifests.drafts import kept_text
-
-    spec = found.spec
-    if spec.draft is None:
-        return spec
-    text = kept_text(found.documents, str(Path.cwd()))
-    return structs.replace(spec, draft=structs.replace(spec.draft, manifests=text))
-
-
-def refuse_orphans(made: Manifests) -> None:
-    """Pods of a gang of which nobody says how many members it needs may have misspelt its name."""
-    from phalanx.manifests.caution import ManifestError
-
-    for found in made.found:
-        if found.is_orphan and found.spec.draft is not None:
-            raise ManifestError(found.where, f"gang {found.spec.draft.lacks}", reason="GangIncomplete")
 
 
 def _names(found: Found) -> list[str]:

@@ -24,8 +24,9 @@ from phalanx.coordinator.questions import Questions
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused
 from phalanx.coordinator.views import queue_view
 from phalanx.coordinator.why_gang import never
+from phalanx.core.cluster.applied import applied_before
 from phalanx.core.cluster.decide import decide
-from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
+from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import ulid
@@ -77,7 +78,10 @@ class Declarations(Questions):
         answers = await self._loop.ask([*wishes, *submits])
         await self._all_or_none(jobs, answers[len(wishes) :])
         return ApplyReply(
-            [AppliedJob(job.id, job.name, job.tasks) for job in jobs],
+            [
+                _told(self._loop.state, job, each)
+                for job, each in zip(jobs, answers[len(wishes) :], strict=True)
+            ],
             topology_changed=declared.topology is not None and accepted(answers, "topology").count > 0,
             quotas=list(declared.quotas),
             warnings=warnings,
@@ -118,7 +122,9 @@ class Declarations(Questions):
     ) -> None:
         """Try every job as if all that is declared with it held already."""
         state, now = self._loop.state, self._clock.now()
-        if (full := queue_full(state, sum(job.tasks for job in jobs))) is not None:
+        known = [applied_before(state, job, amends=version is not None) for job in jobs]
+        new = [job for job, each in zip(jobs, known, strict=True) if not isinstance(each, Unchanged)]
+        if new and (full := queue_full(state, sum(job.tasks for job in new))) is not None:
             raise full
         for declaration in declared.inputs(""):
             if isinstance(answer := decide(state, declaration, now).answer, Refused):
@@ -191,15 +197,30 @@ def _replayed(
     """The answer of the first time, if this is the same request."""
     first = answers[0]
     if not isinstance(first, Replayed):  # it was forgotten at this very moment: the jobs are new ones
-        return ApplyReply([AppliedJob(job.id, job.name, job.tasks) for job in jobs])
-    if len(first.jobs) != len(jobs):
+        return ApplyReply([_told(state, job, each) for job, each in zip(jobs, answers, strict=True)])
+    ids = list(first.jobs)
+    told: list[AppliedJob] = []
+    for left, job in zip(range(len(jobs), 0, -1), jobs, strict=True):
+        again = applied_before(state, job)
+        if isinstance(again, Unchanged) and again.job not in first.jobs and left > len(ids):
+            told.append(_told(state, job, again))
+            continue
+        known = state.jobs.get(ids[0]) if ids else None
+        if not ids or (known is not None and not is_same(known.job, job)):
+            raise reused(request_id, first.jobs[0])
+        told.append(AppliedJob(ids.pop(0), job.name, job.tasks))
+    if ids:
         raise reused(request_id, first.jobs[0])
-    for id, job in zip(first.jobs, jobs, strict=True):
-        known = state.jobs.get(id)
-        if known is not None and not is_same(known.job, job):
-            raise reused(request_id, id)
-    told = [AppliedJob(id, job.name, job.tasks) for id, job in zip(first.jobs, jobs, strict=True)]
     return ApplyReply(told, replayed=True)
+
+
+def _told(state: ClusterState, job: Job, answer: Answer | None) -> AppliedJob:
+    """What was accepted, or the job that is of the same objects already, which may have more tasks."""
+    if not isinstance(answer, Unchanged):
+        return AppliedJob(job.id, job.name, job.tasks)
+    known = state.jobs.get(answer.job)
+    there = job if known is None else known.job
+    return AppliedJob(answer.job, there.name, there.tasks, unchanged=True)
 
 
 def is_same(first: Job, again: Job) -> bool:

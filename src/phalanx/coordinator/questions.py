@@ -122,7 +122,7 @@ class Questions:
         draft = found.job.draft
         if draft is None or found.is_over:
             raise NotFound(f"{found.job.id} waits for no members", reason="NoDraft")
-        return DraftView(found.job.id, draft.version, draft.lacks, draft.manifests)
+        return DraftView(found.job.id, draft.version, draft.lacks, draft.manifests, dict(found.job.applied))
 
     async def owner(self, id: str) -> tuple[str, str]:
         found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])

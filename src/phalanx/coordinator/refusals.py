@@ -115,6 +115,9 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
     fix = ""
     if refused.reason.code in _HINTS_BY_CODE:
         return _HINTS_BY_CODE[refused.reason.code]
+    if refused.reason.code in ("AppliedOtherwise", "GangWhole"):
+        name = job.object_name.partition(",")[0] or job.id
+        return f"phalanx cancel {name} ends it; then apply all of it again"
     if refused.reason.numbers.get("lacking"):
         return "phalanx nodes -o wide lists the labels of each node"
     if refused.kind == "never":

@@ -102,7 +102,10 @@ def _without_gang(id: str, pods: list[Pod]) -> Found:
         groups = [msgspec.structs.replace(groups[0], name="", indexes=[])]
     restart = RestartSpec(whole=False) if gang else None
     spec = JobSpec(groups, name=name, gang=gang, restart=restart, object="".join(object_names([id])))
-    return _found(with_traits(spec, traits), id, ranks)
+    documents = tuple(
+        pod.template.view.around.content for pod in ranks if pod.template.view.around is not None
+    )
+    return msgspec.structs.replace(_found(with_traits(spec, traits), id, ranks), documents=documents)
 
 
 def _group(shape: list[Pod], name: str, need: int, view: View) -> GroupSpec:

@@ -62,7 +62,11 @@ def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | No
     made = with_gang_of(with_labels(spec, metadata), [batch.template], book, traits.affinity)
     tell_namespace(metadata)
     tolerations = (batch.template.tolerations,)
-    return None if made is None else Found(made, metadata.where(), id, tolerations=tolerations)
+    if made is None:
+        return None
+    return Found(
+        made, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, made)
+    )
 
 
 def read_batch(spec: View, reader: Reader) -> Batch:

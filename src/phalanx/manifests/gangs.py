@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from phalanx.api.jobspec import GangSpec, JobSpec
 from phalanx.manifests.found import Incomplete, gang_lacks
+from phalanx.manifests.load import Map
 from phalanx.manifests.podgroups import WAIT_S, PodGroup, Terms
 from phalanx.manifests.pods import Template
 from phalanx.manifests.view import View
@@ -93,6 +94,12 @@ class GangBook:
         """A gang whose company is not there, with all whom it would start with in its name."""
         gang = self.gang(name, templates)
         return Gang(",".join(sorted({name, *(gang.terms.groups or ())})), gang.terms, gang.view, gang.asked)
+
+    def documents_of(self, document: View, spec: JobSpec) -> tuple[Map, ...]:
+        """A workload and the PodGroups it is a gang of, as they were written."""
+        names = spec.gang.id.split(",") if isinstance(spec.gang, GangSpec) else []
+        views = [self.podgroups[name].view.around for name in names if name in self.podgroups]
+        return tuple(view.content for view in (*views, document) if view is not None)
 
     def left_out(self) -> None:
         """PodGroups nobody is a member of."""

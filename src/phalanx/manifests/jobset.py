@@ -78,7 +78,11 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> Found | None:
     gang = with_gang_of(with_labels(made, metadata), templates, book, traits.affinity)
     tell_namespace(metadata)
     tolerations = tuple(template.tolerations for template in templates)
-    return None if gang is None else Found(gang, metadata.where(), id, tolerations=tolerations)
+    if gang is None:
+        return None
+    return Found(
+        gang, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, gang)
+    )
 
 
 def _group(each: View, batch: Batch, before: list[GroupSpec], spec: View) -> GroupSpec:

@@ -81,11 +81,11 @@ def read(
 ) -> Manifests:
     """Read job files and, for a plan without a server, cluster files; raises ManifestError.
 
-    With `kept`, what is known of gangs that wait for members, a gang that lacks some is a job that waits; what was
-    kept may be given again as it was. Pods that name no folder run in `folder`.
+    With `kept`, what is known of gangs that wait for members, a gang that lacks some is a job that waits (in a plan it
+    is incomplete); what was kept may be given again as it was. Pods that name no folder run in `folder`.
     """
     with _uncollected():
-        reading = _Reading(for_plan or bool(cluster), keeps=kept is not None, folder=folder)
+        reading = _Reading(for_plan or bool(cluster), keeps=kept is not None and not for_plan, folder=folder)
         for text in kept or ():
             reading.take(KEPT, text, from_cluster=False)
         for file, text in cluster:

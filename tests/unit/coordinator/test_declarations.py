@@ -294,3 +294,66 @@ async def test_only_one_gang_is_amended_at_a_time_and_only_a_gang_waits_for_memb
             await here.commands.apply(ApplyRequest([a_spec(), a_spec()], amends=AmendSpec("x", 0)), "ada")
         with pytest.raises(BadRequest, match="draft: given without a gang"):
             await here.commands.apply(ApplyRequest([JobSpec([TRUE], draft=DraftSpec("more"))]), "ada")
+
+
+def an_object(digest: str = "1", *, name: str = "default/a", command: str = "true") -> JobSpec:
+    group = GroupSpec(command=[command], objects=[name])
+    return JobSpec([group], name="a", object=name, applied={f"Pod {name}": digest})
+
+
+async def test_objects_applied_at_the_same_moment_make_one_job():
+    async with a_coordinator() as here:
+        wishes = (here.commands.apply(ApplyRequest([an_object()]), "ada") for _ in range(5))
+        replies = await asyncio.gather(*wishes)
+        assert len(here.member.state.jobs) == 1
+        assert {reply.jobs[0].id for reply in replies} == set(here.member.state.jobs)
+        assert sorted(reply.jobs[0].unchanged for reply in replies) == [False, True, True, True, True]
+
+
+async def test_objects_that_came_with_another_content_at_the_same_moment_are_refused():
+    async with a_coordinator() as here:
+        specs = [an_object("1"), an_object("2", command="other")]
+        wishes = (here.commands.apply(ApplyRequest([spec, a_spec()]), "ada") for spec in specs)
+        _, refused = await asyncio.gather(*wishes, return_exceptions=True)
+        assert isinstance(refused, Conflict)
+        assert refused.reason == "AppliedOtherwise"
+        assert "command" in refused.detail
+        ends = [job_status(job) for job in here.member.state.jobs.values()]
+        assert ends.count(Status.CANCELLED) == 1  # what else it asked for is taken back
+        assert len(ends) == 3
+
+
+async def test_objects_that_ask_for_the_same_in_other_words_are_unchanged():
+    async with a_coordinator() as here:
+        await here.commands.apply(ApplyRequest([an_object("1")]), "ada")
+        (again,) = (await here.commands.apply(ApplyRequest([an_object("2")]), "ada")).jobs
+        assert (again.unchanged, len(here.member.state.jobs)) == (True, 1)
+
+
+async def test_an_answer_is_replayed_with_what_was_unchanged():
+    async with a_coordinator() as here:
+        await here.commands.apply(ApplyRequest([an_object()]), "ada")
+        request = ApplyRequest([an_object(), an_object(name="default/b"), a_spec()], request_id="r1")
+        first = await here.commands.apply(request, "ada")
+        again = await here.commands.apply(request, "ada")
+        assert [job.unchanged for job in first.jobs] == [True, False, False]
+        assert (again.replayed, again.jobs) == (True, first.jobs)
+        with pytest.raises(Conflict, match="another request"):
+            await here.commands.apply(structs.replace(request, specs=[an_object(), a_spec()]), "ada")
+
+
+async def test_what_is_unchanged_needs_no_room_in_a_full_queue():
+    async with a_coordinator(Rules(pending_max=1)) as here:
+        spec = structs.replace(
+            an_object(), groups=[GroupSpec(command=["true"], gpus=9, objects=["default/a"])]
+        )
+        for is_known in (False, True):
+            reply = await here.commands.apply(ApplyRequest([spec], allow_infeasible=True), "ada")
+            assert reply.jobs[0].unchanged is is_known
+
+
+@pytest.mark.parametrize("applied", [{"": "1"}, {"a b": "1"}, {"Pod Default/a": "1"}, {"1 default/a": "1"}])
+async def test_what_is_no_object_is_refused(applied: dict[str, str]):
+    async with a_coordinator() as here:
+        with pytest.raises(BadRequest, match="applied"):
+            await here.commands.apply(ApplyRequest([structs.replace(a_spec(), applied=applied)]), "ada")

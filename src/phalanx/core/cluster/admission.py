@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from phalanx.core.cluster.applied import applied_before
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.endings import is_all_done, outcome_of_rest, recalled
 from phalanx.core.cluster.events import (
@@ -35,6 +36,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     job = given.job
     if given.amends is not None and (no := _why_not_amended(state, job, given.amends)) is not None:
         return _refuse(no, "conflict")
+    if (known := applied_before(state, job, amends=given.amends is not None)) is not None:
+        return Decision([], [], known)
     added = job.tasks - (0 if given.amends is None else state.jobs[job.id].job.tasks)
     if state.counts[Status.PENDING] + added > state.rules.pending_max:
         return _refuse(_queue_full(state), "too_many")

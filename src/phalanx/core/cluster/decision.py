@@ -40,7 +40,13 @@ class Replayed(Struct, frozen=True):
     jobs: tuple[JobId, ...]
 
 
-Answer = Accepted | Refused | Disposed | Replayed
+class Unchanged(Struct, frozen=True):
+    """The same objects of Kubernetes have been applied before, and this job, which is not over, is of them."""
+
+    job: JobId
+
+
+Answer = Accepted | Refused | Disposed | Replayed | Unchanged
 
 
 class Decision(Struct):

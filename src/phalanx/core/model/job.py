@@ -77,6 +77,9 @@ class Job(Struct, frozen=True, omit_defaults=True):
     draft: Draft | None = None  # of a gang: members are still to come
     object: str = ""  # what Kubernetes calls it, namespace/name; a gang's PodGroups are in its id
     tags: tuple[tuple[str, str], ...] = ()
+    applied: tuple[
+        tuple[str, str], ...
+    ] = ()  # objects of Kubernetes it was made from, "Pod default/a", and digests
 
     @property
     def tasks(self) -> int:

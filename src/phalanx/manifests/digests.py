@@ -1,0 +1,39 @@
+"""Objects of Kubernetes by kind, namespace and name, and digests that tell whether one is as it was."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.core.model.ids import is_object
+from phalanx.manifests.load import Map
+
+DIGEST_BYTES = 8
+_KINDS = {kind.lower(): kind for kind in ("Pod", "PodGroup", "Job", "JobSet")}
+
+
+def digests(documents: Iterable[Map]) -> dict[str, str]:
+    """What jobs are made of, such as `Pod default/a`; of an object whose name is yet to be made, its kind alone."""
+    found: dict[str, str] = {}
+    for document in documents:
+        kind = _KINDS.get(str(document.get("kind")).lower())
+        if kind is not None:
+            name = _name(document)
+            found[f"{kind} {name}" if is_object(name) else kind] = _digest(document)
+    return found
+
+
+def _name(document: Map) -> str:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        return ""
+    return f"{metadata.get('namespace') or 'default'}/{metadata['name']}"
+
+
+def _digest(document: Map) -> str:
+    """The same for the same content, in whatever order its fields are written; what a cluster reports is left out."""
+    content = {key: value for key, value in document.items() if key != "status"}
+    text = msgspec.json.encode(content, order="sorted")
+    return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
