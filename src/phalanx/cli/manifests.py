@@ -6,19 +6,22 @@ the command with code 1, since nothing was wrong with how the command was writte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from phalanx.cli.apply import texts_of
+from phalanx.cli.drafts import Drafts
 from phalanx.cli.output import note, tell_error
 from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.manifests.read import Manifests
+    from phalanx.api.client import Client
+    from phalanx.manifests.read import Manifests, Text
 
+T = TypeVar("T")
 BAD_FILE = 1
 ClusterOption = Annotated[
     list[Path] | None,
@@ -32,14 +35,36 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Refuse what could 
 
 def read_files(files: Sequence[Path], cluster: Sequence[Path], strict: bool) -> Manifests:
     """What these files hold; cautions are told."""
-    from phalanx.manifests.read import read
-
-    try:
-        texts = texts_of([*cluster, *files])
-        made = read(texts[len(cluster) :], cluster=texts[: len(cluster)], strict=strict, for_plan=True)
-    except PhalanxError as error:
-        tell_error(error.detail, error.hint)
-        raise typer.Exit(BAD_FILE) from None
+    texts = _read(lambda: texts_of([*cluster, *files]))
+    made = _read(lambda: _manifests(texts[len(cluster) :], texts[: len(cluster)], strict))
     for caution in made.warnings:
         note(f"warning: {caution}")
     return made
+
+
+def read_with_drafts(files: Sequence[Path], client: Client, strict: bool) -> tuple[Manifests, Drafts]:
+    """What these files hold together with members that were applied before; cautions are told."""
+    texts = _read(lambda: texts_of(files))
+    alone = _read(lambda: _manifests(texts, [], strict))
+    drafts = Drafts(client, lambda kept: _read(lambda: _manifests(texts, [], strict, kept)), strict=strict)
+    made = drafts.read(alone)
+    for caution in made.warnings:
+        note(f"warning: {caution}")
+    return made, drafts
+
+
+def _manifests(
+    texts: Sequence[Text], cluster: Sequence[Text], strict: bool, kept: Sequence[str] = ()
+) -> Manifests:
+    from phalanx.manifests.read import read
+
+    return read(texts, cluster=cluster, strict=strict, for_plan=True, kept=kept)
+
+
+def _read(reader: Callable[[], T]) -> T:
+    """What is read from files; what is wrong with them is told."""
+    try:
+        return reader()
+    except PhalanxError as error:
+        tell_error(error.detail, error.hint)
+        raise typer.Exit(BAD_FILE) from None

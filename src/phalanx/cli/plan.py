@@ -9,7 +9,7 @@ import typer
 from msgspec import structs
 
 from phalanx.api.schema_plan import Called, PlanReply, PlanRequest
-from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files
+from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files, read_with_drafts
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
@@ -45,7 +45,7 @@ def plan(
     if cluster:
         reply = _offline(read_files(file or [], cluster, strict), wish)
     elif file:
-        reply = _online(here.client(), read_files(file, [], strict))
+        reply = _online(here.client(), file, strict)
     else:
         reply = here.client().plan(PlanRequest(submit=wish.request()))
     _tell(reply.warnings, strict)
@@ -79,13 +79,15 @@ def _offline(made: Manifests, wish: Wish) -> PlanReply:
     return structs.replace(found.plan(), warnings=found.warnings)
 
 
-def _online(client: Client, made: Manifests) -> PlanReply:
+def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
     from phalanx.preview.incomplete import with_incomplete
 
+    made, drafts = read_with_drafts(files, client, strict)
     if made.topology is not None or made.queues:
         note(
             "warning: a plan asks the cluster as it is; layers and quotas of these files are not applied to it"
         )
     names = [Called(each.id, list(each.names)) for each in made.found]
-    reply = client.plan(PlanRequest(made.jobs, names=names)) if made.found else PlanReply([], [], [], 0)
+    specs = [drafts.spec(each) for each in made.found]
+    reply = client.plan(PlanRequest(specs, names=names)) if specs else PlanReply([], [], [], 0)
     return with_incomplete(reply, made.incomplete)

@@ -5,11 +5,15 @@ The pass is made within one step of the loop, on the live columns, and leaves th
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.api.roles import PRIORITY_OF_USERS
 from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
 from phalanx.coordinator.declarations import Declarations
-from phalanx.coordinator.refusals import unwelcome
+from phalanx.coordinator.refusals import refusal, unwelcome
 from phalanx.core.cluster import admission
+from phalanx.core.cluster.applied import applied_before
+from phalanx.core.cluster.decision import Refused, Unchanged
 from phalanx.core.model.job import Job
 from phalanx.preview.online import plan_online
 from phalanx.preview.topology import topology_view
@@ -23,12 +27,21 @@ class Previews(Declarations):
         heart, now = self._loop.heart, self._clock.now()
 
         def check(job: Job) -> None:
-            """What would be refused at once is refused here, too."""
+            """What would be refused at once is refused here, too; a gang with more members is not refused."""
+            known = applied_before(heart.state, job)
+            if isinstance(known, Unchanged):
+                there.append(
+                    f"{job.object_name or job.name} is job {known.job} already: it would not be started again"
+                )
+            if isinstance(known, Refused) and known.reason.code != "Amended":
+                raise refusal(known, job.object_name or job.name)
             if (no := admission.unwelcome(heart.state, job, priority_max)) is not None:
                 raise unwelcome(no)
 
         retries = self._default_retries
-        return plan_online(heart.state, request, heart.policy, now, user=user, retries=retries, check=check)
+        there: list[str] = []
+        reply = plan_online(heart.state, request, heart.policy, now, user=user, retries=retries, check=check)
+        return structs.replace(reply, warnings=[*reply.warnings, *there])
 
     async def topology(self) -> TopologyView:
         await self._pace.turn()

@@ -32,6 +32,7 @@ from phalanx.api.schema import (
     WhyReply,
 )
 from phalanx.api.schema_gang import GangView
+from phalanx.api.schema_names import NamedView
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
 ID = "01hzx5k3m9qwertyasdfghzxcv"
@@ -227,6 +228,9 @@ class FakeCluster:
         begin, size = int(asked.get("cursor") or 0), asked["limit"]
         end = begin + size
         return Page(items[begin:end], str(end) if end < len(items) else None)
+
+    def named(self, name: str, *, own: bool = False) -> NamedView:
+        raise NotFound(f"nothing is called {name}", reason="JobNotFound")
 
     def job(self, id: str) -> JobView:
         self._note("job", id)

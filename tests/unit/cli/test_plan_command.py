@@ -128,7 +128,9 @@ def test_a_running_cluster_is_asked_about_a_command(cli: Cli, cluster: FakeClust
     assert request.submit.gpus == 2
 
 
-def test_a_gang_that_lacks_members_waits_without_asking_anybody(cli: Cli, cluster: FakeCluster, files: Path):
+def test_a_gang_that_lacks_members_waits_and_no_plan_is_asked_for(
+    cli: Cli, cluster: FakeCluster, files: Path
+):
     (files / "pg.yaml").write_text(
         "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 2}\n"
     )
