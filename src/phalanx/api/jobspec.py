@@ -100,6 +100,8 @@ class DraftSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
     lacks: str
     manifests: str = ""
+    needed: int = 0  # members it cannot start without; 0: not known
+    members: int = 0  # that have come
 
 
 class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -188,7 +190,9 @@ def _draft(spec: JobSpec) -> Draft | None:
         raise BadRequest("draft.lacks: it is empty, say what the gang waits for")
     check_text("draft.lacks", spec.draft.lacks, TEXT_BYTES_MAX)
     check_text("draft.manifests", spec.draft.manifests, MANIFESTS_BYTES_MAX)
-    return Draft(spec.draft.lacks, spec.draft.manifests)
+    check_number("draft.needed", spec.draft.needed, 0, TASKS_MAX)
+    check_number("draft.members", spec.draft.members, 0, TASKS_MAX)
+    return Draft(spec.draft.lacks, spec.draft.manifests, needed=spec.draft.needed, members=spec.draft.members)
 
 
 def _check_labels(spec: JobSpec) -> None:

@@ -47,6 +47,7 @@ class GangView(Struct):
     formations: int  # tries to start whole
     formation: FormationView | None
     promise: PromiseView | None
+    members: int | None = None  # of one that waits for members: how many have come
 
 
 class ConditionView(Struct):

@@ -21,7 +21,9 @@ def placed(job: JobView) -> str:
     done = job.counts.completed if job.status in ENDED else job.gang.placed + job.finished
     told = ((job.finished, "finished"), (job.counts.failed, "failed"))
     beside = ", ".join(f"{count} {word}" for count, word in told if count)
-    return f"{done}/{job.tasks}" + (f" ({beside})" if beside else "")
+    return f"{done}/{job.tasks if job.gang.members is None else job.gang.members}" + (
+        f" ({beside})" if beside else ""
+    )
 
 
 def restarts(job: JobView) -> str | None:
@@ -38,8 +40,11 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
     if gang is None:
         return []
     beside = f", {job.finished} finished" if job.finished else ""
+    told = f"{gang.placed} of {job.tasks} placed{beside}, {gang.needed} needed"
+    if gang.members is not None:
+        told = f"{gang.needed} members needed, {gang.members} there"
     return [
-        ("Gang", f"{gang.phase}, {gang.placed} of {job.tasks} placed{beside}, {gang.needed} needed"),
+        ("Gang", f"{gang.phase}, {told}"),
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
         ("Formation", _formation(gang)),
         ("Nominated", _nominated(gang)),

@@ -163,6 +163,8 @@ class Questions:
 
     async def why(self, id: str) -> WhyReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
+        if job.job.draft is not None and job.job.tasks == 1:
+            position = None  # its gang waits for others, and has the same id
         await self._pace.turn()
         return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.heart.policy)
 

@@ -20,7 +20,7 @@ from phalanx.api.schema import (
     StatusWord,
     TaskView,
 )
-from phalanx.coordinator.views_gang import conditions, gang_view, ranks
+from phalanx.coordinator.views_gang import conditions, gang_view, has_no_members, ranks
 from phalanx.coordinator.why_whole import comes_first
 from phalanx.core.cluster.brake import holds_for
 from phalanx.core.cluster.groups import GroupState
@@ -63,7 +63,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         reason=_job_reason(job, status),
         tasks=spec.tasks,
         counts=Counts(*job.counts),
-        command=list(spec.groups[0].command.argv),
+        command=[] if has_no_members(job) else list(spec.groups[0].command.argv),
         request=_request_view(spec.groups[0].request),
         array=None if spec.array is None else str(spec.array),
         submitted_at=spec.submitted_at,
@@ -265,11 +265,11 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
     return GroupView(
         name=group.name,
         tasks=group.tasks,
-        needed=group.needed if job.gang is not None else 0,
+        needed=group.needed if job.gang is not None and job.job.draft is None else 0,
         replicas=group.replicas,
         at_once=group.at_once,
         counts=counts,
-        command=list(group.command.argv),
+        command=[] if has_no_members(job) else list(group.command.argv),
         request=_request_view(group.request),
         after=[f"{name} {when}" for name, when in group.after],
         finished=job.done_in(state),

@@ -23,10 +23,11 @@ def gang_view(state: ClusterState, job: JobState) -> GangView | None:
     if job.gang is None:
         return None
     gang = job.gang.gang
+    draft = job.job.draft if job.job.draft is not None and job.job.draft.needed else None
     return GangView(
         phase=phase(job, job.gang),
         placed=job.gang.held().total(),
-        needed=sum(group.needed for group in job.job.groups),
+        needed=sum(group.needed for group in job.job.groups) if draft is None else draft.needed,
         strict=gang.strict,
         match=gang.match,
         wait_s=gang.wait_s,
@@ -35,7 +36,14 @@ def gang_view(state: ClusterState, job: JobState) -> GangView | None:
         formations=job.formations,
         formation=None if job.forming is None else _formation_view(job.forming, gang.wait_s),
         promise=None if job.promise is None else _promise_view(state, job.promise),
+        members=None if draft is None else draft.members,
     )
+
+
+def has_no_members(job: JobState) -> bool:
+    """Whether none of a gang's members have come, so that its only group runs nothing."""
+    draft = job.job.draft
+    return draft is not None and draft.needed > 0 and draft.members == 0
 
 
 def phase(job: JobState, gang: GangState) -> PhaseWord:
@@ -43,6 +51,8 @@ def phase(job: JobState, gang: GangState) -> PhaseWord:
 
     Koordinator calls a gang Finished once its minimum has ended well; here it is when nobody of it waits or runs.
     """
+    if job.job.draft is not None and not job.is_over:
+        return "Pending"
     tally = [_Tally(job, group) for group in job.groups]
     if job.is_over and (job.outcome == Status.COMPLETED or all(each.well >= each.needed for each in tally)):
         return "Finished"

@@ -44,7 +44,11 @@ def draft(gangs: list[Gang], pods: list[Pod], book: GangBook, before: int) -> Fo
         tasks = sum(gang.terms.min or 1 for gang in gangs)
         groups = [GroupSpec(name=name, tasks=tasks, command=list(NOTHING_RUNS))]
     lacks = "; ".join(each.reason.text for each in told)[:LACKS_MAX]
-    spec = JobSpec(groups, name=name, restart=RestartSpec(whole=False), draft=DraftSpec(lacks))
+    needed = (
+        0 if any(gang.terms.min is None for gang in gangs) else sum(gang.terms.min or 0 for gang in gangs)
+    )
+    waits = DraftSpec(lacks, needed=needed, members=len(pods))
+    spec = JobSpec(groups, name=name, restart=RestartSpec(whole=False), draft=waits)
     traits = common_traits([pod.template for pod in pods]) if pods else None
     spec = with_gang(with_traits(spec, traits) if traits else spec, gangs, traits.affinity if traits else "")
     return Found(

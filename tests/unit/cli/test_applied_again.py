@@ -175,3 +175,51 @@ def test_a_workload_takes_the_place_of_its_podgroup(cli: Cli, here: Coordinator,
         said = cli("apply", *both)
         assert (said.code, ids(here)) == (0, [id]), said.err
     assert here.member.state.jobs[id].job.draft is None
+
+
+def test_a_plan_reads_what_was_applied_of_the_gang_before(
+    cli: Cli, here: Coordinator, become: As, away: Path
+):
+    become("alice")
+    group, *pods = a_gang(away, least=3, count=4)
+    assert cli("apply", *options([group, pods[0]])).code == 0
+    for given in ([pods[1]], [group, pods[1]]):
+        said = cli("plan", *options(given))
+        assert (said.code, "default/g needs 3 members and has 2" in said.out) == (3, True), said
+    said = cli("plan", *options(pods[1:3]))
+    assert (said.code, "default/g would start now: 3 tasks" in said.out) == (0, True), said
+    assert "already" not in said.err
+    cli("apply", *options(pods[1:3]))
+    (id,) = ids(here)
+    said = cli("plan", *options([group, *pods[:3]]))
+    assert f"default/g is job {id} already: it would not be started again" in said.err
+    for given in ([pods[3]], [group, *pods]):
+        said = cli("plan", *options(given))
+        assert said.code != 0
+        assert (id in said.out + said.err, "takes no more" in said.out + said.err) == (True, True), said
+    assert ids(here) == [id]
+
+
+def test_a_gang_that_waits_for_members_counts_those_that_have_come(
+    cli: Cli, here: Coordinator, become: As, away: Path
+):
+    become("alice")
+    group, *pods = a_gang(away, least=3, count=3)
+    cli("apply", "-f", group)
+    (id,) = ids(here)
+    listed = cli("ps").out.splitlines()
+    assert (id in listed[1], listed[1].rstrip().endswith("true")) == (True, False)
+    for there, pod in enumerate([None, *pods[:2]]):
+        if pod is not None:
+            cli("apply", "-f", pod)
+        (row,) = cli("gang", "list").out.splitlines()[1:]
+        assert row.split()[:5] == [id, "g", "Pending", f"0/{there}", "3"]
+        for command in (("gang", "show", "default/g"), ("show", "default/g")):
+            said = cli(*command)
+            assert f"Pending, 3 members needed, {there} there" in said.out, said
+        said = cli("why", "default/g")
+        assert (said.out.startswith(f"default/g ({id})"), "default/p" in said.out) == (True, False), said
+        assert f"default/g needs 3 members and has {there}" in said.out
+    cli("apply", "-f", pods[2])
+    (row,) = cli("gang", "list").out.splitlines()[1:]
+    assert row.split()[3:5] == ["3/3", "3"]

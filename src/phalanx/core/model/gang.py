@@ -43,6 +43,8 @@ class Draft(Struct, frozen=True, omit_defaults=True):
     lacks: str  # in words
     manifests: str = ""  # what it was made from so far, for whoever amends it; nobody here reads it
     version: int = 0  # how often it was amended
+    needed: int = 0  # how many members it cannot start without; 0: not known
+    members: int = 0  # how many have come; before the first of them a group without names stands for all
 
 
 Action = Literal["fail", "restart", "restart-uncounted", "restart-replica", "restart-replica-uncounted"]
