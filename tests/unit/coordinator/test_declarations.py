@@ -357,3 +357,10 @@ async def test_what_is_no_object_is_refused(applied: dict[str, str]):
     async with a_coordinator() as here:
         with pytest.raises(BadRequest, match="applied"):
             await here.commands.apply(ApplyRequest([structs.replace(a_spec(), applied=applied)]), "ada")
+
+
+async def test_objects_for_a_gang_that_is_not_there_are_refused():
+    async with a_coordinator() as here:
+        request = ApplyRequest([an_object()], amends=AmendSpec("01hzx5k3m9qwertyasdfghzxcv", 0))
+        with pytest.raises(Conflict, match="does not wait for members"):
+            await here.commands.apply(request, "ada")

@@ -33,8 +33,10 @@ def applied_before(state: ClusterState, job: Job, *, amends: bool = False) -> Un
     for old in _namesakes(state, job, given):
         if not (amends and (old.job.id == job.id or old.job.draft is not None)):
             return _compared(old, job, given)
-    is_same = amends and dict(state.jobs[job.id].job.applied) == given and all(map(_is_named, given))
-    return Unchanged(job.id) if is_same and job.draft is not None else None
+    before = state.jobs.get(job.id)
+    if not amends or before is None or before.is_over or job.draft is None or not all(map(_is_named, given)):
+        return None
+    return Unchanged(job.id) if dict(before.job.applied) == given else None
 
 
 def _namesakes(state: ClusterState, job: Job, given: dict[str, str]) -> Iterator[JobState]:
