@@ -61,14 +61,14 @@ class Tasks:
         real = os.path.realpath(folder)
         self._mark = Mark(real)
         self._variable = os.fsencode(f"{KEEPER_VARIABLE}={real}")
-        self._keepers = lookup.keepers(real, service.LOCK)
+        self.keepers = lookup.keepers(real, service.LOCK)  # and tasks that look like one
 
     def __contains__(self, pid: int) -> bool:
         if self._mark.number_of(pid) is not None:
             return True
         if self._variable in files.read(f"/proc/{pid}/environ").split(b"\0"):
             return True
-        return any(lookup.descends_from(pid, keeper) for keeper in self._keepers - {pid})
+        return any(lookup.descends_from(pid, keeper) for keeper in self.keepers - {pid})
 
 
 def _take(folder: Path) -> int:
