@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.processes import KeeperLost
+from phalanx.runner.machine import LocalMachine
+from phalanx.runner.processes import KeeperLost, Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
 
 
@@ -179,11 +180,20 @@ while True:
 
 def test_a_task_that_listens_in_the_keepers_place_is_not_believed(tmp_path: Path):
     async def story(node: Node) -> None:
-        fake = tmp_path / "fake.py"
+        fake, gate = tmp_path / "fake.py", tmp_path / "gate"
         fake.write_text(FAKE)
-        node.processes.lease(60.0)
-        node.sh("j/0/1", f"exec {sys.executable} {fake} {tmp_path}")
-        await node.said("j/0/1", "listens")
+        wait = f"until test -e {gate}; do sleep 0.01; done"
+        node.sh("j/0/1", f"{wait}; exec {sys.executable} {fake} {tmp_path}")
+        await node.started("j/0/1")
+        keeper = node.keeper_pid()
+        os.kill(keeper, signal.SIGSTOP)  # or it takes its place again at once
+        try:
+            gate.touch()
+            await node.said("j/0/1", "listens")
+            with pytest.raises(ConnectionRefusedError):
+                await LocalMachine(tmp_path).connect(lambda: Processes(node.events.append))
+        finally:
+            os.kill(keeper, signal.SIGCONT)
         await node.processes.close()
         await node.connect()
         assert await node.row("j/0/1"), "the keeper itself answers"
