@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.processes import KeeperLost
+from phalanx.runner.machine import LocalMachine
+from phalanx.runner.processes import KeeperLost, Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
 
 
@@ -151,5 +153,66 @@ def test_a_task_cannot_speak_for_the_runner(tmp_path: Path):
         assert "listing" not in node.out("j/0/1").read_text()
         assert await node.row("j/0/1")  # the runner is still connected
         assert not any(isinstance(event, KeeperLost) for event in node.events)
+
+    tell(tmp_path, story)
+
+
+FAKE = """
+import json, os, socket, sys
+os.chdir(sys.argv[1])
+if os.path.lexists("keeper.sock"):
+    os.unlink("keeper.sock")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("keeper.sock")
+listener.listen()
+print("listens", flush=True)
+while True:
+    peer, _ = listener.accept()
+    try:
+        size = int.from_bytes(peer.recv(4), "big")
+        peer.recv(size)
+        body = json.dumps([["listing", [], {"version": 4}]]).encode()
+        peer.sendall(len(body).to_bytes(4, "big") + body)
+    except OSError:
+        pass
+"""
+
+
+def test_a_task_that_listens_in_the_keepers_place_is_not_believed(tmp_path: Path):
+    async def story(node: Node) -> None:
+        fake, gate = tmp_path / "fake.py", tmp_path / "gate"
+        fake.write_text(FAKE)
+        wait = f"until test -e {gate}; do sleep 0.01; done"
+        node.sh("j/0/1", f"{wait}; exec {sys.executable} {fake} {tmp_path}")
+        await node.started("j/0/1")
+        keeper = node.keeper_pid()
+        os.kill(keeper, signal.SIGSTOP)  # or it takes its place again at once
+        try:
+            gate.touch()
+            await node.said("j/0/1", "listens")
+            with pytest.raises(ConnectionRefusedError):
+                await LocalMachine(tmp_path).connect(lambda: Processes(node.events.append))
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        await node.processes.close()
+        await node.connect()
+        assert await node.row("j/0/1"), "the keeper itself answers"
+
+    tell(tmp_path, story)
+
+
+def test_whoever_listens_while_there_is_no_keeper_is_not_believed(tmp_path: Path):
+    async def story(node: Node) -> None:
+        await _lose_keeper(node)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", FAKE, str(tmp_path), stdout=pipe)
+        try:
+            assert process.stdout is not None
+            assert await process.stdout.readline()
+            await node.connect()
+            assert alive(node.keeper_pid())
+        finally:
+            process.kill()
+            await process.wait()
 
     tell(tmp_path, story)

@@ -17,7 +17,7 @@ from phalanx.clock import SteadyClock
 from phalanx.core.model.orders import Disposition, Ended, Phase, Started
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Why
-from phalanx.runner import connecting, shell
+from phalanx.runner import connecting, health, shell
 from phalanx.runner.agent import Agent
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.shell import Shell
@@ -105,6 +105,32 @@ def test_a_keeper_is_found_to_be_ended_however_its_folder_is_spelt(tmp_path: Pat
         assert not LocalMachine(tmp_path / "state").end_keeper()
 
     tell(tmp_path / "state", story)
+
+
+def test_a_runner_hangs_up_on_a_silent_keeper_that_cannot_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone, and another process holds its end of the connection; here it is only not seen."""
+    monkeypatch.setattr(health, "SILENT_AFTER", 2)
+    monkeypatch.setattr(health, "ENDS_S", 1.0)
+    monkeypatch.setattr(LocalMachine, "end_keeper", lambda _: False)
+
+    async def story(coordinator: Coordinator) -> None:
+        runner = coordinator.shell
+        runner.agent.self_fence_s = 0.0
+        silent = runner._keeper
+        ticking = asyncio.ensure_future(runner.tick())
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                with frozen(Node(tmp_path).keeper_pid()):
+                    while runner._keeper is silent:
+                        await asyncio.wait({ticking}, timeout=LOOK_S)
+                while runner._keeper in {None, silent}:
+                    await asyncio.wait({ticking}, timeout=LOOK_S)
+        finally:
+            ticking.cancel()
+
+    play(tmp_path, story)
 
 
 def test_a_runner_leaves_a_frozen_keeper_that_does_not_read_its_last_words(tmp_path: Path) -> None:

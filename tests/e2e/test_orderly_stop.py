@@ -9,17 +9,19 @@ import sys
 import time
 from pathlib import Path
 
+from phalanx.runner import claim
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.unit.runner.keeper_node import Node
 
 NODES = {"n1": "cpus=4,ram=4GiB"}
 
 
-def stop_runner(cluster: RealCluster, *words: str) -> str:
+def stop_runner(cluster: RealCluster, *words: str, code: int = 0) -> str:
     """`phalanx runner stop` on the machine of n1; what it said."""
     argv = [sys.executable, "-m", "phalanx", "runner", "stop", *words]
     env = os.environ | {"PHALANX_RUNNER_STATE_DIR": str(cluster.folder / "n1")}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     cluster.processes["n1"].wait(5)
     return done.stderr
 
@@ -76,3 +78,32 @@ def test_a_drained_runner_reports_each_end_before_it_leaves(tmp_path: Path) -> N
         cluster.start_runner("n1")
         for id in ids:
             assert cluster.wait_task(id, "Running").attempt == 2
+
+
+def test_a_second_runner_refuses_and_the_first_and_its_tasks_go_on(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with a_real_cluster(tmp_path / "c", NODES, lost_after_s=20.0) as cluster:
+        id = gated(cluster, gate)
+        first = cluster.processes["n1"]
+        cluster.start_runner("n1")
+        assert cluster.processes["n1"].wait(20) == 6
+        assert f"process {first.pid}" in (cluster.folder / "n1.log").read_text()
+        cluster.processes["n1"] = first
+        gate.touch()
+        task = cluster.wait_task(id, "Failed")
+        assert (task.exit_code, task.attempt, task.losses) == (7, 1, 0)
+        assert "nothing ran here" in stop_runner(cluster), "it is found though another one was started"
+
+
+def test_a_runner_that_waits_for_its_keeper_can_be_stopped(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path / "c", NODES, lost_after_s=20.0) as cluster:
+        gated(cluster, tmp_path / "gate")
+        cluster.kill("n1", signal.SIGKILL)
+        keeper = Node(cluster.folder / "n1").keeper_pid()
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            cluster.start_runner("n1")
+            eventually(lambda: claim.runners(cluster.folder / "n1"))
+            assert "before its keeper had answered" in stop_runner(cluster, "--drain", code=1)
+        finally:
+            os.kill(keeper, signal.SIGCONT)

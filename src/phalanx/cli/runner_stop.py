@@ -14,7 +14,7 @@ from phalanx.cli.session import session
 from phalanx.cli.text import plural
 from phalanx.core.model.quantity import describe_seconds, parse_seconds
 from phalanx.errors import ConfigError, Conflict, NotFound, Unavailable
-from phalanx.runner import stopping
+from phalanx.runner import claim, stopping
 from phalanx.runner.stopping import Farewell, StopRequest
 
 
@@ -45,7 +45,7 @@ def stop(
         )
     stopping.ask(folder, request)
     try:
-        end(owner, partial(stopping.is_runner_of, folder))
+        end(owner, partial(claim.is_runner, folder))
     except Conflict:
         stopping.withdraw(folder)
         raise
@@ -53,6 +53,8 @@ def stop(
     if word is None:
         raise Unavailable(f"the runner (pid {owner.pid}) ended and did not say what it left behind")
     note(_told(word))
+    if not word.knew:
+        return 1
     if drain and not word.drained:
         note("warning: they could not be ended, as the keeper of the node does not answer")
         return 1
@@ -81,6 +83,8 @@ def _told(word: Farewell) -> str:
     if word.drained:
         left = f"; {word.unreported} of the ends are told by the next runner" if word.unreported else ""
         return f"stopped; {tasks} ended and {'was' if one else 'were'} reported{left}"
+    if not word.knew:
+        return "stopped before its keeper had answered; what runs here goes on until its lease ends"
     if not word.tasks:
         return "stopped; nothing ran here"
     most = describe_seconds(word.lease_s)

@@ -7,12 +7,14 @@ token that was put into the settings later than that is a new beginning and coun
 from __future__ import annotations
 
 import hashlib
+import stat
 from pathlib import Path
 
 from msgspec import MsgspecError, Struct, json
 
 from phalanx.diary import diary, told
 from phalanx.errors import TokenError
+from phalanx.runner.keeper import files
 from phalanx.settings import Settings
 from phalanx.tokenfile import first_token, read_token, write_token
 
@@ -49,7 +51,7 @@ class NodeCredential:
             self._shown = self._kept.token  # a join token is of no use any more, and may be gone
             return self._shown
         try:
-            begun = self._value or str(first_token(self._file))
+            begun = self._begun()
         except TokenError as error:
             if not self._shown:
                 raise
@@ -63,13 +65,36 @@ class NodeCredential:
         """The coordinator gave the node a credential of its own: never lose it, it is given once."""
         self._kept = Kept(self._node, token, _digest(self._shown))
         try:
+            files.set_aside(str(self._path), unless=lambda mode: not stat.S_ISDIR(mode))
             write_token(self._path, json.encode(self._kept).decode() + "\n")
         except OSError as error:
             log.error("the node's credential cannot be kept", path=str(self._path), error=str(error))
         else:
             log.info("the node has a credential of its own", fingerprint=_digest(token)[:16])
 
+    def _begun(self) -> str:
+        """What it was given to begin with; raises TokenError."""
+        return self._value or str(first_token(self._file))
+
     def _load(self) -> Kept | None:
+        """What was kept. Tasks can write there: what cannot be used ends the start only if there is nothing else."""
+        try:
+            return self._read()
+        except TokenError as error:
+            try:
+                self._begun()
+            except TokenError:
+                raise error from None
+            log.warning(
+                "the node's own credential is left aside, the token of the settings is shown", **told(error)
+            )
+            return None
+
+    def _read(self) -> Kept | None:
+        try:
+            files.set_aside(str(self._path), unless=lambda mode: stat.S_ISREG(mode) or stat.S_ISLNK(mode))
+        except OSError as error:
+            raise TokenError(f"{self._path} cannot be set aside: {error.strerror}") from error
         if not self._path.exists():
             return None
         try:

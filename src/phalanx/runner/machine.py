@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import stat
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from phalanx.runner.keeper import files, journal, listener, lookup
+from phalanx.runner.claim import Tasks
+from phalanx.runner.keeper import files, journal, listener, lookup, service
 from phalanx.runner.keeper.cgroup import OPTION
-from phalanx.runner.keeper.service import LOCK
 from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 
+_CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 
 
@@ -38,10 +41,27 @@ class LocalMachine:
         try:
             # Through the open folder, since its own path may be longer than a socket address can hold.
             path = f"/proc/self/fd/{folder}/{listener.NAME}"
-            _, processes = await asyncio.get_running_loop().create_unix_connection(make, path)
+            transport, processes = await asyncio.get_running_loop().create_unix_connection(make, path)
         finally:
             os.close(folder)
+        if not await self._is_of_a_keeper(transport.get_extra_info("socket").fileno()):
+            await processes.close()
+            raise ConnectionRefusedError(f"{self._state_dir}/{listener.NAME} is not of a keeper")
         return processes
+
+    async def _is_of_a_keeper(self, connection: int) -> bool:
+        """Whether there is a keeper, and no task began to listen there. Its starter did, or itself, if it did so anew.
+
+        A keeper that just begins, or starts a task, may be missed by one look.
+        """
+        for _ in range(service.LOOKS):
+            tasks = Tasks(self._state_dir)
+            if _is_alive(listens := _listener_of(connection)) and listens in tasks:
+                return False
+            if any(pid not in tasks for pid in tasks.keepers):
+                return True
+            await asyncio.sleep(service.BETWEEN_LOOKS_S)
+        return False
 
     async def start_keeper(self, within_s: float) -> None:
         await asyncio.to_thread(_start_keeper, self._state_dir, self._cgroups, within_s)
@@ -49,7 +69,7 @@ class LocalMachine:
     def end_keeper(self) -> bool:
         """It is found as a keeper finds another: whichever version it is, and however its folder was spelt."""
         folder = os.path.realpath(self._state_dir)
-        return sum(_kill_keeper(pid, folder) for pid in lookup.keepers(folder, LOCK)) > 0
+        return sum(_kill_keeper(pid, folder) for pid in lookup.keepers(folder, service.LOCK)) > 0
 
     def make_folder(self, path: Path) -> None:
         files.set_aside(str(path), unless=stat.S_ISDIR)
@@ -58,6 +78,18 @@ class LocalMachine:
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         told = journal.read(str(self._state_dir / journal.NAME)).attempts
         return {key: (started_at, (ticks[0], ticks[1])) for key, (_, ticks, started_at, *_) in told.items()}
+
+
+def _listener_of(connection: int) -> int:
+    """The process that began to listen at the other end; it may be dead, and another one listen there now."""
+    with socket.socket(fileno=os.dup(connection)) as end:
+        found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid: int = _CREDENTIALS.unpack(found)[0]
+    return pid
+
+
+def _is_alive(pid: int) -> bool:
+    return bool(files.read(f"/proc/{pid}/stat"))
 
 
 def _kill_keeper(pid: int, folder: str) -> bool:

@@ -22,7 +22,7 @@ from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
 from phalanx.diary import diary, open_diary, told
-from phalanx.errors import ConfigError, PhalanxError
+from phalanx.errors import ConfigError, Conflict, PhalanxError
 from phalanx.runner import statefiles, stopping
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
@@ -48,6 +48,9 @@ def run(settings: Settings, drain: bool = False) -> int:
     open_diary()
     try:
         return uvloop.run(_run(settings, drain))
+    except Conflict as error:
+        log.error("the runner cannot start", **told(error))
+        return error.exit_code
     except (KeeperFailed, PhalanxError, ValueError, OSError) as error:
         log.error("the runner cannot start", **told(error))
         return 1
@@ -77,17 +80,31 @@ async def _run(settings: Settings, drain: bool) -> int:
     check_doors(section.join, papers)
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    with stopping.on_duty(state_dir):
+        shell = _shell(settings, state_dir)
+        tls = ClientTls(papers) if papers.are_there else None
+        dialler = Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls)
+        if not await _opened(shell, stopped):
+            stopping.leave_word(state_dir, Farewell(0, drained=False, told=False, lease_s=0.0, knew=False))
+            return 0
+        limits = Limits(section.log_keep_s, section.log_keep_bytes)
+        return await _until_stopped(shell, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+
+
+def _shell(settings: Settings, state_dir: Path) -> Shell:
+    section = settings.runner
     credential, origin = NodeCredential(settings), statefiles.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
-    capacity = capacity_of(section.name, section.pretend, section.labels)
-    tls = ClientTls(papers) if papers.are_there else None
-    shell = Shell(
+    return Shell(
         Agent(
             section.name,
             secrets.token_hex(8),
             origin,
             credential.shown,
-            capacity,
+            capacity_of(section.name, section.pretend, section.labels),
             section.address or "",
             credential.keep,
         ),
@@ -97,21 +114,30 @@ async def _run(settings: Settings, drain: bool) -> int:
         section.log_max_bytes,
         Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
     )
-    await shell.open()
-    dialler = Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls)
-    limits = Limits(section.log_keep_s, section.log_keep_bytes)
-    with stopping.on_duty(state_dir):
-        return await _until_stopped(shell, dialler, limits, state_dir, StopRequest(drain=drain))
+
+
+async def _opened(shell: Shell, stopped: asyncio.Event) -> bool:
+    """Wait for the keeper, which may take long; False if we are told to stop before it has answered."""
+    opening, waiting = asyncio.ensure_future(shell.open()), asyncio.ensure_future(stopped.wait())
+    await asyncio.wait({opening, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if opening.done():
+        opening.result()
+        return True
+    opening.cancel()
+    await asyncio.wait({opening})
+    return False
 
 
 async def _until_stopped(
-    shell: Shell, dialler: Dialler, log_limits: Limits, state_dir: Path, usual: StopRequest
+    shell: Shell,
+    dialler: Dialler,
+    log_limits: Limits,
+    state_dir: Path,
+    usual: StopRequest,
+    stopped: asyncio.Event,
 ) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
     agent = shell.agent
     road = LogRoad(
         lambda: wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation),

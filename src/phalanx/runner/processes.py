@@ -82,11 +82,8 @@ class Ready(Struct, frozen=True, array_like=True, tag="ready"):
 
 
 class Refused(Struct, frozen=True, array_like=True, tag="refused"):
-    """Not started.
-
-    Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable, stopped,
-    fenced, exhausted, spawn_failed.
-    """
+    """Not started. Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable,
+    stopped, fenced, exhausted, spawn_failed."""
 
     key: str
     code: str
@@ -225,8 +222,7 @@ class Processes(asyncio.Protocol):
         try:
             self.found = await self.listing()
         except asyncio.CancelledError:
-            if self._transport is not None:
-                self._transport.abort()  # nobody will ask it any more
+            self.abort()  # nobody will ask it any more
             raise
         if self._gone.done():
             raise KeeperFailed("the keeper was lost when it had answered")
@@ -333,7 +329,12 @@ class Processes(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
             await asyncio.wait({self._gone}, timeout=CLOSE_WITHIN_S)
-            self._transport.abort()  # what a frozen keeper does not read
+            self.abort()  # what a frozen keeper does not read
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _ask(self, *request: Any) -> None:
         if not self._requests and not self._hearing:

@@ -284,6 +284,7 @@ class Shell:
                 self._wire.send(self.agent.beat(now))
         if trouble and self._keeper is not None and self._health.is_past(self.agent.self_fence_s):
             self._connecting.end_keeper()
+            self._keeper.abort()  # it may be gone already, and its connection held by another
         overdue = self.agent.state.overdue(now) if trouble and self.agent.starts_expire else []
         if overdue:
             self._give_back(overdue, now)

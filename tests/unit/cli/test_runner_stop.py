@@ -1,38 +1,42 @@
-"""`phalanx runner stop`: only the runner of the folder is told, whatever stands in the file that names it."""
+"""`phalanx runner stop`: the runner of the folder is found and told, and nobody else."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec import json
 
-from phalanx.cli.owner import Owner
-from phalanx.runner import stopping
+from phalanx.runner import claim, stopping
+from phalanx.runner.keeper.spawn import KEEPER_VARIABLE
 from tests.unit.cli.stage import Cli
 
+A_TASK = """
+import fcntl, os, sys
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+os.dup2(lock, 200)
+print("held", flush=True)
+sys.stdin.read()
+"""
 
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of ours that is no runner."""
-    with subprocess.Popen(["sleep", "300"]) as process:
-        yield process
-        process.kill()
 
-
-def test_a_forged_pid_file_signals_nobody(cli: Cli, away: Path, sleeper: subprocess.Popen[bytes]):
+def test_a_task_that_looks_like_a_runner_is_not_told(cli: Cli, away: Path):
     folder = away / "runners" / "n1"
     folder.mkdir(parents=True)
-    (folder / stopping.PID).write_bytes(json.encode(Owner.of(sleeper.pid)))
     (away / "precious").write_text("kept")
     (folder / f"{stopping.REQUEST}.new").symlink_to(away / "precious")
-    said = cli("runner", "stop", "--state", str(away), "--name", "n1")
-    assert (said.code, f"process {sleeper.pid} is not" in said.err) == (6, True), said
-    assert sleeper.poll() is None
+    argv = [sys.executable, "-c", A_TASK, str(folder / claim.LOCK)]
+    env = os.environ | {KEEPER_VARIABLE: os.path.realpath(folder)}
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as task:
+        assert task.stdout is not None
+        assert task.stdout.readline()
+        said = cli("runner", "stop", "--state", str(away), "--name", "n1")
+        assert (said.code, "no runner is at work" in said.err) == (5, True), said
+        assert task.poll() is None
+        task.kill()
     assert stopping.asked(folder) is None
     assert (away / "precious").read_text() == "kept"
 
@@ -40,22 +44,6 @@ def test_a_forged_pid_file_signals_nobody(cli: Cli, away: Path, sleeper: subproc
 def test_no_runner_to_stop_is_told_by_the_exit_code(cli: Cli, away: Path):
     said = cli("runner", "stop", "--state", str(away))
     assert (said.code, "no runner is at work" in said.err) == (5, True)
-
-
-def test_who_holds_the_folder_is_its_runner_unless_it_is_a_task(tmp_path: Path):
-    assert not stopping.is_runner_of(tmp_path, os.getpid())
-    with stopping.on_duty(tmp_path):
-        assert stopping.is_runner_of(tmp_path, os.getpid())
-        assert not stopping.is_runner_of(tmp_path / "..", os.getpid())
-        code = "import os, sys; print(os.open(sys.argv[1], os.O_RDONLY), flush=True); sys.stdin.read()"
-        env = os.environ | {"PHALANX_ATTEMPT_KEY": "j1.0#1"}
-        argv = [sys.executable, "-c", code, str(tmp_path)]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as task:
-            assert task.stdout is not None
-            assert task.stdout.readline()
-            assert not stopping.is_runner_of(tmp_path, task.pid)
-            task.kill()
-    assert not stopping.is_runner_of(tmp_path, os.getpid())
 
 
 A_RUNNER = """
@@ -88,6 +76,7 @@ def test_a_drain_says_how_many_tasks_are_left(
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as runner:
         assert runner.stdout is not None
         assert runner.stdout.readline()
+        (folder / claim.LOCK).unlink()  # as a task can
         said = cli("runner", "stop", "--drain", "--state", str(away), "--name", "n1")
         runner.kill()
     assert (said.code, text in said.err) == (code, True), said

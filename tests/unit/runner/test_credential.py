@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,19 +75,59 @@ def test_a_file_that_cannot_be_used_ends_the_start(tmp_path: Path, fault: str):
         started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file)).shown()
 
 
-def test_a_credential_that_others_may_read_ends_the_start(tmp_path: Path):
-    file = joined(tmp_path)
-    (tmp_path / "state" / "credential").chmod(0o646)
-    with pytest.raises(TokenError, match="others may use"):
-        started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file))
+def readable(path: Path) -> None:
+    path.chmod(0o646)
 
 
-def test_a_damaged_credential_ends_the_start_and_says_what_to_do(tmp_path: Path):
+def garbage(path: Path) -> None:
+    path.write_text('{"node":')
+
+
+def endless(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "inside").touch()
+
+
+def a_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("plant", [readable, garbage, endless, a_folder, a_fifo, a_loop])
+def test_what_is_put_in_place_of_the_credential_keeps_no_runner_with_a_token_from_starting(
+    tmp_path: Path, plant: Callable[[Path], None]
+):
     file = joined(tmp_path)
-    (tmp_path / "state" / "credential").write_text('{"node":')
-    with pytest.raises(TokenError) as caught:
+    plant(tmp_path / "state" / "credential")
+    again = started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file))
+    assert again.shown() == "join-1"
+    again.keep("own-2")
+    assert started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file)).shown() == "own-2"
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"), [(readable, "others may use"), (garbage, "holds no credential of a node")]
+)
+def test_a_credential_that_cannot_be_used_ends_the_start_if_there_is_no_token(
+    tmp_path: Path, plant: Callable[[Path], None], said: str
+):
+    file = joined(tmp_path)
+    file.unlink()
+    plant(tmp_path / "state" / "credential")
+    with pytest.raises(TokenError, match=said) as caught:
         started(tmp_path, PHALANX_RUNNER_TOKEN_FILE=str(file))
-    assert "join again" in caught.value.hint
+    assert caught.value.hint
 
 
 def test_the_variable_of_seed_001_is_shown(tmp_path: Path):

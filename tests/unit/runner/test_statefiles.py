@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner import statefiles, stopping
+from phalanx.runner import claim, statefiles, stopping
 from phalanx.runner.stopping import Farewell, StopRequest
 
-NAMES = (stopping.PID, stopping.REQUEST, stopping.FAREWELL)
+NAMES = (claim.LOCK, stopping.REQUEST, stopping.FAREWELL)
 WORD = Farewell(3, False, True, 12.0)
 
 
@@ -62,11 +62,11 @@ def test_a_runner_starts_and_stops_whatever_has_the_names_of_its_files(
         assert stopping.runner_of(tmp_path) is None
         assert stopping.last_word(tmp_path) is None
         with stopping.on_duty(tmp_path):
-            assert stopping.runner_of(tmp_path) == stopping.this_process()
+            assert claim.runners(tmp_path) == [os.getpid()]
             assert stopping.asked(tmp_path) is None
             stopping.leave_word(tmp_path, WORD)
             assert stopping.last_word(tmp_path) == WORD
-        assert not (tmp_path / stopping.PID).exists()
+        assert stopping.runner_of(tmp_path) is None
 
     in_time(story)
 
@@ -77,7 +77,7 @@ def test_what_is_put_there_while_it_runs_changes_nothing(
 ) -> None:
     def story() -> None:
         with stopping.on_duty(tmp_path):
-            (tmp_path / stopping.PID).unlink()
+            (tmp_path / claim.LOCK).unlink()
             for name in NAMES:
                 plant(tmp_path / name)
             assert stopping.asked(tmp_path) is None
@@ -85,6 +85,7 @@ def test_what_is_put_there_while_it_runs_changes_nothing(
             assert stopping.asked(tmp_path) == StopRequest(drain=True)
             stopping.withdraw(tmp_path)
             assert stopping.asked(tmp_path) is None
+            assert claim.runners(tmp_path) == [os.getpid()]
             stopping.leave_word(tmp_path, WORD)
         assert stopping.last_word(tmp_path) == WORD
 
