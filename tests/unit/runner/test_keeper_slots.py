@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.runner.keeper import cgroup, tree
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Brief
 from phalanx.runner.keeper.mark import Mark
@@ -54,6 +55,21 @@ def test_a_slot_that_found_no_descriptor_has_its_cgroup_the_next_time(tmp_path: 
     assert (second.slot, second.slot_folder) == (0, f"{base}/slot-0")
     assert Path(base, "slot-0", "cgroup.procs").read_text() == "0"
     slots[0].close()
+
+
+def test_without_descriptors_no_cgroup_counts_as_empty(tmp_path: Path):
+    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    attempt = an_attempt("j/0/1")
+    slots.take(attempt, base)
+    Path(base, "slot-0", "cgroup.procs").write_text("4000000\n")  # no process has this number
+    with no_descriptors():
+        assert not slots[0].is_empty()
+        slots[0].kill()
+        with pytest.raises(OSError, match="Too many open files"):
+            cgroup.members([f"{base}/slot-0"])
+        assert tree.members([f"{base}/slot-0"]) == set()
+    assert cgroup.members([f"{base}/slot-0"]) == {4000000}
+    assert not slots[0].is_empty()
 
 
 def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_path: Path):
