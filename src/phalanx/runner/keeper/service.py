@@ -39,10 +39,9 @@ def main(arguments: list[str]) -> int:
     if lock is None:
         return 0  # another keeper has this folder, which is all that was wanted
     boot = past.boot_id()
-    told = journal.read(f"{state_dir}/{journal.NAME}")
     try:
-        attempts = past.settle(told, boot, mark)
-    except past.Alive as error:
+        told, attempts = past.settle(f"{state_dir}/{journal.NAME}", boot, mark)
+    except (past.Alive, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if left := lookup.end_watchdogs(state_dir):
