@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Brief
 from phalanx.runner.keeper.mark import Mark
 from phalanx.runner.keeper.slots import Slots
-from phalanx.runner.keeper.spawn import Spawner
+from phalanx.runner.keeper.spawn import Refused, Spawner
 
 
 @contextmanager
@@ -99,3 +100,32 @@ def test_an_attempt_that_the_system_cannot_read_leaves_its_slot(
     attempt = spawner.start("good/0/1", Brief({"argv": ["true"], "env": {}}), options)
     os.waitpid(attempt.pid, 0)
     assert attempt.slot == 0
+
+
+def late_after(looks: int) -> Callable[[], tuple[str, str] | None]:
+    """What the table says of a start whose lease ends after it was asked so often."""
+    asked = iter(range(looks))
+    return lambda: ("fenced", "the lease is over") if next(asked, None) is None else None
+
+
+def test_nothing_is_spawned_when_the_lease_ended_on_the_way(tmp_path: Path):
+    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
+    with pytest.raises(Refused, match="the lease is over"):
+        spawner.start("j/0/1", Brief({"argv": ["true"], "env": {}}), options, late_after(0))
+    assert [*tmp_path.iterdir()] == []
+    assert spawner._slots.key_of(0) == ""
+
+
+def test_what_was_spawned_after_the_lease_is_killed_at_once(tmp_path: Path):
+    """A keeper that was stopped in the middle of it."""
+    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
+    brief = Brief({"argv": ["sleep", "300"], "env": {}})
+    attempt = spawner.start("late/0/1", brief, options, late_after(1))
+    assert (os.waitpid(attempt.pid, 0)[1], attempt.reason) == (signal.SIGKILL, "fenced")
+    (tmp_path / "out").unlink()
+    (tmp_path / "err").unlink()
+    attempt = spawner.start("early/0/1", brief, options, late_after(2))
+    os.kill(attempt.pid, signal.SIGTERM)
+    assert (os.waitpid(attempt.pid, 0)[1], attempt.reason) == (signal.SIGTERM, None)
