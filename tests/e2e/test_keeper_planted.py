@@ -5,12 +5,17 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from phalanx.runner.keeper.listener import peer_of
+from phalanx.runner.keeper.lookup import is_keeper
+from phalanx.runner.keeper.mark import Mark
+from phalanx.runner.keeper.past import is_task
 from phalanx.runner.processes import KeeperLost
 from tests.unit.runner.keeper_node import Node, alive, tell
 
@@ -151,5 +156,24 @@ def test_a_task_cannot_speak_for_the_runner(tmp_path: Path):
         assert "listing" not in node.out("j/0/1").read_text()
         assert await node.row("j/0/1")  # the runner is still connected
         assert not any(isinstance(event, KeeperLost) for event in node.events)
+
+    tell(tmp_path, story)
+
+
+def test_who_connects_can_tell_the_keeper_from_a_task_in_its_place(tmp_path: Path):
+    """A task that looks like a keeper and keeps its marks; the runner asks the socket who listens."""
+
+    async def story(node: Node) -> None:
+        os.mkfifo(tmp_path / "fifo")
+        fake_keeper = f"{sys.executable} -c 'input()' /x/keeper/__main__.py {tmp_path}"
+        node.sh("j/0/1", f"{fake_keeper} <fifo & echo $! >fake; exec 9>fifo; wait")
+        await node.until(lambda: is_keeper(node.pid_in("fake"), str(tmp_path)))
+        mark, fake = Mark(str(tmp_path)), node.pid_in("fake")
+        (keeper,) = {*node.keeper_pids()} - {fake}
+        assert is_task(fake, mark)
+        assert not is_task(keeper, mark)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(tmp_path / "keeper.sock"))
+            assert peer_of(connection) == (keeper, os.geteuid())
 
     tell(tmp_path, story)

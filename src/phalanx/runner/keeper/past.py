@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .mark import Mark
 
 WAIT_S_MAX = 5.0
+LOOKS, BETWEEN_LOOKS_S = 3, 0.005
 
 
 class Alive(Exception):
@@ -73,6 +74,20 @@ def _attempt(key: str, told: list[Any], now: float) -> Attempt:
     return attempt
 
 
+def is_task(pid: int, mark: Mark) -> bool:
+    """Whether a process shows that it is an attempt's: then it is no keeper, though it may look like one.
+
+    One look is not enough: a keeper that starts a task carries the mark of the task meanwhile.
+    """
+    survivors = Survivors(journal.Past(), mark)
+    for look in range(LOOKS):
+        if look:
+            select.select([], [], [], BETWEEN_LOOKS_S)
+        if not survivors.shows(pid):
+            return False
+    return True
+
+
 class Survivors:
     """The living processes of a keeper's attempts: those its journal names, and all others that show whose they are."""
 
@@ -90,9 +105,7 @@ class Survivors:
         """All of them; raises OSError where that cannot be told."""
         found = self.in_cgroups()
         with os.scandir("/proc") as entries:
-            found |= {
-                int(entry.name) for entry in entries if entry.name.isdigit() and self._is_one(entry.name)
-            }
+            found |= {int(entry.name) for entry in entries if entry.name.isdigit() and self.shows(entry.name)}
         return found - self._spared
 
     def in_cgroups(self) -> set[int]:
@@ -109,7 +122,8 @@ class Survivors:
     def signal(self, *signums: int) -> None:
         signal_each(self.find, *signums)
 
-    def _is_one(self, pid: str) -> bool:
+    def shows(self, pid: int | str) -> bool:
+        """Whether a living process is one of them by its session, mark or environment."""
         stat = _stat(pid)
         if not _is_alive(stat):
             return False

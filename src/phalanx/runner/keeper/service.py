@@ -15,12 +15,12 @@ from . import cgroup, clock, files, journal, log, lookup, past, tree
 from .listener import Listener
 from .loop import ALONE_S, Loop
 from .mark import Mark
+from .past import BETWEEN_LOOKS_S, LOOKS
 from .priority import go_first
 from .table import Table
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
-LOOKS, BETWEEN_LOOKS_S = 3, 0.005
 WITHDRAW_S_MAX = 0.5  # how long one that is being started takes to see that it has to withdraw, and more
 
 
@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> int:
         os._exit(0)
     _detach(state_dir)
     try:
+        listener.sign()
         for path in [*files.renamed]:
             sys.stderr.write(files.RENAMED.format(path))
         for line in told.unreadable:
