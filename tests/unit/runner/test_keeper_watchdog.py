@@ -102,10 +102,9 @@ def test_a_watchdog_that_dies_at_once_is_not_started_at_once(tmp_path: Path, mon
 
 @pytest.fixture
 def killing(tmp_path: Path) -> Iterator[Watchdog]:
-    """One that was stopped while it killed."""
+    """One that says that it kills, and never that it is done."""
     started = Watchdog(Mark(str(tmp_path)))
     started.ensure()
-    os.kill(started.pid, signal.SIGSTOP)
     started._page[watchdog._KILLING] = clock.since_boot()
     yield started
     if started.pid:
@@ -123,7 +122,19 @@ def test_a_watchdog_that_died_while_it_killed_keeps_nothing_from_starting(killin
     assert not killing.is_killing()
 
 
-def test_a_watchdog_that_was_stopped_while_it_killed_is_replaced(killing: Watchdog):
+def test_a_watchdog_that_was_stopped_while_it_killed_is_replaced_at_once(killing: Watchdog):
+    pid = killing.pid
+    os.kill(pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    assert killing.wait_s() == 0.0
+    killing.ensure()
+    assert killing.is_killing()  # until it is seen to be dead
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    killing.reaped(pid)
+    assert not killing.is_killing()
+
+
+def test_a_watchdog_that_hangs_while_it_kills_is_replaced(killing: Watchdog):
     pid = killing.pid
     killing.ensure()
     assert not select.select([os.pidfd_open(pid)], [], [], 0)[0]  # it may be killing still

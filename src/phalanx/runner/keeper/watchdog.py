@@ -39,7 +39,7 @@ NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
 RESTART_S = 1.0  # from one start to the next, should it die at once
 LOOK_S = 1.0  # how often it looks at the lease
 READY_S_MAX = 1.0
-STUCK_S = 5.0  # a watchdog that is not done with one step of its killing by then was stopped
+STUCK_S = 5.0  # a watchdog that is not done with one step of its killing by then hangs
 AGAIN_S = 30.0  # how often it looks for more while the lease stays over
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 1.0  # between two rounds of killing
 HALF_BORN = SLOT_MAX  # a slot that no attempt gets: until a watchdog shows its title it is known by this mark
@@ -98,11 +98,17 @@ class Watchdog:
             return max(0.0, self._started_at + RESTART_S - clock.since_boot())
         if not (killing_since := self._page[_KILLING]):
             return None
+        if self._is_stopped():
+            return 0.0
         return max(0.0, max(killing_since, self._ended_at) + STUCK_S - clock.since_boot())
 
+    def _is_stopped(self) -> bool:
+        """Whether somebody sent it SIGSTOP. We are woken by that, as by a child's end."""
+        return files.read(f"/proc/{self.pid}/stat").rpartition(b")")[2].split()[:1] == [b"T"]
+
     def _end_stuck(self) -> None:
-        """It was stopped while it killed, and nothing starts meanwhile. There is another when this one is reaped."""
-        log.say("stuck", "the watchdog was stopped while it killed; it is killed, and started again")
+        """It does not go on, and nothing starts while it kills. There is another when this one is reaped."""
+        log.say("stuck", "the watchdog was stopped or hangs while it kills; it is killed, and started again")
         self._ended_at = clock.since_boot()
         os.kill(self.pid, signal.SIGKILL)  # our child: nobody else has its number until it is reaped
 
