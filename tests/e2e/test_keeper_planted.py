@@ -6,12 +6,17 @@ import asyncio
 import fcntl
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from phalanx.runner.keeper.listener import peer_of
+from phalanx.runner.keeper.lookup import is_keeper
+from phalanx.runner.keeper.mark import Mark
+from phalanx.runner.keeper.past import is_task
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import KeeperLost, Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
@@ -214,5 +219,24 @@ def test_whoever_listens_while_there_is_no_keeper_is_not_believed(tmp_path: Path
         finally:
             process.kill()
             await process.wait()
+
+    tell(tmp_path, story)
+
+
+def test_who_connects_can_tell_the_keeper_from_a_task_in_its_place(tmp_path: Path):
+    """A task that looks like a keeper and keeps its marks; the runner asks the socket who listens."""
+
+    async def story(node: Node) -> None:
+        os.mkfifo(tmp_path / "fifo")
+        fake_keeper = f"{sys.executable} -c 'input()' /x/keeper/__main__.py {tmp_path}"
+        node.sh("j/0/1", f"{fake_keeper} <fifo & echo $! >fake; exec 9>fifo; wait")
+        await node.until(lambda: is_keeper(node.pid_in("fake"), str(tmp_path)))
+        mark, fake = Mark(str(tmp_path)), node.pid_in("fake")
+        (keeper,) = {*node.keeper_pids()} - {fake}
+        assert is_task(fake, mark)
+        assert not is_task(keeper, mark)
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(tmp_path / "keeper.sock"))
+            assert peer_of(connection) == (keeper, os.geteuid())
 
     tell(tmp_path, story)

@@ -11,18 +11,16 @@ import os
 import signal
 import socket
 import stat
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from phalanx.runner.claim import Tasks
-from phalanx.runner.keeper import files, journal, listener, lookup, service
+from phalanx.runner.keeper import files, journal, listener, lookup, past, service
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 
-_CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 
 
@@ -54,13 +52,13 @@ class LocalMachine:
 
         A keeper that just begins, or starts a task, may be missed by one look.
         """
-        for _ in range(service.LOOKS):
+        listens = _listener_of(connection)
+        for _ in range(past.LOOKS):
             tasks = Tasks(self._state_dir)
-            if _is_alive(listens := _listener_of(connection)) and listens in tasks:
-                return False
-            if any(pid not in tasks for pid in tasks.keepers):
+            is_task = _is_alive(listens) and listens in tasks
+            if not is_task and any(pid not in tasks for pid in tasks.keepers):
                 return True
-            await asyncio.sleep(service.BETWEEN_LOOKS_S)
+            await asyncio.sleep(past.BETWEEN_LOOKS_S)
         return False
 
     async def start_keeper(self, within_s: float) -> None:
@@ -83,9 +81,7 @@ class LocalMachine:
 def _listener_of(connection: int) -> int:
     """The process that began to listen at the other end; it may be dead, and another one listen there now."""
     with socket.socket(fileno=os.dup(connection)) as end:
-        found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid: int = _CREDENTIALS.unpack(found)[0]
-    return pid
+        return listener.peer_of(end)[0]
 
 
 def _is_alive(pid: int) -> bool:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -263,3 +264,47 @@ def test_a_folder_that_is_no_cgroup_stops_nobody(tmp_path: Path, procs: str):
     assert survivors._cgroups == [str(folder)]
     assert survivors.find() == set()
     survivors.kill()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ab\n",
+        "\n",
+        '["stopped","j/0/1"]\n',
+        '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]\n',
+        "[" + "{}," * 100_000 + "{}]\n",
+        "[" + ("[" * 400 + "]" * 400 + ",") * 300 + "1]\n",
+    ],
+    ids=["short", "empty", "stopped", "started", "wide", "deep"],
+)
+def test_a_flooded_journal_is_read_in_a_moment_and_what_came_before_is_known(tmp_path: Path, line: str):
+    path = tmp_path / "journal"
+    path.write_text(f"{STARTED}\n{ENDED}\n" + line * (journal.BYTES_MAX // len(line) + 1))
+    began = process_time()
+    told = journal.read(str(path))
+    assert process_time() - began < 1.0  # about 0.4 s at the most
+    assert "j/0/1" in told.attempts
+    assert len(told.unreadable) <= journal.TOLD_MAX
+
+
+def test_what_others_write_into_the_journal_is_gone_with_the_next_turn(tmp_path: Path):
+    path = tmp_path / "journal"
+    written = Journal(str(path))
+    written.begin("b", [], [])
+    assert not written.is_large()
+    with path.open("a") as forged:
+        forged.write("ab\n" * (journal.COMPACT_BYTES_MIN // 2))
+    assert written.is_large()
+    written.compact("b", [], [])
+    assert path.read_text() == '["boot", "b"]\n'
+
+
+def test_a_journal_has_no_more_lines_than_are_read(tmp_path: Path):
+    written = Journal(str(tmp_path / "journal"))
+    written.begin("b", [], [])
+    for _ in range(journal.COMPACT_LINES_MIN + 1):
+        written.note("[]")
+    assert not written.is_large()
+    assert written.try_flush()
+    assert written.is_large()

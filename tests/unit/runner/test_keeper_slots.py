@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from phalanx.runner.keeper import cgroup, tree
 from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Brief
 from phalanx.runner.keeper.mark import Mark
 from phalanx.runner.keeper.slots import Slots
-from phalanx.runner.keeper.spawn import Spawner
+from phalanx.runner.keeper.spawn import Refused, Spawner
 
 
 @contextmanager
@@ -56,6 +58,21 @@ def test_a_slot_that_found_no_descriptor_has_its_cgroup_the_next_time(tmp_path: 
     slots[0].close()
 
 
+def test_without_descriptors_no_cgroup_counts_as_empty(tmp_path: Path):
+    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    attempt = an_attempt("j/0/1")
+    slots.take(attempt, base)
+    Path(base, "slot-0", "cgroup.procs").write_text("4000000\n")  # no process has this number
+    with no_descriptors():
+        assert not slots[0].is_empty()
+        slots[0].kill()
+        with pytest.raises(OSError, match="Too many open files"):
+            cgroup.members([f"{base}/slot-0"])
+        assert tree.members([f"{base}/slot-0"]) == set()
+    assert cgroup.members([f"{base}/slot-0"]) == {4000000}
+    assert not slots[0].is_empty()
+
+
 def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_path: Path):
     base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
     procs = Path(base, "slot-0", "cgroup.procs")
@@ -83,3 +100,32 @@ def test_an_attempt_that_the_system_cannot_read_leaves_its_slot(
     attempt = spawner.start("good/0/1", Brief({"argv": ["true"], "env": {}}), options)
     os.waitpid(attempt.pid, 0)
     assert attempt.slot == 0
+
+
+def late_after(looks: int) -> Callable[[], tuple[str, str] | None]:
+    """What the table says of a start whose lease ends after it was asked so often."""
+    asked = iter(range(looks))
+    return lambda: ("fenced", "the lease is over") if next(asked, None) is None else None
+
+
+def test_nothing_is_spawned_when_the_lease_ended_on_the_way(tmp_path: Path):
+    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
+    with pytest.raises(Refused, match="the lease is over"):
+        spawner.start("j/0/1", Brief({"argv": ["true"], "env": {}}), options, late_after(0))
+    assert [*tmp_path.iterdir()] == []
+    assert spawner._slots.key_of(0) == ""
+
+
+def test_what_was_spawned_after_the_lease_is_killed_at_once(tmp_path: Path):
+    """A keeper that was stopped in the middle of it."""
+    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
+    brief = Brief({"argv": ["sleep", "300"], "env": {}})
+    attempt = spawner.start("late/0/1", brief, options, late_after(1))
+    assert (os.waitpid(attempt.pid, 0)[1], attempt.reason) == (signal.SIGKILL, "fenced")
+    (tmp_path / "out").unlink()
+    (tmp_path / "err").unlink()
+    attempt = spawner.start("early/0/1", brief, options, late_after(2))
+    os.kill(attempt.pid, signal.SIGTERM)
+    assert (os.waitpid(attempt.pid, 0)[1], attempt.reason) == (signal.SIGTERM, None)

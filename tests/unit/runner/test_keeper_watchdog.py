@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper import clock, lookup, watchdog
+from phalanx.runner.keeper import clock, journal, lookup, watchdog
+from phalanx.runner.keeper.journal import Past
 from phalanx.runner.keeper.mark import Mark
+from phalanx.runner.keeper.past import Survivors
 from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
 
 FOREVER = float("inf")
@@ -42,13 +46,14 @@ def test_what_a_dead_keeper_ran_ends_with_its_lease(
     def pause(seconds: float) -> None:
         now[0] += seconds
 
-    def send(_: object, *signums: int) -> bool:
-        sent.append((signums[0], round(now[0], 6)))
+    def send(signum: int) -> bool:
+        sent.append((signum, round(now[0], 6)))
         return False
 
     monkeypatch.setattr(clock, "since_boot", lambda: now[0])
     monkeypatch.setattr(watchdog, "_pause", pause)
-    monkeypatch.setattr(watchdog._Watch, "_signal", send)
+    monkeypatch.setattr(watchdog._Watch, "_ask", lambda _: send(signal.SIGTERM))
+    monkeypatch.setattr(watchdog._Watch, "_try_kill", lambda _: send(signal.SIGKILL))
     page = memoryview(bytearray(80)).cast("B").cast("d")
     page[watchdog._LEASE_UNTIL], page[watchdog._GRACE_S] = lease_until, grace_s
     watchdog._Watch(page, Mark(str(tmp_path)), 4_000_000)._end_for_the_dead()
@@ -93,6 +98,125 @@ def test_a_watchdog_that_dies_at_once_is_not_started_at_once(tmp_path: Path, mon
     assert started.pid not in (0, pid)
     os.waitpid(started.pid, 0)
     started._let_go()
+
+
+@pytest.fixture
+def killing(tmp_path: Path) -> Iterator[Watchdog]:
+    """One that says that it kills, and never that it is done."""
+    started = Watchdog(Mark(str(tmp_path)))
+    started.ensure()
+    started._page[watchdog._KILLING] = clock.since_boot()
+    yield started
+    if started.pid:
+        os.kill(started.pid, signal.SIGKILL)
+        os.waitpid(started.pid, 0)
+    started._let_go()
+
+
+def test_a_watchdog_that_died_while_it_killed_keeps_nothing_from_starting(killing: Watchdog):
+    pid = killing.pid
+    assert killing.is_killing()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    killing.reaped(pid)
+    assert not killing.is_killing()
+
+
+def test_a_watchdog_that_was_stopped_while_it_killed_is_replaced_at_once(killing: Watchdog):
+    pid = killing.pid
+    os.kill(pid, signal.SIGSTOP)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    assert killing.wait_s() == 0.0
+    killing.ensure()
+    assert killing.is_killing()  # until it is seen to be dead
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    killing.reaped(pid)
+    assert not killing.is_killing()
+
+
+def test_a_watchdog_that_hangs_while_it_kills_is_replaced(killing: Watchdog):
+    pid = killing.pid
+    killing.ensure()
+    assert not select.select([os.pidfd_open(pid)], [], [], 0)[0]  # it may be killing still
+    wait_s = killing.wait_s()
+    assert wait_s is not None
+    assert 0 < wait_s <= watchdog.STUCK_S
+    killing._page[watchdog._KILLING] -= watchdog.STUCK_S
+    killing.ensure()
+    assert killing.is_killing()  # until it is seen to be dead
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    killing.reaped(pid)
+    assert not killing.is_killing()
+
+
+def test_a_watchdog_that_is_half_born_is_no_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It has the keeper's command line and descriptors: whoever comes after the keeper ends it by its mark."""
+    mark = Mark(str(tmp_path))
+    monkeypatch.setattr(watchdog, "_become_watchdog", lambda *_: select.select([], [], [], 60.0))
+    monkeypatch.setattr(watchdog, "READY_S_MAX", 0.01)
+    started = Watchdog(mark)
+    started.ensure()
+    try:
+        assert Survivors(Past(), mark, spared=()).find() == {started.pid}
+        assert mark.number_of(os.getpid()) is None
+    finally:
+        os.kill(started.pid, signal.SIGKILL)
+        os.waitpid(started.pid, 0)
+        started._let_go()
+
+
+def test_a_watchdog_carries_no_mark(tmp_path: Path):
+    mark = Mark(str(tmp_path))
+    started = Watchdog(mark)
+    started.ensure()
+    try:
+        assert lookup.is_watchdog(started.pid, str(tmp_path))
+        assert Survivors(Past(), mark).find() == set()
+    finally:
+        os.kill(started.pid, signal.SIGKILL)
+        os.waitpid(started.pid, 0)
+        started._let_go()
+
+
+def _a_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[watchdog._Watch, list[str]]:
+    """A watch of nobody, and what it does."""
+    done: list[str] = []
+
+    def find(_: object) -> set[int]:
+        done.append("find")
+        return {4_000_000}
+
+    def read(_: str) -> Past:
+        done.append("read")
+        return Past()
+
+    monkeypatch.setattr(Survivors, "in_cgroups", lambda _: {4_000_000})
+    monkeypatch.setattr(Survivors, "find", find)
+    monkeypatch.setattr(Survivors, "kill_cgroups", lambda _: done.append("kill cgroups"))
+    monkeypatch.setattr(Survivors, "kill", lambda _: done.append("kill"))
+    monkeypatch.setattr(journal, "read", read)
+    page = memoryview(bytearray(80)).cast("B").cast("d")
+    return watchdog._Watch(page, Mark(str(folder)), 4_000_000), done
+
+
+def test_what_takes_long_is_done_after_the_killing_that_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    watch, done = _a_watch(tmp_path, monkeypatch)
+    assert watch._try_kill()
+    assert done == ["kill cgroups", "find", "kill"]
+    done.clear()
+    assert watch._try_kill()
+    assert done == ["kill cgroups", "read", "find", "kill"]
+
+
+def test_who_cannot_be_looked_for_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def no_room(_: object) -> set[int]:
+        raise OSError(errno.EMFILE, "no descriptors")
+
+    watch, _ = _a_watch(tmp_path, monkeypatch)
+    monkeypatch.setattr(Survivors, "find", no_room)
+    assert watch._try_kill()
 
 
 SERVE = """

@@ -79,7 +79,7 @@ def oom_kills(folders: list[str]) -> int:
 
 
 def members(folders: list[str]) -> set[int]:
-    """The processes now in these folders, without the keeper itself."""
+    """The processes now in these folders, without the keeper itself; raises OSError where that cannot be told."""
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
 
 
@@ -121,9 +121,9 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
     killed = False
     for folder in folders:
         # Where the keeper's way back failed, better signal each than have it die with them.
-        if not _pids(folder).isdisjoint((os.getpid(), *spared)):
-            continue
         try:
+            if not _pids(folder).isdisjoint((os.getpid(), *spared)):
+                continue
             files.write(f"{folder}/cgroup.kill", b"1")
             killed = True
         except OSError:
@@ -133,5 +133,5 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
 
 def _pids(folder: str) -> set[int]:
     """Who is inside; a journal can name a folder that is no cgroup, with anything in a file of that name."""
-    words = files.read(f"{folder}/cgroup.procs").split()
+    words = files.read_surely(f"{folder}/cgroup.procs").split()
     return {int(word) for word in words if word.isdigit() and len(word) <= PID_DIGITS_MAX}

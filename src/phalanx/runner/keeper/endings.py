@@ -82,7 +82,11 @@ class Endings:
         # The number may lead a newer attempt by now; that can only be when the old group is gone.
         if attempt.pid not in leaders and tree.send_group(attempt.pid, 0):
             return False
-        if attempt.cgroups and (left := members(attempt.cgroups)):
+        try:
+            left = members(attempt.cgroups)
+        except OSError:  # it cannot be told now
+            return False
+        if left:
             tree.kill_cgroups(attempt.cgroups, left)
             return False
         if attempt.slot_folder and not (slot := self._roster.slots[attempt.slot]).is_empty():

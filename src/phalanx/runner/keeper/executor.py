@@ -110,7 +110,9 @@ class Executor:
             if deed.held:
                 self._spawner.check(key, deed.brief, deed.options)
                 return self._table.prepared(key)
-            attempt = self._spawner.start(key, deed.brief, deed.options)
+            attempt = self._spawner.start(
+                key, deed.brief, deed.options, lambda: self._table.why_not(key, deed.options, now())
+            )
         except Refused as refusal:
             return self._table.refused(key, refusal.code, refusal.message, now())
         except OSError as error:

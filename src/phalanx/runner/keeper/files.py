@@ -6,6 +6,7 @@ the folder can block us (a FIFO), lead us elsewhere (a link) or keep us from sta
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -19,23 +20,36 @@ if TYPE_CHECKING:
 ASIDE = ".set-aside"
 RENAMED = "{} is not what it should be, and was set aside\n"
 renamed: list[str] = []  # what was set aside so far, to be told again when there is a log
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: str, bytes_max: int = 16 << 20) -> bytes:
     """The file's content, or that much of it; empty when it cannot be read, as who it tells about is gone."""
     try:
-        fd = os.open(path, os.O_RDONLY | _SAFE)
+        return _read(path, bytes_max)
     except OSError:
         return b""
+
+
+def read_surely(path: str, bytes_max: int = 16 << 20) -> bytes:
+    """The same, but raises OSError where only descriptors or memory are lacking, and somebody may well be there."""
+    try:
+        return _read(path, bytes_max)
+    except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise
+        return b""
+
+
+def _read(path: str, bytes_max: int) -> bytes:
+    fd = os.open(path, os.O_RDONLY | _SAFE)
     parts: list[bytes] = []
     size = 0
     try:
         while size < bytes_max and (part := os.read(fd, 65536)):
             parts.append(part)
             size += len(part)
-    except OSError:
-        return b""
     finally:
         os.close(fd)
     return b"".join(parts)

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
     from .attempt import Attempt
 
 NAME = "keeper.journal"
-COMPACT_BYTES_MIN = 4 << 20
-BYTES_MAX = 256 << 20  # more than this is not read of a journal
-UNREADABLE_MAX = 10
+COMPACT_BYTES_MIN, COMPACT_LINES_MIN = 4 << 20, 10_000
+# More than this is not read of a journal: tasks can write to it, and who reads it is in a hurry.
+BYTES_MAX, LINES_MAX = 16 << 20, 50_000
+UNREADABLE_MAX, UNREADABLE_BYTES_MAX = 1000, 1 << 20
+BRACKETS_MAX = 10_000  # in a line: what is deep takes long to read
+TOLD_MAX = 10  # of what could not be read
 TEXT_BYTES_MAX = 64 << 10
 COMPACT_AGAIN_S = 60.0  # after a try that failed
 PATH_BYTES_MAX = 4096
@@ -51,6 +54,7 @@ class Journal:
         self._fd = files.open_own(path, os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
         self._compacted_size = 0
+        self._length = self._compacted_length = 0  # the same in lines, since it was opened
         self._compact_at = 0.0  # not before this instant
 
     def begin(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
@@ -67,6 +71,7 @@ class Journal:
     def try_flush(self) -> bool:
         """Write what was gathered. On a full disk `trouble` says so, and it is kept for the next time."""
         if self._lines:
+            self._length += len(self._lines)
             self._unwritten += ("\n".join(self._lines) + "\n").encode()
             self._lines = []
         try:
@@ -82,8 +87,10 @@ class Journal:
 
     def is_large(self) -> bool:
         """Whether it is time to compact it."""
-        is_large = self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
-        return is_large and clock.since_boot() >= self._compact_at
+        size = max(self._size, os.fstat(self._fd).st_size)  # tasks can write to it, too
+        is_large = size > COMPACT_BYTES_MIN + 2 * self._compacted_size
+        is_long = self._length > COMPACT_LINES_MIN + self._compacted_length
+        return (is_large or is_long) and clock.since_boot() >= self._compact_at
 
     def compact(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
         """Replace the file by one that says only what still matters; raises OSError, and then the old one stays."""
@@ -99,6 +106,7 @@ class Journal:
         os.close(self._fd)
         self._compact_at = 0.0
         self._fd, self._size, self._compacted_size = fd, len(text), len(text)
+        self._length = self._compacted_length = len(lines)
         self._lines, self._unwritten = [], b""
 
 
@@ -111,6 +119,7 @@ class Past:
         self.cgroups: set[str] = set()  # of all that started, whatever was said of them later
         self.stopped: dict[str, None] = {}
         self.unreadable: list[str] = []  # which lines were skipped, the first few of them
+        self.skipped = self.skipped_bytes = 0  # all of them
 
     def apply(self, line: list[Any]) -> None:
         """Learn one line; raises ValueError or TypeError for what is none."""
@@ -139,14 +148,22 @@ class Past:
 
     def skip(self, where: str, text: bytes) -> None:
         """Remember that something could not be read, to be told when there is a log."""
-        if len(self.unreadable) < UNREADABLE_MAX:
+        self.skipped += 1
+        self.skipped_bytes += len(text)
+        if len(self.unreadable) < TOLD_MAX:
             self.unreadable.append(f"{where}: {text[:80]!r}")
 
 
 def read(path: str) -> Past:
-    """Replay a journal. The last line may be torn and any line may be damaged or forged: it is skipped, and named."""
+    """Replay a journal. The last line may be torn and any line may be damaged or forged: it is skipped, and named.
+
+    One that can be no keeper's is read as far as the bounds above: that takes half a second at the most.
+    """
     past = Past()
-    for number, line in enumerate(files.read(path, BYTES_MAX).split(b"\n"), 1):
+    lines = files.read(path, BYTES_MAX).split(b"\n", LINES_MAX)
+    for number, line in enumerate(lines, 1):
+        if past.skipped > UNREADABLE_MAX or past.skipped_bytes > UNREADABLE_BYTES_MAX:
+            break
         if line:
             _apply_text(past, number, line)
     return past
@@ -154,6 +171,8 @@ def read(path: str) -> Past:
 
 def _apply_text(past: Past, number: int, text: bytes) -> None:
     try:
+        if len(text) > UNREADABLE_BYTES_MAX or text.count(b"[") + text.count(b"{") > BRACKETS_MAX:
+            raise ValueError("larger than any line of a journal")
         past.apply(json.loads(text))
     except (ValueError, TypeError, RecursionError):
         past.skip(f"line {number}", text)

@@ -16,6 +16,7 @@ import struct
 from . import files, log, lookup
 
 NAME = "keeper.sock"
+BACKLOG = 8
 EXHAUSTED_PAUSE_S = 0.02
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
@@ -43,14 +44,16 @@ class Listener:
             ):  # the connection stays where it is, and would be found again at once
                 select.select([], [], [], EXHAUSTED_PAUSE_S)
             return None
-        pid, uid, _ = _CREDENTIALS.unpack(
-            peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        )
+        pid, uid = peer_of(peer)
         if uid == os.geteuid() and not lookup.descends_from(pid, os.getpid()):
             return peer
         log.say("refused", f"{NAME}: refused the process {pid} of user {uid}, which is no runner")
         peer.close()
         return None
+
+    def sign(self) -> None:
+        """Who connects is told the number of the process that listened last (SO_PEERCRED): from now on ours."""
+        self._socket.listen(BACKLOG)
 
     def is_gone(self) -> bool:
         """Whether nobody can connect any more, as the name is gone or another's."""
@@ -77,7 +80,7 @@ class Listener:
             if any(self._stat()):
                 os.unlink(NAME, dir_fd=self._folder)
             listener.bind(f"/proc/self/fd/{self._folder}/{NAME}")
-            listener.listen(8)
+            listener.listen(BACKLOG)
         except OSError:
             listener.close()
             raise
@@ -92,3 +95,10 @@ class Listener:
         except OSError:
             return 0, 0
         return found.st_ino, found.st_mode
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """The process and the user at the other end, as the kernel saw them when it connected, or listened."""
+    option = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(option)
+    return pid, uid

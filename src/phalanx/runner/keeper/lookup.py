@@ -21,12 +21,16 @@ WAIT_S_MAX, PAUSE_S = 5.0, 0.005
 _PROGRAM = b"/keeper/__main__.py"
 
 
-def keepers(state_dir: str, lock: str) -> set[int]:
-    """The other processes that run the keeper's program for this folder and have its lock file open."""
+def keepers(state_dir: str, lock: str, held: int | None = None) -> set[int]:
+    """The other processes that run the keeper's program for this folder and have its lock file open.
+
+    With a lock that we hold: who has another file open that is the lock, or was. Who has only the same one open tried
+    to lock it, in vain.
+    """
     path = f"{state_dir}/{lock}"
-    return {
-        pid for pid in _ours() if pid != os.getpid() and is_keeper(pid, state_dir) and _has_open(pid, path)
-    }
+    ours = () if held is None else _file(held)
+    others = (pid for pid in _ours() if pid != os.getpid() and is_keeper(pid, state_dir))
+    return {pid for pid in others if _has_open(pid, path, ours)}
 
 
 def is_keeper(pid: int, state_dir: str) -> bool:
@@ -73,7 +77,7 @@ def is_watchdog(pid: int, state_dir: str) -> bool:
     shown = files.read(f"/proc/{pid}/cmdline").rstrip(b"\0")
     if len(shown) < len(WATCHDOG) or not title.startswith(shown):
         return False
-    return shown == title or state_dir in _open_files(pid)
+    return shown == title or state_dir in _open_files(pid).values()
 
 
 def _ours() -> Iterator[int]:
@@ -86,14 +90,23 @@ def _ours() -> Iterator[int]:
                 continue
 
 
-def _has_open(pid: int, path: str) -> bool:
-    """Whether it has a file open that has this name, or had it: it may have been removed or renamed."""
-    return any(each.startswith(path) for each in _open_files(pid))
+def _has_open(pid: int, path: str, ours: tuple[int, ...]) -> bool:
+    """Whether it has a file open, and not ours, that has this name or had it: it may have been removed or renamed."""
+    try:
+        return any(name.startswith(path) and _file(entry) != ours for entry, name in _open_files(pid).items())
+    except OSError:  # it is gone, or has just closed it
+        return False
 
 
-def _open_files(pid: int) -> list[str]:
+def _file(path: str | int) -> tuple[int, ...]:
+    found = os.stat(path)  # noqa: PTH116 (the keeper imports no pathlib)
+    return found.st_dev, found.st_ino
+
+
+def _open_files(pid: int) -> dict[str, str]:
+    """The names of its open files, by where they can be reached."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
-            return [os.readlink(entry.path) for entry in entries]  # noqa: PTH115
+            return {entry.path: os.readlink(entry.path) for entry in entries}  # noqa: PTH115
     except OSError:
-        return []
+        return {}

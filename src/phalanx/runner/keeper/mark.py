@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _OURS = 1 << 62
 _SLOT_BITS = 20
+SLOT_MAX = (1 << _SLOT_BITS) - 1
 _LINE = b"Max realtime timeout"
 
 
@@ -35,7 +36,7 @@ class Mark:
 
     def put_on(self, number: int) -> None:
         """From now on children of ours have the mark of this slot."""
-        if self._allowed and number < 1 << _SLOT_BITS:
+        if self._allowed and number <= SLOT_MAX:
             value = self._high << _SLOT_BITS | number
             resource.setrlimit(resource.RLIMIT_RTTIME, (value, self._usual[1]))
 
@@ -48,5 +49,5 @@ class Mark:
             if line.startswith(_LINE):
                 soft = line[len(_LINE) :].split()[0]
                 value = int(soft) if soft.isdigit() else 0
-                return value & (1 << _SLOT_BITS) - 1 if value >> _SLOT_BITS == self._high else None
+                return value & SLOT_MAX if value >> _SLOT_BITS == self._high else None
         return None

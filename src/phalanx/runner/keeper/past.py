@@ -13,7 +13,7 @@ import os
 import select
 import signal
 
-from . import cgroup, clock, files
+from . import cgroup, clock, files, journal
 from .attempt import Attempt
 from .key import is_key
 from .slots import folders_beside
@@ -29,22 +29,26 @@ if TYPE_CHECKING:
     from .mark import Mark
 
 WAIT_S_MAX = 5.0
+LOOKS, BETWEEN_LOOKS_S = 3, 0.005
 
 
 class Alive(Exception):
     """Processes of an earlier keeper that did not end when they were killed."""
 
 
-def settle(past: Past, boot: str, mark: Mark) -> list[Attempt]:
-    """Kill what an earlier keeper left running; every attempt of it, ended. Raises Alive if one does not end.
+def settle(path: str, boot: str, mark: Mark) -> tuple[Past, list[Attempt]]:
+    """Kill what an earlier keeper left running; what its journal says, and every attempt of it, ended.
 
-    Only the numbers of processes depend on the boot: in another one they are others'.
+    Who shows whose he is dies first: the journal may be anything. Only the numbers of processes depend on the boot: in
+    another one they are others'. Raises Alive if one does not end, OSError if nobody can be looked for.
     """
-    said = _kill_all(Survivors(past, mark, knows_pids=past.boot == boot))
+    said = _kill_all(Survivors(journal.Past(), mark))
+    past = journal.read(path)
+    said |= _kill_all(Survivors(past, mark, knows_pids=past.boot == boot))
     killed = {key for key in said if is_key(key)}
     for text in sorted(said - killed):
         past.skip("the key in a process's environment", text.encode())
-    return over(past, killed, clock.wall())
+    return past, over(past, killed, clock.wall())
 
 
 def over(past: Past, killed: set[str], now: float) -> list[Attempt]:
@@ -70,6 +74,20 @@ def _attempt(key: str, told: list[Any], now: float) -> Attempt:
     return attempt
 
 
+def is_task(pid: int, mark: Mark) -> bool:
+    """Whether a process shows that it is an attempt's: then it is no keeper, though it may look like one.
+
+    One look is not enough: a keeper that starts a task carries the mark of the task meanwhile.
+    """
+    survivors = Survivors(journal.Past(), mark)
+    for look in range(LOOKS):
+        if look:
+            select.select([], [], [], BETWEEN_LOOKS_S)
+        if not survivors.shows(pid):
+            return False
+    return True
+
+
 class Survivors:
     """The living processes of a keeper's attempts: those its journal names, and all others that show whose they are."""
 
@@ -84,22 +102,28 @@ class Survivors:
         self._cgroups = [*(folders | folders_beside(folders) | cgroup.attempts_in(mark.bases))]
 
     def find(self) -> set[int]:
-        found = {pid for pid in cgroup.members(self._cgroups) if _is_alive(_stat(pid))}
+        """All of them; raises OSError where that cannot be told."""
+        found = self.in_cgroups()
         with os.scandir("/proc") as entries:
-            found |= {
-                int(entry.name) for entry in entries if entry.name.isdigit() and self._is_one(entry.name)
-            }
+            found |= {int(entry.name) for entry in entries if entry.name.isdigit() and self.shows(entry.name)}
         return found - self._spared
+
+    def in_cgroups(self) -> set[int]:
+        return {pid for pid in cgroup.members(self._cgroups) if _is_alive(_stat(pid))} - self._spared
+
+    def kill_cgroups(self) -> None:
+        cgroup.kill(self._cgroups, self._spared)
 
     def kill(self) -> None:
         """Kill those that are there now; who was forked meanwhile is found the next time."""
-        cgroup.kill(self._cgroups, self._spared)
+        self.kill_cgroups()
         self.signal(signal.SIGKILL)
 
     def signal(self, *signums: int) -> None:
         signal_each(self.find, *signums)
 
-    def _is_one(self, pid: str) -> bool:
+    def shows(self, pid: int | str) -> bool:
+        """Whether a living process is one of them by its session, mark or environment."""
         stat = _stat(pid)
         if not _is_alive(stat):
             return False
@@ -119,7 +143,7 @@ def _same_leader(pid: int, ticks: list[int]) -> bool:
 
 def _stat(pid: int | str) -> list[str]:
     """/proc/PID/stat from the state on: [0] state, [3] session, [19] start in clock ticks since boot."""
-    return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+    return files.read_surely(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def _is_alive(stat: list[str]) -> bool:

@@ -11,16 +11,17 @@ import os
 import select
 import sys
 
-from . import cgroup, files, journal, log, lookup, past, tree
+from . import cgroup, clock, files, journal, log, lookup, past, tree
 from .listener import Listener
 from .loop import ALONE_S, Loop
 from .mark import Mark
+from .past import BETWEEN_LOOKS_S, LOOKS
 from .priority import go_first
 from .table import Table
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
-LOOKS, BETWEEN_LOOKS_S = 3, 0.005
+WITHDRAW_S_MAX = 0.5  # how long one that is being started takes to see that it has to withdraw, and more
 
 
 def main(arguments: list[str]) -> int:
@@ -39,10 +40,9 @@ def main(arguments: list[str]) -> int:
     if lock is None:
         return 0  # another keeper has this folder, which is all that was wanted
     boot = past.boot_id()
-    told = journal.read(f"{state_dir}/{journal.NAME}")
     try:
-        attempts = past.settle(told, boot, mark)
-    except past.Alive as error:
+        told, attempts = past.settle(f"{state_dir}/{journal.NAME}", boot, mark)
+    except (past.Alive, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if left := lookup.end_watchdogs(state_dir):
@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> int:
         os._exit(0)
     _detach(state_dir)
     try:
+        listener.sign()
         for path in [*files.renamed]:
             sys.stderr.write(files.RENAMED.format(path))
         for line in told.unreadable:
@@ -75,21 +76,43 @@ def _lock(state_dir: str, mark: Mark) -> int | None:
     """The folder's lock, as long as it is open; None if a living keeper has it, or is about to.
 
     A task can take the lock as well, or remove its file: whether there is a keeper is seen by who has the file open.
+    Of several that are being started at once the one goes on whose lock has the name; all others withdraw.
     """
     path = f"{state_dir}/{LOCK}"
     lock = _try_lock(path)
-    if _is_kept(state_dir, mark):
-        return None
     if lock is None:
+        if _keepers(state_dir, mark):
+            return None
         files.set_aside(path, unless=lambda _: False)
         lock = _try_lock(path)
-        if _is_kept(state_dir, mark):  # by one that took the lock before it was set aside
-            return None
+    if lock is None or not _is_alone(state_dir, mark, path, lock):
+        return None
     return lock
 
 
-def _is_kept(state_dir: str, mark: Mark) -> bool:
-    """Whether the folder has a living keeper, or one that is being started.
+def _is_alone(state_dir: str, mark: Mark, path: str, lock: int) -> bool:
+    """Whether we may go on with a lock that we have: nobody has one that had the name before, or took it from ours.
+
+    Who finds that its lock has lost the name withdraws at once, and whoever took the name waits for that.
+    """
+    deadline = clock.since_boot() + WITHDRAW_S_MAX
+    while others := _keepers(state_dir, mark, lock):
+        while others & lookup.keepers(state_dir, LOCK, lock):
+            if not _has_name(lock, path) or clock.since_boot() >= deadline:
+                return False
+            select.select([], [], [], BETWEEN_LOOKS_S)
+    return True
+
+
+def _has_name(lock: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock), os.lstat(path))
+    except OSError:
+        return False
+
+
+def _keepers(state_dir: str, mark: Mark, held: int | None = None) -> set[int]:
+    """The living keepers of the folder, and those being started, other than by the lock that we hold.
 
     One look is not enough. A keeper that goes on as its own child may be missed while it does so, and one that starts a
     task carries the mark of the task meanwhile.
@@ -97,11 +120,11 @@ def _is_kept(state_dir: str, mark: Mark) -> bool:
     for look in range(LOOKS):
         if look:
             select.select([], [], [], BETWEEN_LOOKS_S)
-        if found := lookup.keepers(state_dir, LOCK):
+        if found := lookup.keepers(state_dir, LOCK, held):
             found -= past.Survivors(journal.read(f"{state_dir}/{journal.NAME}"), mark).find()
         if found:
-            return True
-    return False
+            return found
+    return set()
 
 
 def _try_lock(path: str) -> int | None:

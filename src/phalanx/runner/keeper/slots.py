@@ -68,14 +68,17 @@ class Slot:
             text = os.pread(fd, 256, 0) if fd >= 0 else files.read(f"{self.folder}/{name}")
         except OSError:  # the folder was removed, which only an empty one can be
             return True
-        if text and b"populated 0" not in text:
-            return cgroup.is_only_ours(self.folder)
-        return bool(text) or not cgroup.members([self.folder])
+        try:
+            if text and b"populated 0" not in text:
+                return cgroup.is_only_ours(self.folder)
+            return bool(text) or not cgroup.members([self.folder])
+        except OSError:  # it cannot be told now, so somebody may be there
+            return False
 
     def kill(self) -> None:
         """Kill everyone inside; who is forked meanwhile, on v1, the next time."""
         if not cgroup.kill([self.folder]):
-            tree.signal_each(lambda: cgroup.members([self.folder]), signal.SIGKILL)
+            tree.signal_each(lambda: tree.members([self.folder]), signal.SIGKILL)
 
     def close(self) -> None:
         for fd in self._files.values():

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .deeds import Brief
     from .slots import Slots
 
+    WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start
+
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
 DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
@@ -63,8 +65,12 @@ class Spawner:
         # Python ignores some signals, the shell that started the runner perhaps others; a task starts clean.
         self._ignored = [int(s) for s in signal.valid_signals() if signal.getsignal(s) is signal.SIG_IGN]
 
-    def start(self, key: str, brief: Brief, options: Options) -> Attempt:
-        """Spawn the attempt, or raise Refused."""
+    def start(self, key: str, brief: Brief, options: Options, why_not: WhyNot = lambda: None) -> Attempt:
+        """Spawn the attempt, or raise Refused.
+
+        Whether it still may start is asked at the last moment, and once more when it has started: we may have been
+        stopped (SIGSTOP) in between, for longer than the lease. Then it is killed at once, and ends as fenced.
+        """
         attempt, argv, env, cwd = self._read(key, brief, options)
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
         attempt.started_at = clock.wall()
@@ -76,9 +82,11 @@ class Spawner:
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
             if cwd or cpus or attempt.cgroups:
-                attempt.pid = self._there(attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env))
+                attempt.pid = self._there(
+                    attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not)
+                )
             else:
-                attempt.pid = self._spawn_in_slot(attempt, argv, env)
+                attempt.pid = self._spawn_in_slot(attempt, argv, env, why_not)
         finally:
             if not attempt.pid:
                 self._slots.give_back(attempt)
@@ -132,14 +140,18 @@ class Spawner:
         except OSError as error:
             log.say("cpus", f"cannot go back to the CPUs {sorted(self._cpus)}: {error}")
 
-    def _spawn_in_slot(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
+    def _spawn_in_slot(self, attempt: Attempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
         self._slots.enter(attempt)
         try:
-            return self._spawn_here(attempt, argv, env)
+            pid = self._spawn_here(attempt, argv, env, why_not)
+            if why_not() is not None:
+                os.killpg(pid, signal.SIGKILL)  # it leads a group from its first instruction
+                attempt.reason = "fenced"
+            return pid
         finally:
             self._slots.leave(attempt)
 
-    def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str]) -> int:
+    def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
         program = self._program(argv[0], env)
         actions = (
             _STDIN,
@@ -148,6 +160,8 @@ class Spawner:
         )
 
         def spawn() -> int:
+            if (no := why_not()) is not None:
+                raise Refused(*no)
             return os.posix_spawn(
                 program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=self._ignored
             )

@@ -264,7 +264,7 @@ class Table:
         """Its lane is free, or its own: start it, or get it ready if it is held; False if that is refused."""
         key, brief_id, options = request
         brief = self.briefs.get(brief_id)
-        if (no := self._why_not(key, options.get("not_after"), now)) is not None:
+        if (no := self.why_not(key, options, now)) is not None:
             self._refuse(key, *no)
         elif brief is None:
             self._refuse(key, "no_brief", f"the keeper was not given the brief {brief_id!r}")
@@ -275,7 +275,9 @@ class Table:
             return True
         return False
 
-    def _why_not(self, key: str, not_after: float | None, now: float) -> tuple[str, str] | None:
+    def why_not(self, key: str, options: Options, now: float) -> tuple[str, str] | None:
+        """Why it may not start now: a code for programs, a message for people."""
+        not_after = options.get("not_after")
         if key in self.stopped:
             return "stopped", _STOPPED
         if self.closing:

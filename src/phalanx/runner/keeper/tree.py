@@ -103,7 +103,7 @@ def send(attempt: Attempt, orphans: list[int], *signums: int) -> None:
 
 def kill_cgroups(folders: list[str], left: set[int]) -> None:
     if not cgroup.kill(folders):
-        signal_each(lambda: left & cgroup.members(folders), signal.SIGKILL)
+        signal_each(lambda: left & members(folders), signal.SIGKILL)
 
 
 def send_group(pid: int, signum: int) -> bool:
@@ -157,8 +157,16 @@ def _send_by_handle(pid: int, fd: int, signum: int) -> None:
 
 
 def _outside_group(attempt: Attempt, orphans: list[int]) -> set[int]:
-    found = descendants([attempt.pid, *orphans]) | cgroup.members(attempt.folders)
+    found = descendants([attempt.pid, *orphans]) | members(attempt.folders)
     return {pid for pid in found if _group(pid) not in (attempt.pid, None)}
+
+
+def members(folders: list[str]) -> set[int]:
+    """Nobody where that cannot be told: they are signalled again later."""
+    try:
+        return cgroup.members(folders)
+    except OSError:
+        return set()
 
 
 def _group(pid: int) -> int | None:

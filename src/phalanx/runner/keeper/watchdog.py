@@ -24,6 +24,7 @@ import signal
 import socket
 
 from . import clock, files, journal, log, lookup
+from .mark import SLOT_MAX
 from .past import Survivors
 from .table import FENCE_GRACE_S
 
@@ -38,8 +39,10 @@ NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
 RESTART_S = 1.0  # from one start to the next, should it die at once
 LOOK_S = 1.0  # how often it looks at the lease
 READY_S_MAX = 1.0
+STUCK_S = 5.0  # a watchdog that is not done with one step of its killing by then hangs
 AGAIN_S = 30.0  # how often it looks for more while the lease stays over
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 1.0  # between two rounds of killing
+HALF_BORN = SLOT_MAX  # a slot that no attempt gets: until a watchdog shows its title it is known by this mark
 _FOREVER = float("inf")
 _LEASE_UNTIL, _GRACE_S, _KILL_AT, _KILLED_AT, _KILLING, _LEFT = range(6)  # the numbers in the page
 
@@ -55,10 +58,14 @@ class Watchdog:
         self._page[_GRACE_S] = FENCE_GRACE_S
         self._alive: socket.socket | None = None
         self._started_at = -RESTART_S
+        self._ended_at = 0.0  # when one that was stuck was killed
 
     def ensure(self) -> None:
         """Start it, unless it runs. If that fails, or it dies at once, it is tried again a moment later."""
         if self.wait_s() != 0.0:
+            return
+        if self.pid:
+            self._end_stuck()
             return
         self._started_at = clock.since_boot()
         try:
@@ -70,9 +77,13 @@ class Watchdog:
         self._let_go()
         self._alive, theirs = socket.socketpair()
         with theirs:
-            self.pid = os.fork()
-            if not self.pid:
-                _become_watchdog(self._page, theirs, self._mark)
+            self._mark.put_on(HALF_BORN)
+            try:
+                self.pid = os.fork()
+                if not self.pid:
+                    _become_watchdog(self._page, theirs, self._mark)
+            finally:
+                self._mark.take_off()
         self._alive.settimeout(READY_S_MAX)
         with contextlib.suppress(OSError):
             self._alive.recv(1)  # it watches
@@ -82,14 +93,31 @@ class Watchdog:
             self._alive.close()
 
     def wait_s(self) -> float | None:
-        """How long to wait before it is started; None if it runs."""
-        return None if self.pid else max(0.0, self._started_at + RESTART_S - clock.since_boot())
+        """How long to wait before it is started, or looked at because it kills; None if it runs and does not."""
+        if not self.pid:
+            return max(0.0, self._started_at + RESTART_S - clock.since_boot())
+        if not (killing_since := self._page[_KILLING]):
+            return None
+        if self._is_stopped():
+            return 0.0
+        return max(0.0, max(killing_since, self._ended_at) + STUCK_S - clock.since_boot())
+
+    def _is_stopped(self) -> bool:
+        """Whether somebody sent it SIGSTOP. We are woken by that, as by a child's end."""
+        return files.read(f"/proc/{self.pid}/stat").rpartition(b")")[2].split()[:1] == [b"T"]
+
+    def _end_stuck(self) -> None:
+        """It does not go on, and nothing starts while it kills. There is another when this one is reaped."""
+        log.say("stuck", "the watchdog was stopped or hangs while it kills; it is killed, and started again")
+        self._ended_at = clock.since_boot()
+        os.kill(self.pid, signal.SIGKILL)  # our child: nobody else has its number until it is reaped
 
     def reaped(self, pid: int) -> None:
         """A child of the keeper has ended. If it was the watchdog, there will be another."""
         if pid == self.pid:
             log.say("watchdog", "the watchdog died and is started again")
             self.pid = 0
+            self._page[_KILLING] = 0.0  # it may have died before it could say so
             self._let_go()
 
     def renew(self, until: float, grace_s: float) -> None:
@@ -128,6 +156,7 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
                 mark.state_dir, os.O_RDONLY | os.O_DIRECTORY
             )  # it is known by this where its title is cut
         _set_title(os.fsencode(lookup.WATCHDOG + mark.state_dir))
+        mark.take_off()
         os.write(alive, b"1")
         _Watch(page, mark, keeper).run(alive)
         code = 0
@@ -143,11 +172,11 @@ class _Watch:
     def __init__(self, page: memoryview[float], mark: Mark, keeper: int) -> None:
         self._page = page
         self._mark = mark
-        self._state_dir = mark.state_dir
         self._keeper = keeper
         self._acted_at = 0.0  # the instant for which it has looked; any other is a lease that was renewed
         self._next_at = 0.0  # when to look again, while that lease stays over
         self._pause_s = PAUSE_S_MIN
+        self._is_first = True  # the next round of killing is the first for this lease
 
     def run(self, alive: int) -> None:
         poll = select.poll()
@@ -169,23 +198,18 @@ class _Watch:
 
     def _kill_for_the_frozen(self) -> None:
         """The keeper lives, and may wake at any time: it starts nothing while `is_killing`."""
-        self._page[_KILLING] = 1.0
+        self._page[_KILLING] = clock.since_boot()
         try:
             kill_at = self._page[_KILL_AT]
             if clock.since_boot() < kill_at:
                 return  # the lease was renewed
             if kill_at != self._acted_at:
-                self._acted_at, self._pause_s = kill_at, PAUSE_S_MIN
-            survivors = self._survivors()
-            found = survivors.find()
-            if found:
-                self._page[_KILLED_AT] = clock.tick()
-                survivors.kill()
+                self._acted_at, self._pause_s, self._is_first = kill_at, PAUSE_S_MIN, True
+            if found := self._try_kill():
                 log.say(
-                    "killed",
-                    f"watchdog: the lease is over and the keeper did not act: killed {len(found)} processes",
+                    "killed", "watchdog: the lease is over and the keeper did not act: killed what was left"
                 )
-            self._next_at = clock.since_boot() + self._next_pause_s(bool(found))
+            self._next_at = clock.since_boot() + self._next_pause_s(found)
         finally:
             self._page[_KILLING] = 0.0
 
@@ -194,9 +218,10 @@ class _Watch:
         left_s = max(0.0, lease_until - clock.since_boot())
         log.say("died", f"watchdog: the keeper died; what it ran is ended in {left_s:.1f} s")
         self._wait_until(lease_until)
-        self._signal(signal.SIGTERM, signal.SIGCONT)
+        self._ask()
         self._wait_until(lease_until + self._page[_GRACE_S])
-        while self._signal(signal.SIGKILL):
+        self._is_first = True
+        while self._try_kill():
             _pause(self._next_pause_s(True))
 
     def _next_pause_s(self, found: bool) -> float:
@@ -209,18 +234,53 @@ class _Watch:
         while (left_s := instant - clock.since_boot()) > 0:
             _pause(min(LOOK_S, left_s))
 
-    def _signal(self, *signums: int) -> bool:
-        """Signal all that are left; False if nobody is."""
-        survivors = self._survivors()
-        found = survivors.find()
-        if found and signal.SIGKILL in signums:
-            survivors.kill()
-        elif found:
-            survivors.signal(*signums)
-        return bool(found)
+    def _ask(self) -> None:
+        """Ask all to end, once; should that fail, they are killed after the grace as all others are."""
+        try:
+            self._survivors(self._journal()).signal(signal.SIGTERM, signal.SIGCONT)
+        except OSError as error:
+            log.say("ask", f"watchdog: cannot ask what is left to end: {error}")
 
-    def _survivors(self) -> Survivors:
-        told = journal.read(f"{self._state_dir}/{journal.NAME}")
+    def _try_kill(self) -> bool:
+        """Kill all that are left; False if nobody is. True also where that cannot be told: look again."""
+        try:
+            return self._kill()
+        except OSError as error:
+            log.say("kill", f"watchdog: cannot look for what is left: {error}")
+            return True
+
+    def _kill(self) -> bool:
+        """One round, what takes the longest last: cgroups are few, processes may be many, the journal may be anything.
+
+        If the first round finds anybody it does without the journal, which the next one reads a moment later.
+        """
+        shown = self._survivors(journal.Past())
+        is_first, self._is_first = self._is_first, False
+        found = bool(shown.in_cgroups())
+        if found:
+            self._begin_step()
+            shown.kill_cgroups()
+        if is_first and self._kill_found(shown):
+            return True
+        return self._kill_found(self._survivors(self._journal())) or found
+
+    def _kill_found(self, survivors: Survivors) -> bool:
+        if not survivors.find():
+            return False
+        self._begin_step()
+        survivors.kill()
+        return True
+
+    def _begin_step(self) -> None:
+        """All that has been started by now is killed, for a keeper that lives to see; and we are not stuck."""
+        self._page[_KILLED_AT] = clock.tick()
+        if self._page[_KILLING]:
+            self._page[_KILLING] = clock.since_boot()
+
+    def _journal(self) -> journal.Past:
+        return journal.read(f"{self._mark.state_dir}/{journal.NAME}")
+
+    def _survivors(self, told: journal.Past) -> Survivors:
         return Survivors(told, self._mark, spared={self._keeper, os.getpid()})
 
 
