@@ -34,7 +34,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Group
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.orders import Go, Phase, Stop
+from phalanx.core.model.orders import Exit, Go, Phase, Stop
 from phalanx.core.model.plan import Muster
 from phalanx.core.model.status import Why
 from phalanx.core.model.tenants import Tenant
@@ -234,7 +234,12 @@ def test_a_job_that_is_completed_too_early_is_found(monkeypatch: Patch):
 
 
 def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Endings, "_restart", lambda self, job, *arguments, **more: None)
+    def nothing_follows(
+        self: Endings, job: JobState, attempt: Attempt, exit: Exit, *_: bool, **more: bool
+    ) -> None:
+        self._again(attempt, exit, self._now, loss=more.get("loss", False), then="")
+
+    monkeypatch.setattr(Endings, "_restart", nothing_follows)
     must_find({"restarts"}, within=20)
 
 

@@ -7,6 +7,7 @@ is stopped or cannot be started, of a runner that starts nothing, and of a clock
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -60,8 +61,8 @@ def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
     A lease that was over when it was sent, or is by now, would hide that, so it is not asked either.
     """
 
-    def patient(self: Table, key: str, not_after: float | None, now: float) -> tuple[str, str] | None:
+    def patient(self: Table, key: str, options: dict[str, Any], now: float) -> tuple[str, str] | None:
         return ("stopped", "it was stopped") if key in self.stopped else None
 
-    monkeypatch.setattr(Table, "_why_not", patient)
+    monkeypatch.setattr(Table, "why_not", patient)
     must_find({"one-run"}, within=150, faults=["stopped-keeper"])

@@ -101,8 +101,13 @@ class Users:
         self._world.after(TIDY_EVERY_S, self.settle_down)
 
     def _let_end(self, job: JobState, table: NodeTable) -> None:
-        # A gang that was accepted while the layers were others may never find a place in these.
-        never = job.gang is not None and not job.live and gang_never(table, job.gang) is not None
+        # A gang that was accepted while the layers were others may never find a place in these, nor a job that was
+        # accepted before any node had joined.
+        never = not job.live and (
+            any(not table.could_ever(group.request) for group in job.job.groups)
+            if job.gang is None
+            else gang_never(table, job.gang) is not None
+        )
         if not job.is_over and (never or is_endless(job.job)):
             self.ask([Cancel(job.job.id)])
         for position, attempt in job.live.items():
