@@ -240,7 +240,7 @@ def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
         self._again(attempt, exit, self._now, loss=more.get("loss", False), then="")
 
     monkeypatch.setattr(Endings, "_restart", nothing_follows)
-    must_find({"restarts"}, within=20)
+    must_find({"restarts", "heals"}, within=20)
 
 
 # Waiting in vain.

@@ -194,3 +194,18 @@ def test_a_gang_that_needs_a_member_back_is_not_held_behind_a_head_that_waits_fo
     unit.comes_back = True
     yard.gain += 1
     assert yard.go(Policy(backfill=backfill)) == {"gang": ["n1"]}
+
+
+def test_no_node_is_let_go_because_another_one_empties_first() -> None:
+    """Found by a property test: its free core went to a task behind, and the head waited for somebody else."""
+    yard = Yard(n1=4, n2=2)
+    yard.runs("long", "n1", 1)
+    yard.runs("first", "n1", 3)
+    yard.runs("second", "n2", 1)
+    yard.waits_whole("head", 2, cores=2)
+    yard.waits("single", 1, tasks=3)
+    assert yard.go() == {}
+    assert [kept.nodes for kept in yard.waiting.kept.values()] == [("n1", "n2")]
+    assert one_ends(yard, "first") == {"single": ["n1"]}
+    assert [kept.nodes for kept in yard.waiting.kept.values()] == [("n1", "n2")]
+    assert one_ends(yard, "second")["head"] == ["n1", "n2"]

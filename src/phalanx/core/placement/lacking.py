@@ -52,14 +52,19 @@ class Lacking:
                 return need
         return footprint(self._unit, self._scale, self._everybody)
 
-    def within(self, rows: Column) -> Matrix | None:
-        """What it would take of each of these nodes and of no others; None if they cannot hold it."""
+    def within(self, rows: Column, on_each: bool = False) -> Matrix | None:
+        """What it would take of each of these nodes and of no others; None if they cannot hold it.
+
+        With `on_each` a member stands on every one of them, if there are enough members: none of them is let go.
+        """
         there = np.full_like(self._everybody, -1)  # less than nothing, so that nobody fits
         there[:, rows] = self._everybody[:, rows]
         if len(self._shapes) > 1 or not is_divisible(self._gather):
             return footprint(self._unit, self._scale, there)
         (shape,) = self._shapes
         slots = self._slots(shape, there)
+        if on_each and len(rows) <= shape.need:
+            slots = _each_first(slots, rows)
         order = np.lexsort((self._tree.place[slots.row], slots.price))
         count = slots.count[order]
         taken = np.clip(shape.need - (count.cumsum() - count), 0, count)
@@ -107,6 +112,22 @@ class Lacking:
             if asked:
                 np.minimum(found, np.maximum(free, 0) / asked, out=found)
         return found
+
+
+def _each_first(slots: _Slots, rows: Column) -> _Slots:
+    """The same slots, the cheapest one of each of these nodes apart and before all others."""
+    size = len(slots.row) // 3
+    count = slots.count.copy()
+    first = np.where(count[rows] > 0, rows, rows + size)  # free ones come before the one that is free in part
+    has = np.minimum(count[first], 1)
+    count[first] -= has
+    domain = slots.domain[rows]
+    return _Slots(
+        np.concatenate([rows, slots.row]),
+        np.concatenate([has, count]),
+        np.concatenate([np.full(len(rows), -1.0), slots.price]),
+        np.concatenate([domain, slots.domain]),
+    )
 
 
 def _before(segment: Column, values: Column) -> Column:

@@ -260,7 +260,7 @@ def _reserve_nearest(
     """Keep the nodes that were kept before, or else those on which the unit lacks the least."""
     lacking = Lacking(unit, scale, around.free, around.everybody())
     rows = np.array([draft.nodes.rows[name] for name in kept if name in draft.nodes.rows], dtype=np.int64)
-    need = lacking.within(rows) if len(rows) else None
+    need = lacking.within(rows, on_each=True) if len(rows) else None
     if need is None and (need := lacking.nearest()) is None:
         return None
     at = around.not_before(np.flatnonzero(need.any(axis=0)))
