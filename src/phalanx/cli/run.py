@@ -35,7 +35,7 @@ def run(
 
     `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it. A failure is not
     tried again unless `--retries` says so. With `--tasks N` the lines of N tasks that start together are shown,
-    each behind the number of its task.
+    each behind the number of its task. Tasks have no standard input: give them a file.
     """
     until = deadline(timeout)
     request = replace(wish, retries=wish.retries or 0).request()
