@@ -81,8 +81,8 @@ def main(lives: str, locks: str, cores_of_node: str, seconds: str, *codes: str) 
         life.tell("stopped", number)
         os._exit(128 + number)
 
-    signal.signal(signal.SIGTERM, stopped)
     life.tell("start", f"{os.getpid()} {born():.2f}")
+    signal.signal(signal.SIGTERM, stopped)  # only now: its line comes after that of the start
     life.take(int(cores_of_node))
     ends_at = time.clock_gettime(time.CLOCK_BOOTTIME) + float(seconds)
     while (left_s := ends_at - time.clock_gettime(time.CLOCK_BOOTTIME)) > 0:
