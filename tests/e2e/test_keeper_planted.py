@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.runner.claim import Tasks
 from phalanx.runner.keeper.listener import peer_of
 from phalanx.runner.keeper.lookup import is_keeper
-from phalanx.runner.keeper.mark import Mark
-from phalanx.runner.keeper.past import is_task
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import KeeperLost, Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
@@ -231,10 +230,10 @@ def test_who_connects_can_tell_the_keeper_from_a_task_in_its_place(tmp_path: Pat
         fake_keeper = f"{sys.executable} -c 'input()' /x/keeper/__main__.py {tmp_path}"
         node.sh("j/0/1", f"{fake_keeper} <fifo & echo $! >fake; exec 9>fifo; wait")
         await node.until(lambda: is_keeper(node.pid_in("fake"), str(tmp_path)))
-        mark, fake = Mark(str(tmp_path)), node.pid_in("fake")
+        tasks, fake = Tasks(tmp_path), node.pid_in("fake")
         (keeper,) = {*node.keeper_pids()} - {fake}
-        assert is_task(fake, mark)
-        assert not is_task(keeper, mark)
+        assert fake in tasks
+        assert keeper not in tasks
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(tmp_path / "keeper.sock"))
             assert peer_of(connection) == (keeper, os.geteuid())

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from phalanx.errors import Conflict
 from phalanx.runner.keeper import files, lookup, service
+from phalanx.runner.keeper.journal import Past
 from phalanx.runner.keeper.mark import Mark
-from phalanx.runner.keeper.spawn import KEEPER_VARIABLE
+from phalanx.runner.keeper.past import Survivors
 
 LOCK = "runner.lock"
 DESCRIPTOR = 200  # a runner's lock has this one, so that a look at a process costs one system call
@@ -59,16 +60,13 @@ class Tasks:
 
     def __init__(self, folder: Path) -> None:
         real = os.path.realpath(folder)
-        self._mark = Mark(real)
-        self._variable = os.fsencode(f"{KEEPER_VARIABLE}={real}")
+        self._survivors = Survivors(Past(), Mark(real))
         self.keepers = lookup.keepers(real, service.LOCK)  # and tasks that look like one
 
     def __contains__(self, pid: int) -> bool:
-        if self._mark.number_of(pid) is not None:
-            return True
-        if self._variable in files.read(f"/proc/{pid}/environ").split(b"\0"):
-            return True
-        return any(lookup.descends_from(pid, keeper) for keeper in self.keepers - {pid})
+        return self._survivors.shows(pid) or any(
+            lookup.descends_from(pid, keeper) for keeper in self.keepers - {pid}
+        )
 
 
 def _take(folder: Path) -> int:

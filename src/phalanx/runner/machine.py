@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from phalanx.runner.claim import Tasks
-from phalanx.runner.keeper import files, journal, listener, lookup, past, service
+from phalanx.runner.keeper import files, journal, listener, lookup, service
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.processes import KeeperFailed, Processes, Ticks
 
@@ -42,7 +42,12 @@ class LocalMachine:
             transport, processes = await asyncio.get_running_loop().create_unix_connection(make, path)
         finally:
             os.close(folder)
-        if not await self._is_of_a_keeper(transport.get_extra_info("socket").fileno()):
+        try:
+            is_of_a_keeper = await self._is_of_a_keeper(transport.get_extra_info("socket").fileno())
+        except BaseException:  # whoever asked has waited long enough, say
+            transport.abort()
+            raise
+        if not is_of_a_keeper:
             await processes.close()
             raise ConnectionRefusedError(f"{self._state_dir}/{listener.NAME} is not of a keeper")
         return processes
@@ -53,12 +58,12 @@ class LocalMachine:
         A keeper that just begins, or starts a task, may be missed by one look.
         """
         listens = _listener_of(connection)
-        for _ in range(past.LOOKS):
+        for _ in range(lookup.LOOKS):
             tasks = Tasks(self._state_dir)
             is_task = _is_alive(listens) and listens in tasks
             if not is_task and any(pid not in tasks for pid in tasks.keepers):
                 return True
-            await asyncio.sleep(past.BETWEEN_LOOKS_S)
+            await asyncio.sleep(lookup.BETWEEN_LOOKS_S)
         return False
 
     async def start_keeper(self, within_s: float) -> None:

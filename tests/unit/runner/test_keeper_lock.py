@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper import lookup, past, service
+from phalanx.runner.keeper import lookup, service
 from phalanx.runner.keeper.mark import Mark
 
 ANOTHER = 4_000_000  # no process has this number
@@ -39,7 +39,7 @@ def test_who_took_the_lock_before_it_was_set_aside_is_the_keeper(
 ):
     with (tmp_path / service.LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        _looks(monkeypatch, *[set()] * past.LOOKS, *[{ANOTHER}] * 1000)
+        _looks(monkeypatch, *[set()] * lookup.LOOKS, *[{ANOTHER}] * 1000)
         assert service._lock(str(tmp_path), Mark(str(tmp_path))) is None
 
 

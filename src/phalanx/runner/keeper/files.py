@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ASIDE = ".set-aside"
 RENAMED = "{} is not what it should be, and was set aside\n"
 renamed: list[str] = []  # what was set aside so far, to be told again when there is a log
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -37,7 +37,7 @@ def read_surely(path: str, bytes_max: int = 16 << 20) -> bytes:
     try:
         return _read(path, bytes_max)
     except OSError as error:
-        if error.errno in _EXHAUSTED:
+        if error.errno in EXHAUSTED:
             raise
         return b""
 

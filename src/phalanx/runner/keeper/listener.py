@@ -6,7 +6,6 @@ did to get away (the keeper is a subreaper), and is hung up on: it must not repl
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import socket
@@ -18,7 +17,6 @@ from . import files, log, lookup
 NAME = "keeper.sock"
 BACKLOG = 8
 EXHAUSTED_PAUSE_S = 0.02
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
 
 
@@ -39,9 +37,7 @@ class Listener:
         try:
             peer, _ = self._socket.accept()
         except OSError as error:
-            if (
-                error.errno in _EXHAUSTED
-            ):  # the connection stays where it is, and would be found again at once
+            if error.errno in files.EXHAUSTED:  # it stays where it is, and would be found again at once
                 select.select([], [], [], EXHAUSTED_PAUSE_S)
             return None
         pid, uid = peer_of(peer)

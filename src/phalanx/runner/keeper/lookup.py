@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WATCHDOG = "phalanx-watchdog of "  # and the folder: all of its command line, if it fits there
 WAIT_S_MAX, PAUSE_S = 5.0, 0.005
+LOOKS, BETWEEN_LOOKS_S = 3, 0.005  # where one may miss a keeper that is just being started, or starts a task
 _PROGRAM = b"/keeper/__main__.py"
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .mark import Mark
 
 WAIT_S_MAX = 5.0
-LOOKS, BETWEEN_LOOKS_S = 3, 0.005
 
 
 class Alive(Exception):
@@ -72,20 +71,6 @@ def _attempt(key: str, told: list[Any], now: float) -> Attempt:
         attempt.reason, attempt.ended_at = "unknown", now
         attempt.close(oom=False)
     return attempt
-
-
-def is_task(pid: int, mark: Mark) -> bool:
-    """Whether a process shows that it is an attempt's: then it is no keeper, though it may look like one.
-
-    One look is not enough: a keeper that starts a task carries the mark of the task meanwhile.
-    """
-    survivors = Survivors(journal.Past(), mark)
-    for look in range(LOOKS):
-        if look:
-            select.select([], [], [], BETWEEN_LOOKS_S)
-        if not survivors.shows(pid):
-            return False
-    return True
 
 
 class Survivors:

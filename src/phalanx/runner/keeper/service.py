@@ -13,9 +13,9 @@ import sys
 
 from . import cgroup, clock, files, journal, log, lookup, past, tree
 from .listener import Listener
+from .lookup import BETWEEN_LOOKS_S, LOOKS
 from .loop import ALONE_S, Loop
 from .mark import Mark
-from .past import BETWEEN_LOOKS_S, LOOKS
 from .priority import go_first
 from .table import Table
 from .watchdog import Watchdog
