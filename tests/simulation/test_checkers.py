@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.api import wire
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.view import wake
@@ -34,6 +35,25 @@ def test_a_new_term_begins_without_a_brake():
     fences = braked()
     fences.note(e.TermOpened(at=1.5, cause="coordinator c2", epoch=2))
     fences.note(lost())
+
+
+def replaced(*seats: str) -> Fences:
+    fences = Fences(lambda what: None)
+    for epoch, seat in enumerate(seats, start=1):
+        fences.term_opened(epoch, seat)
+    return fences
+
+
+@pytest.mark.parametrize("seats", [("s2", "s3"), ("s2", "s3", "s2"), ("s2", "s2", "s3", "s2")])
+def test_a_coordinator_whose_lease_is_over_says_nothing(seats: tuple[str, ...]):
+    epoch = seats.index("s3")  # the one before it
+    with pytest.raises(Violation, match="while s3 holds"):
+        replaced(*seats).said("s2", wire.BeatAck(epoch, 0.0))
+
+
+def test_a_coordinator_whose_lease_was_taken_while_it_ran_may_not_know_it_yet():
+    """Seed 860006701: a second process of its seat led, retired at once, and another seat followed within 1 ms."""
+    replaced("s2", "s2", "s3").said("s2", wire.BeatAck(1, 0.0))
 
 
 def a_cluster_in_backoff() -> Cluster:

@@ -1,7 +1,8 @@
 """Who may write, who may speak, and whose lease counts: watched in the log and on the wire.
 
 An epoch has one writer. A coordinator that another seat has replaced says nothing any more, for its own clock tells it
-that its lease may be over. A node's lease generation only grows, over every term. While the brake is set, nobody is
+that its lease may be over. One that a second process of its own seat has replaced had its lease taken while it ran, and
+learns it when it renews, whoever leads by then. A node's lease generation only grows, over every term. While the brake is set, nobody is
 lost for being silent.
 """
 
@@ -22,14 +23,13 @@ class Fences:
 
     def __init__(self, count: Callable[[str], None]) -> None:
         self._count = count
-        self._epoch = 0
-        self._seat = ""  # whose the newest epoch is
+        self._seats = {0: ""}  # by epoch, oldest first: whose it is
         self._writers: dict[int, str] = {}
         self._generations: dict[str, int] = {}
         self._is_braked = False
 
     def term_opened(self, epoch: int, seat: str) -> None:
-        self._epoch, self._seat = epoch, seat
+        self._seats[epoch] = seat
 
     def wrote(self, process: str, epoch: int) -> None:
         """An append of this process was kept."""
@@ -44,12 +44,13 @@ class Fences:
                 if disposition in STALE:
                     self._count("fenced report")
                     self._count(f"report refused as {disposition.name}")
-        epoch = getattr(message, "epoch", self._epoch)
-        if epoch < self._epoch and seat != self._seat and not isinstance(message, wire.HelloMessage):
+        epoch: int | None = getattr(message, "epoch", None)
+        if epoch is None or isinstance(message, wire.HelloMessage):
+            return
+        after = next(((each, other) for each, other in self._seats.items() if each > epoch), None)
+        if after is not None and after[1] != seat:
             kind = type(message).__name__
-            raise Violation(
-                "leader", f"{seat} says {kind} under epoch {epoch} while {self._seat} holds {self._epoch}"
-            )
+            raise Violation("leader", f"{seat} says {kind} under epoch {epoch} while {after[1]} holds {after[0]}")
 
     def note(self, event: e.Event) -> None:
         """What the log says of leases."""
