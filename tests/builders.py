@@ -102,6 +102,7 @@ class Cluster:
         self.now = 100.0
         self.orders: list[tuple[str, Order]] = []
         self.turns: list[Turn] = []
+        self.plans_may_fail = False
 
     @property
     def state(self) -> ClusterState:
@@ -113,6 +114,9 @@ class Cluster:
         self.turns.append(turn)
         self.orders += [(effect.node, effect.order) for effect in turn.effects if isinstance(effect, Send)]
         assert check(self.state) == []
+        for failed in turn.failures:
+            if not self.plans_may_fail:
+                raise failed
         return turn.answers
 
     def add_node(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -246,7 +247,36 @@ def test_a_node_without_room_says_so_and_blames_no_program(tmp_path: Path):
     tell(tmp_path, story)
 
 
-@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE])
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of 1 MiB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "phalanx-test", str(tmp_path)]
+    mounted = subprocess.run(mount, capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"this user may not mount a tmpfs: {mounted.stderr.decode().strip()}")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_refuses_a_task_as_one_that_may_run_later(small_disk: Path):
+    async def story(node: Node) -> None:
+        node.start("j/0/1", "true")
+        assert (await node.ended("j/0/1")).code == 0
+        filler = small_disk / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        for number in range(1, 50):  # the journal has room for a few lines
+            node.start(f"j/{number}/1", "true")
+        assert {(await node.refused(f"j/{number}/1")).code for number in range(40, 50)} == {"exhausted"}
+        filler.unlink()
+        node.start("j/0/2", "true")
+        assert (await node.ended("j/0/2")).code == 0
+
+    tell(small_disk, story)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC])
 def test_no_process_could_be_made_is_not_the_programs_fault(number: int):
     refusal = spawn._refusal(OSError(number, os.strerror(number)), "/bin/true", "true")
     assert refusal.code == "exhausted"

@@ -17,19 +17,22 @@ from phalanx.core.cluster.effects import Effect
 from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, NodeHeard, encode
 from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeMuster, Redeem, Submit
+from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.log_events import LogRepaired
 from phalanx.core.cluster.membership import carry_on
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.core.cluster.subjects import jobs_of, node_of
 from phalanx.core.cluster.view import reconsider, snapshot, wake
-from phalanx.core.model.plan import Policy
-from phalanx.core.placement.engine import place_one, plan
+from phalanx.core.model.plan import Plan, Policy
+from phalanx.core.placement.engine import PlanFailed, place_one, plan
 from phalanx.core.placement.explain_gang import gang_never
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
 
 NAMED_MAX = 20  # jobs that are named where there may be thousands
+FAILURES_MAX = 8  # of plans in one turn
+FAILED_FOR_S = 10.0  # then it is tried again with those who made a plan fail
 
 
 class Turn(Struct):
@@ -41,6 +44,7 @@ class Turn(Struct):
     history: list[History]
     revision: int
     more: bool = False
+    failures: list[PlanFailed] = []
 
     def batch(self) -> Batch | None:
         """The durable events as one record for the store, or None if there are none."""
@@ -138,7 +142,7 @@ class Heart:
             if not len(state.waiting) or seen:
                 return
             waiting = len(state.waiting)
-            proposal = plan(snapshot(state, now), self.policy)
+            proposal = self._plan(now, turn)
             for muster in proposal.musters:
                 self._propose(ProposeMuster(muster), now, turn)
             for placement in proposal.placements:
@@ -147,8 +151,22 @@ class Heart:
             is_settled = len(state.waiting) == waiting  # or somebody may stand first now who was held back
             if is_settled and not proposal.musters and all(p.lane is not None for p in proposal.placements):
                 self._planned = (state.revision, state.gain)
-                later = [kind.evict_at for kind in state.waiting.classes.values() if kind.evict_at > now]
-                self._look_again_at = min(later, default=inf)
+                due = ((kind.evict_at, kind.failed_until) for kind in state.waiting.classes.values())
+                self._look_again_at = min((at for both in due for at in both if at > now), default=inf)
+
+    def _plan(self, now: float, turn: Turn) -> Plan:
+        """Whoever makes a plan fail waits for a while and is told so; the others are placed without him."""
+        proposal = None
+        for _ in range(FAILURES_MAX):
+            try:
+                proposal = plan(snapshot(self.state, now), self.policy)
+                break
+            except PlanFailed as failed:
+                failed.kind.failed_until, failed.kind.failure = now + FAILED_FOR_S, str(failed)
+                turn.failures.append(failed)
+        if turn.failures and (broken := check(self.state)):
+            raise AssertionError(f"a plan that failed has left its traces: {broken[0]}") from turn.failures[0]
+        return proposal or Plan([], more=True)
 
     def _propose(self, given: Input, now: float, turn: Turn) -> None:
         """Nobody waits for the answer; if it is no, the plan was made on what is no longer true."""

@@ -95,6 +95,10 @@ class _Waiting:
         self._trials = Trials(state, job, policy, now)
 
     def finding(self) -> Finding:
+        unit = self._group if self._job.gang is None else self._job.gang
+        kind = self._state.waiting.classes.get(unit.kind)
+        if kind is not None and kind.failed_until > self._snapshot.now:  # whoever asks would fail on it as well
+            return Finding([reason.plan_failed(kind.failure, kind.failed_until - self._snapshot.now)])
         return self._of_task() if self._job.gang is None else self._of_gang(self._job.gang)
 
     def _of_task(self) -> Finding:

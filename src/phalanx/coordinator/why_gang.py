@@ -64,18 +64,16 @@ def change_to_start(
     state: ClusterState, snapshot: Snapshot, unit: GangState, trials: Trials
 ) -> Change | None:
     """The nearest change with which it would start now: of what it asks for, or of what is in its way."""
-    draft = Draft(snapshot)
-    found = None
-    if not unit.bound():  # a smaller gang would be another one, and some of this one run already
-        found = fixes.other_gang(
-            unit.job,
-            snapshot.nodes.topology,
-            lambda changed: fixes.fits(draft, fixes.whole_unit(changed)) and trials.start(changed),
-            "would start now",
-        )
-    found = found or fixes.other_cluster(state, draft, unit)
-    draft.plan()
-    return found
+    with Draft(snapshot) as draft:
+        found = None
+        if not unit.bound():  # a smaller gang would be another one, and some of this one run already
+            found = fixes.other_gang(
+                unit.job,
+                snapshot.nodes.topology,
+                lambda changed: fixes.fits(draft, fixes.whole_unit(changed)) and trials.start(changed),
+                "would start now",
+            )
+        return found or fixes.other_cluster(state, draft, unit)
 
 
 def domains_of(nodes: NodeTable, no: Reason) -> list[DomainSlots]:
@@ -105,17 +103,15 @@ def never(nodes: NodeTable, job: Job) -> Reason | None:
 
 
 def _tried(snapshot: Snapshot, unit: GangState) -> Reason | None:
-    draft = Draft(snapshot)
-    found = place_gang(draft, unit)
-    draft.plan()
+    with Draft(snapshot) as draft:
+        found = place_gang(draft, unit)
     return found if isinstance(found, Reason) else None
 
 
 def _nobody_to_evict(snapshot: Snapshot, unit: GangState, policy: Policy) -> list[Reason]:
     """Why no room is made for it either."""
-    draft = Draft(snapshot)
-    found = make_room(draft, unit, policy)
-    draft.plan()
+    with Draft(snapshot) as draft:
+        found = make_room(draft, unit, policy)
     return [found] if isinstance(found, Reason) else []
 
 

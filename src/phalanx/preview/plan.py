@@ -72,7 +72,7 @@ class _Rehearsal:
     def fill(self) -> None:
         """Give everybody who was asked about what the pass gives him, or the reasons why not."""
         doubts = self._doubts
-        try:
+        with self._held:
             shares = self._in_order(self._pass())
             for share in self._asked.values():
                 doubts.note_kept(share)
@@ -80,8 +80,6 @@ class _Rehearsal:
                 if share.job.job.id in self._asked:
                     share.doubts = doubts.about(share)
                 self._carry_out(share)
-        finally:
-            self._held.plan()
 
     def _pass(self) -> Plan:
         """One whole pass. A gang that keeps a part of its places cuts a pass short: then another goes on behind it."""

@@ -169,6 +169,8 @@ class Checkers:
             if type(event) not in VOLATILE:
                 self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
         self._latest = max(self._latest, coordinator.heart.turned_at)
+        for failed in turn.failures:
+            raise Violation("plan", f"no plan can be made: {failed}") from failed
         if turn.events:
             check_state(coordinator.state)
             self._settled_down(coordinator)

@@ -47,9 +47,8 @@ def check_patience(state: ClusterState, policy: Policy, now: float) -> None:
 
 
 def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
-    draft = Draft(view)
-    found = make_room(draft, first, policy)
-    draft.rollback((0, 0, 0))
+    with Draft(view) as draft:
+        found = make_room(draft, first, policy)
     if isinstance(found, Muster):
         raise Violation(
             "heals", f"{first.job.id} waits though {len(found.victims)} could have been evicted for it"
@@ -68,9 +67,8 @@ def _check_held(view: Snapshot, kind: WaitingClass, unit: Unit) -> None:
 
 def _fits(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
-        draft = Draft(view)
-        found = place_gang(draft, cast(WaitingGang, unit))
-        draft.rollback((0, 0, 0))
+        with Draft(view) as draft:
+            found = place_gang(draft, cast(WaitingGang, unit))
         return isinstance(found, Muster)
     request = cast(WaitingGroup, unit).request
     for row, ledger in enumerate(view.nodes.ledgers):

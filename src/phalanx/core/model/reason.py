@@ -177,6 +177,16 @@ def starting(host: str) -> Reason:
     )
 
 
+def plan_failed(error: str, seconds: float) -> Reason:
+    return Reason(
+        "PlanFailed",
+        Tier.HELD,
+        f"The scheduler failed when it looked for a place for it ({error}); this is a defect, the coordinator's log"
+        f" says where; it is tried again in {seconds:.0f} s",
+        {"error": error, "seconds": seconds},
+    )
+
+
 def evaluating() -> Reason:
     return Reason("Evaluating", Tier.PROGRESS, "It fits now and is placed at the next turn")
 

@@ -50,7 +50,7 @@ class Why(IntEnum):
     RESTARTED = 15  # another task of its job failed, and all start anew
     JOB_FAILED = 16  # another task of its job failed, and with it the job
     JOB_DONE = 17  # its job had done its work without it
-    EXHAUSTED = 18  # its node had no processes, memory or descriptors left to start it with
+    EXHAUSTED = 18  # its node had no processes, memory, descriptors or disk left to start it with
 
     @property
     def word(self) -> str:

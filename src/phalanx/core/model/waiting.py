@@ -93,7 +93,8 @@ class WaitingClass:
     """The units of one kind, in order."""
 
     __slots__ = (
-        "blocked_at", "blocked_by", "evict_at", "held_behind", "hopeless_at", "kind", "ranks", "units",
+        "blocked_at", "blocked_by", "evict_at", "failed_until", "failure", "held_behind", "hopeless_at",
+        "kind", "ranks", "units",
     )  # fmt: skip
 
     def __init__(self, kind: Hashable) -> None:
@@ -105,6 +106,8 @@ class WaitingClass:
         self.held_behind: Rank | None = None  # if it is held back: whom it would have delayed
         self.hopeless_at = -1  # the table's gain when it would not have fitted with every tenant gone
         self.evict_at = 0.0  # before this it need not look again whom to evict
+        self.failed_until = 0.0  # before this no plan looks at it: it made one fail
+        self.failure = ""  # with this error
 
 
 class Kept(Struct, frozen=True):

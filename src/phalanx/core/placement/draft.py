@@ -1,11 +1,13 @@
 """A plan being tried: whatever it takes, evicts or promises in the columns is put back when the plan is made.
 
+The columns are those of the cluster, so a draft is used as a context manager: an error puts everything back, too.
 A part of it can be given up alone: `mark` remembers where one stands, `rollback` returns there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import Muster, Placement, Plan, Snapshot
@@ -32,6 +34,12 @@ class Draft:
         self._placements: list[Placement] = []
         self._musters: list[Muster] = []
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.rollback((0, 0, 0))
 
     def place(self, row: int, placement: Placement, queue: str) -> None:
         """One task onto a node."""

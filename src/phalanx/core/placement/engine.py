@@ -34,17 +34,31 @@ _QUOTA_CODES = ("QuotaExhausted", "ExceedsQuotaMax")
 _Line = list[tuple[Rank, int, WaitingClass]]
 
 
+class PlanFailed(Exception):
+    """A defect of ours: no plan can be made while units of this class are looked at. Nothing is changed."""
+
+    def __init__(self, kind: WaitingClass, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.kind = kind
+
+
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Propose placements for those who wait, in order, and for others behind them who delay nobody."""
     turn = _Pass(snapshot, policy)
     line = turn.line(snapshot.waiting.classes)
-    while line and not turn.is_over:
-        rank, number, kind = heappop(line)
-        going_on = turn.serve(kind, rank, line[0][0] if line else None)
-        if going_on is not None:
-            heappush(line, (going_on, number, kind))
-    turn.prefetch()
-    return turn.draft.plan(more=turn.is_over or turn.has_more)
+    with turn.draft:
+        try:
+            while line and not turn.is_over:
+                rank, number, kind = heappop(line)
+                going_on = turn.serve(kind, rank, line[0][0] if line else None)
+                if going_on is not None:
+                    heappush(line, (going_on, number, kind))
+            turn.prefetch()
+        except Exception as error:
+            if (looked_at := turn.front.reserves_for or turn.serves) is None:
+                raise
+            raise PlanFailed(looked_at, error) from error
+        return turn.draft.plan(more=turn.is_over or turn.has_more)
 
 
 def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
@@ -77,6 +91,7 @@ class _Pass:
         self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue may hold no more
         self._is_cut = False
         self.has_more = False  # somebody's turn to evict comes with the next pass
+        self.serves: WaitingClass | None = None
 
     @property
     def is_over(self) -> bool:
@@ -88,6 +103,8 @@ class _Pass:
         line: _Line = []
         full: list[tuple[Rank, WaitingClass]] = []
         for number, kind in enumerate(classes.values()):
+            if kind.failed_until > self._now:
+                continue
             rank = kind.ranks[0]
             is_full = kind.blocked_at == self._gain and kind.blocked_by is not Block.HELD
             if not is_full or self._may_evict(kind, kind.units[rank]):
@@ -102,6 +119,7 @@ class _Pass:
 
     def serve(self, kind: WaitingClass, rank: Rank, until: Rank | None) -> Rank | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
+        self.serves = kind
         if self._is_still_held(kind):
             return None
         for at in range(bisect_left(kind.ranks, rank), len(kind.ranks)):
@@ -127,6 +145,7 @@ class _Pass:
         """Short tasks of the first without room queue in their lanes; or of the first whose quota is used up."""
         first = self.front.first or min(self._capped, default=None)
         if first is not None and not (unit := first[1].units[first[0]]).is_gang:
+            self.serves = first[1]
             prefetch(cast(WaitingGroup, unit), self.draft, self._policy)
 
     def _pass_over(self, kind: WaitingClass, rank: Rank, block: Block) -> None:

@@ -27,6 +27,7 @@ class Front:
         self._line: list[tuple[Rank, WaitingClass]] = []
         self._reservation: Reservation | None = None
         self._runs_s: dict[JobId, float] = {}
+        self.reserves_for: WaitingClass | None = None  # while it is worked out what is kept for the head
 
     def begin(self, full: list[tuple[Rank, WaitingClass]]) -> None:
         """Those of whom an earlier plan knew that there is no room, and nothing has ended since."""
@@ -63,6 +64,7 @@ class Front:
                 return self._reservation
             first, kind = self._line[0]
             unit = kind.units[first]
+            self.reserves_for = kind
             before = kept_for(self._waiting, unit, self._draft)
             self._reservation = reserve(self._draft, unit, self._policy, self._runs_s, before)
             if self._reservation is None:
@@ -70,6 +72,7 @@ class Front:
                 heappop(self._line)
             else:
                 self._remember(unit, self._reservation)
+            self.reserves_for = None
         return None
 
     def _remember(self, unit: Unit, found: Reservation) -> None:

@@ -22,9 +22,9 @@ NODES_SHOWN = 5
 
 def forecast(snapshot: Snapshot, unit: Unit, policy: Policy) -> Forecast | None:
     """When this unit would start if it were the head, or None if not even with everybody gone."""
-    draft = Draft(snapshot, policy.score)
-    found = reserve(draft, unit, policy, {}, kept_for(snapshot.waiting, unit, draft))
-    return None if found is None else found.forecast
+    with Draft(snapshot, policy.score) as draft:
+        found = reserve(draft, unit, policy, {}, kept_for(snapshot.waiting, unit, draft))
+        return None if found is None else found.forecast
 
 
 def kept_now(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:

@@ -106,7 +106,7 @@ class Executor:
             if self._roster.watchdog.is_killing():
                 raise Refused("fenced", "the lease ran out, and what was left is being ended")
             if self._journal.trouble and not self._journal.try_flush():
-                raise Refused("no_log", f"cannot write the keeper's journal: {self._journal.trouble}")
+                raise Refused("exhausted", f"cannot write the keeper's journal: {self._journal.trouble}")
             if deed.held:
                 self._spawner.check(key, deed.brief, deed.options)
                 return self._table.prepared(key)
