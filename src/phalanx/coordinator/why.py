@@ -97,8 +97,9 @@ class _Waiting:
     def finding(self) -> Finding:
         unit = self._group if self._job.gang is None else self._job.gang
         kind = self._state.waiting.classes.get(unit.kind)
-        if kind is not None and kind.failed_until > self._snapshot.now:  # whoever asks would fail on it as well
-            return Finding([reason.plan_failed(kind.failure, kind.failed_until - self._snapshot.now)])
+        seconds = 0.0 if kind is None else kind.failed_until - self._snapshot.now
+        if kind is not None and seconds > 0.0:  # whoever looks for a place for it fails, here as well
+            return Finding([reason.plan_failed(kind.failure, seconds)])
         return self._of_task() if self._job.gang is None else self._of_gang(self._job.gang)
 
     def _of_task(self) -> Finding:

@@ -2,8 +2,8 @@
 
 An epoch has one writer. A coordinator that another seat has replaced says nothing any more, for its own clock tells it
 that its lease may be over. One that a second process of its own seat has replaced had its lease taken while it ran, and
-learns it when it renews, whoever leads by then. A node's lease generation only grows, over every term. While the brake is set, nobody is
-lost for being silent.
+learns it when it renews, whoever leads by then. A node's lease generation only grows, over every term. While the brake
+is set, nobody is lost for being silent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Fences:
         after = next(((each, other) for each, other in self._seats.items() if each > epoch), None)
         if after is not None and after[1] != seat:
             kind = type(message).__name__
-            raise Violation("leader", f"{seat} says {kind} under epoch {epoch} while {after[1]} holds {after[0]}")
+            raise Violation(
+                "leader", f"{seat} says {kind} under epoch {epoch} while {after[1]} holds {after[0]}"
+            )
 
     def note(self, event: e.Event) -> None:
         """What the log says of leases."""
