@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-YOUNG, MIDDLE, OLD = 5_000, 10, 10
+YOUNG, MIDDLE, OLD = 2_000, 5, 5  # a full collection looks at some 50,000 objects, which takes 15 ms
 LOOK_EVERY_S = 1.0
 GROWTH = 3
-SMALL = 200_000  # objects; so many are looked through in some milliseconds
+SMALL = 128 << 20  # bytes
+BUSY = 0.5  # of a core: then what takes long waits,
+OVERDUE = 3  # until there is so many times as much memory as had been enough
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
@@ -33,24 +40,47 @@ async def keep_short() -> None:
     """Keep collections short while the state grows: what survived a full one is not looked through again.
 
     The state has no cycles, and a full collection looks at all of it: half a second with some hundred thousand jobs, in
-    which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when they have tripled.
+    which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when the memory has
+    tripled, in a quiet moment.
     """
     gc.set_threshold(YOUNG, MIDDLE, OLD)
-    gc.collect()
-    gc.freeze()
-    seen, known = _full_collections(), gc.get_freeze_count()
-    while True:
-        await asyncio.sleep(LOOK_EVERY_S)
-        if _full_collections() == seen:
-            continue
-        gc.freeze()
-        if gc.get_freeze_count() > GROWTH * known + SMALL:
-            gc.unfreeze()
-            gc.collect()
+    survivors = _Survivors()
+    gc.callbacks.append(survivors.collected)
+    try:
+        while True:
+            used = time.process_time()
+            await asyncio.sleep(LOOK_EVERY_S)
+            is_busy = time.process_time() - used > BUSY * LOOK_EVERY_S
+            if survivors.growth > (OVERDUE if is_busy else 1):
+                survivors.look_through()
+    finally:
+        gc.callbacks.remove(survivors.collected)
+
+
+class _Survivors:
+    """What was set aside. To count it takes as long as to look through it, so its growth is that of the memory."""
+
+    def __init__(self) -> None:
+        self.look_through()
+
+    @property
+    def growth(self) -> float:
+        """1.0 when there is so much that it should be looked through."""
+        return _resident() / (GROWTH * self._known + SMALL)
+
+    def collected(self, phase: str, info: dict[str, Any]) -> None:
+        """Called by the collector, in whichever thread it runs."""
+        if phase == "stop" and info["generation"] == 2:
             gc.freeze()
-            known = gc.get_freeze_count()
-        seen = _full_collections()
+
+    def look_through(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        gc.collect()  # of the few that are left; the collector waits longer after it has seen many
+        self._known = _resident()
 
 
-def _full_collections() -> int:
-    return int(gc.get_stats()[2]["collections"])
+def _resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE

@@ -33,9 +33,43 @@ async def test_survivors_of_a_full_collection_are_not_looked_through_again(monke
         gc.set_threshold(*was)
 
 
+async def test_a_collection_looks_at_few_objects_however_many_there_are(monkeypatch):
+    """What is frozen at once is not in the next full collection; `gc.get_objects` has only what is not frozen."""
+    most = [0]
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            most[0] = max(most[0], len(gc.get_objects(generation=2)))
+
+    was = gc.get_threshold()
+    keeping = asyncio.ensure_future(collector.keep_short())
+    try:
+        await _until(lambda: gc.get_threshold()[0] == collector.YOUNG)
+        gc.callbacks.append(look)
+        state = [[number] for number in range(1_000_000)]
+        assert len(state) > 0 < most[0] <= 200_000
+    finally:
+        gc.callbacks.remove(look)
+        keeping.cancel()
+        gc.unfreeze()
+        gc.set_threshold(*was)
+
+
+async def test_what_takes_long_waits_for_a_quiet_moment_but_not_for_ever(monkeypatch):
+    survivors = collector._Survivors()
+    gc.unfreeze()
+    assert 0 < survivors.growth < 1
+    known = survivors._known
+    monkeypatch.setattr(collector, "_resident", lambda: 4 * (known + collector.SMALL))
+    assert 1 < survivors.growth < collector.OVERDUE
+    monkeypatch.setattr(collector, "_resident", lambda: 10 * (known + collector.SMALL))
+    assert survivors.growth > collector.OVERDUE
+
+
 async def test_when_they_have_grown_all_are_looked_at(monkeypatch):
     monkeypatch.setattr(collector, "LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(collector, "SMALL", -1_000_000_000)  # any growth is enough
+    monkeypatch.setattr(collector, "OVERDUE", 0.0)  # no growth is enough
+    monkeypatch.setattr(collector, "BUSY", 0.0)
     was = gc.get_threshold()
     keeping = asyncio.ensure_future(collector.keep_short())
     try:
