@@ -211,7 +211,9 @@ def _cores(count: int) -> str:
 
 def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     late_s = event.at - exit.ended_at if exit.ended_at and exit.started_at else 0.0
-    late = f" (told {late_s:.0f} s after its end)" if late_s >= LATE_S else ""
+    late = (
+        f" (it ended {late_s:.0f} s before it was told, by the clock of its node)" if late_s >= LATE_S else ""
+    )
     return _the_end(key, exit, event) + late
 
 
