@@ -166,12 +166,17 @@ def test_a_member_that_is_recalled_says_so_and_has_printed_nothing(tmp_path: Pat
     play(tmp_path, story)
 
 
-def test_a_member_whose_program_is_missing_is_refused_before_anybody_goes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "code"), [("no-such-program", 127), ("{folder}/plain-file", 126)])
+def test_a_member_whose_program_cannot_be_run_is_refused_before_anybody_goes(
+    tmp_path: Path, program: str, code: int
+) -> None:
+    (tmp_path / "plain-file").write_text("true")
+
     async def story(coordinator: Coordinator) -> None:
-        coordinator.order(a_brief("", program="no-such-program"), ROLL, START)
+        coordinator.order(a_brief("", program=program.format(folder=tmp_path)), ROLL, START)
         exit = (await coordinator.hears(Ended)).exit
-        assert (exit.why, exit.code) == (Why.REFUSED, 127)
-        assert "no-such-program" in exit.message
+        assert (exit.why, exit.code) == (Why.REFUSED, code)
+        assert program.format(folder=tmp_path) in exit.message
 
     play(tmp_path, story)
 

@@ -50,7 +50,8 @@ def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) ->
         return Exit(Why.FENCED, ended_at=now, message=message)
     if code == "exhausted":
         return Exit(Why.EXHAUSTED, ended_at=now, message=message, of_node=True)
-    return Exit(Why.REFUSED, 127, ended_at=now, message=message, of_node=code in _OF_NODE)
+    shell_says = 126 if code == "not_executable" else 127
+    return Exit(Why.REFUSED, shell_says, ended_at=now, message=message, of_node=code in _OF_NODE)
 
 
 def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
