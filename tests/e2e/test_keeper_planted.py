@@ -26,30 +26,20 @@ def _link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-@pytest.mark.parametrize("plant", [os.mkfifo, _link, Path.touch])
-def test_what_lies_where_a_log_will_be_is_replaced(tmp_path: Path, plant: Callable[[Path], None], held: bool):
+@pytest.mark.parametrize("removed", ["rm -r logs", "rm -r logs; touch logs"])
+def test_a_folder_of_logs_that_a_task_removed_is_made_anew(tmp_path: Path, removed: str, held: bool):
+    logs = tmp_path / "logs"
+    logs.mkdir()
+
     async def story(node: Node) -> None:
-        plant(node.out("j/0/2"))
-        plant(node.err("j/0/2"))
-        node.sh("j/0/2", "echo mine", held=held)
+        node.sh("j/0/1", removed, out=str(logs / "0.out"), err=str(logs / "0.err"))
+        await node.ended("j/0/1")
+        node.sh("j/1/1", "echo mine", out=str(logs / "1.out"), err=str(logs / "1.err"), held=held)
         if held:
-            await node.ready("j/0/2")
-            node.out("j/0/2").unlink()
-            plant(node.out("j/0/2"))
-            node.processes.go("j/0/2")
-        assert (await node.ended("j/0/2")).code == 0
-        assert node.out("j/0/2").read_text() == "mine\n"
-        assert not node.out("j/0/2").is_symlink()
-        assert not (tmp_path / "elsewhere").exists()
-
-    tell(tmp_path, story)
-
-
-def test_a_folder_where_a_log_will_be_is_a_refusal(tmp_path: Path):
-    async def story(node: Node) -> None:
-        node.out("j/0/2").mkdir()
-        node.sh("j/0/2", "echo mine")
-        assert (await node.refused("j/0/2")).code == "no_log"
+            await node.ready("j/1/1")
+            node.processes.go("j/1/1")
+        assert (await node.ended("j/1/1")).code == 0
+        assert (logs / "1.out").read_text() == "mine\n"
 
     tell(tmp_path, story)
 

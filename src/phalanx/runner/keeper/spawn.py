@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 
 from . import clock, files, log
 from .attempt import Attempt
@@ -174,6 +175,10 @@ class Spawner:
             except FileExistsError:  # nothing but a log says so: one that was planted, or made by `check`
                 _remove_logs(attempt.out, attempt.err)
                 return spawn()
+            except (FileNotFoundError, NotADirectoryError):
+                if not _remake_folders(attempt.out, attempt.err):
+                    raise
+                return spawn()
         except OSError as error:
             _check_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
             raise _refusal(error, program, _called(argv[0])) from None
@@ -236,12 +241,26 @@ def _use_cpus(cpus: list[int]) -> None:
 
 def _check_logs(out: str, err: str) -> None:
     """Raise Refused unless both can be made anew."""
+    _remake_folders(out, err)
     _remove_logs(out, err)
     for path in (out, err):
         try:
             os.close(os.open(path, _LOG_FLAGS, 0o600))
         except OSError as error:
             raise _no_log(path, error) from None
+
+
+def _remake_folders(out: str, err: str) -> bool:
+    """The folder of a job's logs, which a task of it may have removed or replaced; False if it was there."""
+    made = False
+    for folder in (files.parent(out), files.parent(err)):
+        try:
+            files.set_aside(folder, unless=stat.S_ISDIR)
+            os.mkdir(folder, 0o700)  # noqa: PTH102 (the keeper imports no pathlib)
+            made = True
+        except OSError:  # it is there; or opening the log says what is wrong
+            continue
+    return made
 
 
 def _remove_logs(out: str, err: str) -> None:
