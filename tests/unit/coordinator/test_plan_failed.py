@@ -16,6 +16,8 @@ from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 from phalanx.core.placement import engine, front, outlook
+from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.reserve import reserve
 from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
@@ -39,7 +41,7 @@ def a_small_cluster() -> Cluster:
 
 def test_the_others_are_placed_and_the_job_says_why_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     gang, other = a_gang(a_group(2, cores=1)), a_job(cores=1)
-    monkeypatch.setattr(engine, "place_gang", failing(engine.place_gang, gang))
+    monkeypatch.setattr(engine, "place_gang", failing(place_gang, gang))
     cluster = a_small_cluster()
     cluster.submit(gang)
     cluster.submit(other)
@@ -51,7 +53,6 @@ def test_the_others_are_placed_and_the_job_says_why_it_waits(monkeypatch: pytest
 
 def test_it_is_tried_again_after_a_while_and_not_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     gang = a_gang(a_group(2, cores=1))
-    place_gang = engine.place_gang
     monkeypatch.setattr(engine, "place_gang", failing(place_gang, gang))
     cluster = a_small_cluster()
     cluster.submit(gang)
@@ -67,7 +68,7 @@ def test_it_is_tried_again_after_a_while_and_not_at_every_turn(monkeypatch: pyte
 
 def test_the_head_is_the_one_for_which_no_place_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     head, behind = a_job(cores=4), a_job(cores=1)
-    monkeypatch.setattr(front, "reserve", failing(front.reserve, head))
+    monkeypatch.setattr(front, "reserve", failing(reserve, head))
     cluster = a_small_cluster()
     cluster.submit(a_job(cores=3))
     cluster.submit(head)
@@ -107,7 +108,7 @@ def test_an_answer_that_fails_leaves_the_columns_as_they_were(monkeypatch: pytes
     cluster.submit(a_job(cores=3))
     cluster.submit(head)
     cluster.submit(a_job(cores=1))
-    monkeypatch.setattr(outlook, "reserve", failing(outlook.reserve, head))
+    monkeypatch.setattr(outlook, "reserve", failing(reserve, head))
     with pytest.raises(ZeroDivisionError):
         why_reply(cluster.state, cluster.state.jobs[head.id], None, cluster.now, Policy())
     assert check(cluster.state) == []
