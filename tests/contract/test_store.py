@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.store.memory import MemoryStore
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, Moved, Pruned, Store, StoreError
+from phalanx.store.protocol import Batch, Fenced, History, Loaded, Moved, Pruned, Regressed, Store, StoreError
 from phalanx.store.sqlite import SqliteStore
 from tests.contract.worlds import World, a_batch, bodies, revisions
 
@@ -187,6 +187,18 @@ async def test_batches_are_followed_with_their_subjects(store: Store):
     assert sorted(found[0].subjects) == ["j5", "n1"]
     assert revisions(await store.since(0, 2)) == [2, 5]
     assert await store.since(6, 10) == []
+
+
+async def test_who_knows_more_than_the_log_is_told(store: Store):
+    """The store was put back, or is another one: a standby must not take it for the one that it has followed."""
+    epoch = await store.open_term()
+    await store.append(epoch, a_batch(3), [])
+    assert await store.since(3, 10) == []
+    with pytest.raises(Regressed, match="ends at revision 3, and it was at 4") as caught:
+        await store.since(4, 10)
+    assert caught.value.end == 3
+    await store.save_image(epoch, 7, b"image")
+    assert await store.since(7, 10) == []
 
 
 async def test_a_log_is_pruned_only_where_an_image_covers_it(store: Store):

@@ -27,7 +27,7 @@ from phalanx.core.cluster.view import next_due
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.diary import diary, told
 from phalanx.errors import PhalanxError, TooMany, Unavailable
-from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Store, StoreError
+from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Regressed, Store, StoreError
 
 log = diary("coordinator")
 TICK_S = 0.25
@@ -95,7 +95,7 @@ class Loop:
         return answers
 
     async def run(self) -> None:
-        """Turn until the term is over (Fenced or LogHole is raised), or until the mailbox is closed and empty."""
+        """Turn until the term is over (Fenced, LogHole, Regressed), or the mailbox is closed and empty."""
         try:
             while self.mailbox or not self.mailbox.is_closed:
                 await self._rest()
@@ -103,7 +103,7 @@ class Loop:
                 try:
                     if await self._can_turn():
                         await self._turn()
-                except (Fenced, LogHole):
+                except (Fenced, LogHole, Regressed):
                     raise
                 except StoreError as error:
                     self._throw_away(error)

@@ -45,6 +45,7 @@ from phalanx.store.protocol import (
     LogHole,
     Moved,
     Pruned,
+    Regressed,
     Store,
     StoreError,
 )
@@ -384,7 +385,7 @@ class Member:
         try:
             async for batch, turn in self._replica.follow(self._store, self._clock):
                 self._porch.followed(batch, turn)
-        except (Pruned, LogHole):  # what we still had to read is in an image by now, or may be
+        except (Pruned, LogHole, Regressed):  # what we still had to read is in an image by now, or may be
             await self._read()
 
     async def _pause(self, seconds: float) -> None:

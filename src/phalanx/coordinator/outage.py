@@ -11,7 +11,7 @@ from phalanx.clock import Clock
 from phalanx.diary import diary, told
 from phalanx.errors import NotActive
 from phalanx.store.copy import MIGRATED
-from phalanx.store.protocol import Candidate, Fenced, LogHole, StoreError
+from phalanx.store.protocol import Candidate, Fenced, LogHole, Regressed, StoreError
 
 log = diary("coordinator")
 TELL_EVERY_S = 60.0
@@ -31,9 +31,11 @@ class Outage:
         now = self._clock.monotonic()
         if self.error is None:
             self._since = now
-        if self.error is None or now - self._told_at >= TELL_EVERY_S:
+        is_wrong = isinstance(error, LogHole | Regressed)
+        is_news = self.error is None or (is_wrong and not isinstance(self.error, LogHole | Regressed))
+        if is_news or now - self._told_at >= TELL_EVERY_S:
             self._told_at = now
-            what = "the log cannot be trusted" if isinstance(error, LogHole) else "the store does not answer"
+            what = "the log cannot be trusted" if is_wrong else "the store does not answer"
             log.warning(what, for_s=round(now - self._since), **_in_detail(error))
         self.error = error
 

@@ -11,7 +11,17 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from phalanx.store.chain import events_of, missing_before
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned, Store, StoreError
+from phalanx.store.protocol import (
+    Batch,
+    Fenced,
+    History,
+    Loaded,
+    LogHole,
+    Pruned,
+    Regressed,
+    Store,
+    StoreError,
+)
 
 PAGE = 200
 
@@ -112,4 +122,6 @@ async def _begin_of(store: Store, covered: int) -> int:
             high = middle
         except Pruned:
             low = middle + 1
+        except Regressed:  # the image stands there alone
+            high = middle
     return low

@@ -17,7 +17,7 @@ from phalanx.store.etcd_log import EtcdLog
 from phalanx.store.etcd_office import EtcdOffice
 from phalanx.store.etcd_records import Logged, number
 from phalanx.store.etcd_stories import EtcdStories
-from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Pruned, StoreError
+from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Pruned, Regressed, StoreError
 from phalanx.store.record import Damage
 
 _PRUNE_PAGE = 1000
@@ -85,6 +85,8 @@ class EtcdStore:
 
     async def since(self, after: int, limit: int) -> list[Batch]:
         head, pruned = await self._log.look()
+        if after > number(head) and after > (end := max(number(head), pruned, await self._images.last())):
+            raise Regressed(end, after)
         good: list[Logged] = []
         bad: list[Entry] = []
         if pruned <= after < number(head):

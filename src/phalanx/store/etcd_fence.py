@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from phalanx.store.etcd_keys import Keys
 from phalanx.store.etcd_kv import Compare, Delete, Entry, EtcdUnavailable, Get, Kv, Outcome, Put
 from phalanx.store.etcd_records import OPERATIONS_MAX, PART_BYTES, number
-from phalanx.store.protocol import Fenced, Moved
+from phalanx.store.protocol import Fenced, moved
 
 TRIES = 4
 _PUT_BYTES = 64  # what a put costs besides its key and value
@@ -84,5 +84,5 @@ class Fence:
         if number(epoch) != self._epoch:
             raise Fenced(self._epoch, number(epoch))
         if self._head is not None and head != self._head:
-            raise Moved(f"the log ends at {number(head)}, not at {number(self._head)}")
+            raise moved(number(head), number(self._head))
         return False

@@ -49,6 +49,11 @@ class EtcdImages:
                 # Otherwise it was cleaned away while it was read, because there are newer ones.
         return 0, None, len(bad)
 
+    async def last(self) -> int:
+        """The revision of the newest one, whether it is good or not; 0 if there is none."""
+        headers = await self._headers()
+        return self._keys.revision_of(headers[-1].key) if headers else 0
+
     async def damaged(self) -> list[int]:
         """The revisions of images that are not what was written."""
         found: list[int] = []

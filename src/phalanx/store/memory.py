@@ -13,9 +13,10 @@ from phalanx.store.protocol import (
     History,
     Leader,
     Loaded,
-    Moved,
     Pruned,
+    Regressed,
     StoreError,
+    moved,
 )
 from phalanx.store.record import Damage
 
@@ -85,12 +86,14 @@ class MemoryStore:
     async def since(self, after: int, limit: int) -> list[Batch]:
         if after < self._kept.pruned:
             raise Pruned(f"the log begins after revision {self._kept.pruned}")
+        if after > (end := max(self._kept.head, (self._kept.image or (0,))[0])):
+            raise Regressed(end, after)
         return self._after(after)[:limit]
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         self._check(epoch)
         if self._head not in (None, head := self._kept.head):
-            raise Moved(f"the log ends at {head}, not at {self._head}")
+            raise moved(head, self._head)
         if batch.revision <= head:
             raise StoreError(f"the log already ends at {head}, so {batch.revision} cannot come after it")
         self._kept.batches.append(batch)

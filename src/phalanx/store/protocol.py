@@ -40,6 +40,25 @@ class Moved(StoreError):
     """The log does not end where this store last saw it end: a write whose answer was lost took effect after all."""
 
 
+class Regressed(StoreError):
+    """The log ends before what was read or written there: the store has lost what it acknowledged, or is another."""
+
+    hint = "look whether an older copy stands in its place; `phalanx store check` says what is there"
+
+    def __init__(self, end: int, known: int, text: str = "") -> None:
+        super().__init__(
+            text or f"the log ends at revision {end}, and it was at {known}: what it acknowledged is lost"
+        )
+        self.end = end
+
+
+def moved(end: int, known: int | None) -> Moved | Regressed:
+    """The error for a log that does not end where it did."""
+    if end < (known or 0):
+        return Regressed(end, known or 0)
+    return Moved(f"the log ends at {end}, not at {known}")
+
+
 class Pruned(StoreError):
     """The log no longer reaches back so far: start again from the image."""
 
@@ -62,6 +81,7 @@ class LogHole(StoreDamaged):
     hint = "`phalanx store repair` names the jobs concerned and offers what can be done"
 
     def __init__(self, after: int, upto: int, jobs: Iterable[str] = (), count: int = 0) -> None:
+        upto = max(upto, after + 1)  # a record may stand where it does not belong, with a lower number
         super().__init__(
             f"the log has a hole: what stood in it from revision {after + 1} to {upto} is damaged or missing"
         )
@@ -159,14 +179,17 @@ class Store(Protocol):
         ...
 
     async def since(self, after: int, limit: int) -> list[Batch]:
-        """Batches with a revision above `after`, oldest first, with their subjects; or raise Pruned.
+        """Batches with a revision above `after`, oldest first, with their subjects; or raise Pruned or Regressed.
 
         A damaged one is given as such: who follows the log must not pass over it.
         """
         ...
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
-        """Keep a batch after the last one, or raise Fenced if `epoch` is not the newest, Moved if the log moved on."""
+        """Keep a batch after the last one, or raise Fenced if `epoch` is not the newest, Moved if the log moved on.
+
+        Regressed is raised if the log ends before where it did.
+        """
         ...
 
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:

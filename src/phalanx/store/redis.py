@@ -27,9 +27,10 @@ from phalanx.store.protocol import (
     History,
     Leader,
     Loaded,
-    Moved,
     Pruned,
+    Regressed,
     StoreError,
+    moved,
 )
 from phalanx.store.record import Damage, sealed, sealed_batch, unsealed, unsealed_batch
 from phalanx.store.redis_server import check_server, client_of
@@ -236,15 +237,17 @@ class RedisStore:
                     "use a newer version"
                 )
             case b"back":
-                raise StoreError(
+                raise Regressed(
+                    head,
+                    self._seen[1],
                     f"{self._name} has lost what it acknowledged: it was at epoch {self._seen[0]}, revision "
                     f"{self._seen[1]} and now is at {epoch}, {head}; nothing is served until this coordinator is "
-                    f"restarted (docs/operations/stores.md says what to do first)"
+                    f"restarted (docs/operations/stores.md says what to do first)",
                 )
             case b"fenced":
                 raise Fenced(int(args[0]), epoch)
             case b"moved":
-                raise Moved(f"the log ends at {head}, not at {self._head}")
+                raise moved(head, self._head or 0)
             case b"late":
                 raise StoreError(
                     f"the log already ends at {head}, so a batch at {args[2]} cannot come after it"
@@ -260,6 +263,10 @@ class RedisStore:
             )
             if not subject and after < int(pruned):
                 raise Pruned(f"the log begins after revision {int(pruned)}")
+            if not subject and after > self._page_head:
+                *_, images, _ = await self._call(scripts.LAYOUT)
+                if after > (end := max([self._page_head, *map(int, images)])):
+                    raise Regressed(end, after)
             for revision, record in zip(revisions, records, strict=True):
                 if (
                     record is not None or not subject

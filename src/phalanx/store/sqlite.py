@@ -22,10 +22,11 @@ from phalanx.store.protocol import (
     History,
     Leader,
     Loaded,
-    Moved,
     Pruned,
+    Regressed,
     StoreDamaged,
     StoreError,
+    moved,
 )
 from phalanx.store.record import Damage
 from phalanx.store.sqlite_file import (
@@ -45,6 +46,7 @@ _HOLDER = "SELECT name, address, link FROM leader WHERE until > ?"
 _HOLDER_BEFORE = "SELECT name, address, link FROM office WHERE until > ?"  # the schema was raised
 _CONCERNED = "SELECT DISTINCT name FROM subject WHERE revision > ? AND revision <= ? ORDER BY name"
 _SUBJECTS = "SELECT revision, name FROM subject WHERE revision > ? AND revision <= ? ORDER BY revision, name"
+_NEWEST_IMAGE = "SELECT COALESCE(MAX(revision), 0) FROM image"
 _DROP_OLD_IMAGES = (
     "DELETE FROM image WHERE revision NOT IN (SELECT revision FROM image ORDER BY revision DESC LIMIT ?)"
 )
@@ -137,7 +139,7 @@ class SqliteStore:
             self._check_epoch(epoch)
             newest = self._newest()
             if self._head not in (None, newest):
-                raise Moved(f"the log ends at {newest}, not at {self._head}")
+                raise moved(newest, self._head)
             if batch.revision <= newest:
                 raise StoreError(
                     f"the log already ends at {newest}, so {batch.revision} cannot come after it"
@@ -155,6 +157,8 @@ class SqliteStore:
         with self._snapshot():
             if after < (pruned := self._meta("pruned")):
                 raise Pruned(f"the log begins after revision {pruned}")
+            if after > (end := max(self._newest(), self._db.execute(_NEWEST_IMAGE).fetchone()[0])):
+                raise Regressed(end, after)
             rows = self._db.execute(
                 "SELECT revision, crc, body FROM log WHERE revision > ? ORDER BY revision LIMIT ?",
                 (after, limit),

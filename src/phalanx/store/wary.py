@@ -21,7 +21,7 @@ from phalanx.errors import ConfigError
 from phalanx.store.around import StoreAround
 from phalanx.store.contents import epoch_of
 from phalanx.store.place import Place, read_place
-from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Store
+from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Pruned, Regressed, Store
 
 log = diary("store")
 FILE = "epoch-seen"
@@ -156,7 +156,10 @@ class WaryStore(StoreAround):
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
         # Nothing is written to find out: an epoch minted at each try would soon be high enough.
-        self._seen.check(Seen(await epoch_of(self._store), self._seen.highest.revision))
+        epoch, revision = await epoch_of(self._store), self._seen.highest.revision
+        if epoch == self._seen.highest.epoch:
+            revision = await self._end(revision)
+        self._seen.check(Seen(epoch, revision))
         leader = await self._store.elect(candidate, lease_s)
         self._seen.note(Seen(leader.epoch, self._seen.highest.revision))
         return leader
@@ -171,13 +174,34 @@ class WaryStore(StoreAround):
     async def leader(self) -> Leader | None:
         leader = await self._store.leader()
         if leader is not None:
-            self._seen.check(Seen(leader.epoch, self._seen.highest.revision))
-            self._seen.note(Seen(leader.epoch))
+            highest = self._seen.highest
+            self._seen.check(Seen(leader.epoch, highest.revision))
+            if (
+                leader.epoch > highest.epoch
+            ):  # unless a backup was restored it knows all that the one before did
+                end = await self._end(highest.revision)
+                self._seen.note(Seen(leader.epoch, end if end == highest.revision else 0))
         return leader
+
+    async def since(self, after: int, limit: int) -> list[Batch]:
+        batches = await self._store.since(after, limit)
+        if batches:
+            self._seen.note(Seen(self._seen.highest.epoch, batches[-1].revision))
+        return batches
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         await self._store.append(epoch, batch, history)
         self._seen.note(Seen(epoch, batch.revision))
+
+    async def _end(self, known: int) -> int:
+        """Where the log ends if that is before what is known, else what is known."""
+        try:
+            await self._store.since(known, 1)
+        except Pruned:
+            return known
+        except Regressed as error:
+            return error.end
+        return known
 
     async def close(self) -> None:
         self._seen.close()

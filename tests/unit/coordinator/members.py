@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from phalanx.clock import SteadyClock
@@ -14,7 +15,9 @@ from phalanx.coordinator.images import Keep
 from phalanx.coordinator.member import Charter, Member
 from phalanx.core.cluster.state import ClusterState, Rules
 from phalanx.store.memory import Memory, MemoryStore
-from phalanx.store.protocol import Batch, Candidate, Loaded, StoreError
+from phalanx.store.place import read_place
+from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
+from phalanx.store.wary import EpochsSeen, WaryStore
 
 LEASE_S = 0.6
 
@@ -85,14 +88,24 @@ class Lone:
     """One member with its own store object, clock and listener."""
 
     def __init__(
-        self, memory: Memory, name: str = "a", *, lease_s: float = LEASE_S, keep: Keep | None = None
+        self,
+        memory: Memory,
+        name: str = "a",
+        *,
+        lease_s: float = LEASE_S,
+        keep: Keep | None = None,
+        seen_in: Path | None = None,
     ) -> None:
         self.clock = JumpingClock()
         self.store = ShakyStore(MemoryStore(memory, self.clock.monotonic))
         self.porch = Listener()
         charter = Charter(Rules(), lease_s, keep=keep or Keep())
         candidate = Candidate(name, f"http://{name}", f"{name}:1")
-        self.member = Member(self.store, candidate, charter, self.clock, self.porch)
+        store: Store = self.store
+        if seen_in is not None:
+            seen_in.mkdir()
+            store = WaryStore(store, EpochsSeen(seen_in, read_place("etcd://h/prefix", seen_in)))
+        self.member = Member(store, candidate, charter, self.clock, self.porch)
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from phalanx.coordinator.images import Keep
 from phalanx.coordinator.member import Role
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Submit
-from phalanx.errors import NotActive, Unavailable
+from phalanx.errors import ConfigError, NotActive, Unavailable
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Candidate
 from tests.builders import a_capacity, a_job
@@ -222,6 +223,26 @@ async def test_what_waits_in_the_mailbox_when_the_term_ends_was_surely_not_done(
         with pytest.raises(Unavailable) as caught:
             await asyncio.wait_for(in_hand, 5.0)
         assert caught.value.reason == "StoreUnavailable"
+
+
+async def test_nobody_goes_on_over_a_log_that_was_put_back(tmp_path: Path):
+    """An older copy of the store stands in its place: neither who led nor who followed writes anything there."""
+    memory = Memory()
+    first, second = Lone(memory, "a", seen_in=tmp_path / "a"), Lone(memory, "b", seen_in=tmp_path / "b")
+    async with running(first, second):
+        await first.member.ask([Submit(a_job(), "", True)])
+        older = list(memory.batches)
+        last = a_job()
+        await first.member.ask([Submit(last, "", True)])
+        await until(lambda: last.id in second.member.state.jobs)
+        memory.batches = older
+        with pytest.raises(Unavailable, match="stopped before it answered"):
+            await first.member.ask([Submit(a_job(), "", True)])
+        for each in (first, second):
+            assert each.task is not None
+            with pytest.raises(ConfigError, match="has lost what it acknowledged"):
+                await asyncio.wait_for(asyncio.shield(each.task), 10)
+        assert (memory.batches, memory.epoch) == (older, 1)
 
 
 async def test_a_standby_whose_place_in_the_log_was_pruned_reads_the_image():

@@ -9,7 +9,7 @@ import pytest
 from phalanx.errors import ConfigError
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.place import read_place
-from phalanx.store.protocol import Batch, Candidate
+from phalanx.store.protocol import Batch, Candidate, Regressed
 from phalanx.store.wary import EpochsSeen, WaryStore
 
 pytestmark = pytest.mark.anyio
@@ -75,6 +75,65 @@ async def test_what_a_standby_sees_is_remembered(tmp_path: Path):
     await a_store(tmp_path, memory).leader()
     with pytest.raises(ConfigError, match="has seen epoch 4"):
         await a_store(tmp_path, Memory()).load()
+
+
+async def a_log(memory: Memory, *revisions: int) -> None:
+    writer = MemoryStore(memory)
+    epoch = (await writer.elect(OTHER, 6.0)).epoch
+    for revision in revisions:
+        await writer.append(epoch, Batch(revision, b""), [])
+
+
+async def test_what_a_standby_followed_is_remembered_over_a_restart(tmp_path: Path):
+    memory = Memory()
+    await a_log(memory, 1, 2)
+    standby = a_store(tmp_path, memory)
+    await standby.leader()
+    await standby.load()
+    memory.batches.append(Batch(7, b""))
+    await standby.since(2, 10)
+    del memory.batches[-1]
+    with pytest.raises(ConfigError, match=r"knows epoch 1, revision 2, and .* has seen epoch 1, revision 7"):
+        await a_store(tmp_path, memory).load()
+
+
+async def test_nobody_is_elected_over_a_log_that_has_lost_its_end(tmp_path: Path):
+    memory = Memory()
+    await a_log(memory, 1, 2, 7)
+    standby = a_store(tmp_path, memory)
+    await standby.load()
+    del memory.batches[-1]
+    memory.holder = None
+    with pytest.raises(ConfigError, match="revision 2, and this coordinator has seen epoch 1, revision 7"):
+        await standby.elect(ME, 6.0)
+    assert memory.epoch == 1, "nothing was written to find out"
+
+
+async def test_a_new_leader_does_not_make_the_end_of_the_log_forgotten(tmp_path: Path):
+    memory = Memory()
+    await a_log(memory, 1, 2, 7)
+    standby = a_store(tmp_path, memory)
+    await standby.load()
+    await MemoryStore(memory).open_term()
+    await a_log(memory)
+    await standby.leader()
+    del memory.batches[-1]
+    with pytest.raises(ConfigError, match="has seen epoch 3, revision 7"):
+        await a_store(tmp_path, memory).load()
+
+
+async def test_a_restored_backup_is_followed_though_its_log_is_shorter(tmp_path: Path):
+    memory = Memory()
+    await a_log(memory, 1, 2, 7)
+    standby = a_store(tmp_path, memory)
+    await standby.load()
+    del memory.batches[-1]
+    await MemoryStore(memory).open_term()
+    await a_log(memory)
+    await standby.leader()
+    with pytest.raises(Regressed):
+        await standby.since(7, 10)
+    assert [batch.revision for batch in (await standby.load()).batches] == [1, 2]
 
 
 async def test_without_a_readable_file_nothing_is_refused(tmp_path: Path):
