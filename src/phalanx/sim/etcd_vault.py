@@ -10,10 +10,11 @@ from phalanx.sim.disk import drive
 from phalanx.sim.etcd import Etcd
 from phalanx.sim.life import Life
 from phalanx.sim.vault import Watcher
+from phalanx.sim.violation import Violation
 from phalanx.sim.world import World
 from phalanx.store.etcd import EtcdStore
 from phalanx.store.etcd_keys import Keys
-from phalanx.store.protocol import Batch, Store
+from phalanx.store.protocol import Batch, Regressed, Store
 
 PREFIX = "phalanx"
 _KEYS = Keys(PREFIX)
@@ -93,7 +94,11 @@ class EtcdVault:
         if leader is not None and leader.epoch != self._epoch:
             self._epoch = leader.epoch
             self._watcher.term_opened(leader.epoch, leader.candidate.name)
-        for batch in drive(self._eye.since(self._revision, BATCHES_MAX)):
+        try:
+            batches = drive(self._eye.since(self._revision, BATCHES_MAX))
+        except Regressed as error:  # nothing is ever lost here, so somebody has written over it
+            raise Violation("epochs", str(error)) from error
+        for batch in batches:
             self._revision = batch.revision
             epochs = self._intended.get((batch.revision, batch.body), [0])
             self._watcher.committed(self._epoch if self._epoch in epochs else epochs[-1], batch)
