@@ -17,10 +17,10 @@ from typing import Any
 
 YOUNG, MIDDLE, OLD = 2_000, 5, 5  # a full collection looks at some 50,000 objects, which takes 15 ms
 LOOK_EVERY_S = 1.0
-GROWTH = 3
-SMALL = 128 << 20  # bytes
+GROWTH = 2
+SMALL = 64 << 20  # bytes
 BUSY = 0.5  # of a core: then what takes long waits,
-OVERDUE = 3  # until there is so many times as much memory as had been enough
+OVERDUE = 2  # until there is so many times as much memory as had been enough
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -41,7 +41,7 @@ async def keep_short() -> None:
 
     The state has no cycles, and a full collection looks at all of it: half a second with some hundred thousand jobs, in
     which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when the memory has
-    tripled, in a quiet moment.
+    doubled, in a quiet moment.
     """
     gc.set_threshold(YOUNG, MIDDLE, OLD)
     survivors = _Survivors()

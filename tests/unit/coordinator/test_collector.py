@@ -1,4 +1,4 @@
-"""Collections stay short: what survived a full one is set aside, and looked at again when it has tripled."""
+"""Collections stay short: what survived a full one is set aside, and looked at again when the memory has doubled."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ async def test_what_takes_long_waits_for_a_quiet_moment_but_not_for_ever(monkeyp
     gc.unfreeze()
     assert 0 < survivors.growth < 1
     known = survivors._known
-    monkeypatch.setattr(collector, "_resident", lambda: 4 * (known + collector.SMALL))
+    monkeypatch.setattr(collector, "_resident", lambda: 3 * known + 2 * collector.SMALL)
     assert 1 < survivors.growth < collector.OVERDUE
-    monkeypatch.setattr(collector, "_resident", lambda: 10 * (known + collector.SMALL))
+    monkeypatch.setattr(collector, "_resident", lambda: 5 * (known + collector.SMALL))
     assert survivors.growth > collector.OVERDUE
 
 
