@@ -73,7 +73,8 @@ class Cluster:
     def keeper_pid(self, runner: str) -> int:
         folder = str(self.folder / "runners" / runner).encode()
         for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and _words(entry)[-1:] == [folder]:
+            words = _words(entry) if entry.name.isdecimal() else []
+            if any(word.endswith(b"/keeper/__main__.py") for word in words[:-1]) and folder in words:
                 return int(entry.name)
         raise RuntimeError(f"no keeper of {runner} is running")
 
