@@ -121,7 +121,7 @@ def _run(tree: Path, ruler: Path, part: str, words: Sequence[str]) -> subprocess
     path = os.pathsep.join((str(tree / "src"), str(ruler)))
     return subprocess.run(
         [sys.executable, *driver],
-        env=os.environ | {"PYTHONPATH": path},
+        env=os.environ | {"PYTHONPATH": path, "PATH": f"{ROOT}/.venv/servers/bin:{os.environ['PATH']}"},
         cwd=tree,
         capture_output=True,
         text=True,
