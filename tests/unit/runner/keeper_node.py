@@ -87,6 +87,13 @@ class Node:
         await self.until(lambda: self._find(Refused, key))
         return self._find(Refused, key)[-1]
 
+    async def over(self, key: str) -> None:
+        """Wait until it has ended or was refused."""
+        await self.until(lambda: self._find(Ended, key) or self._find(Refused, key))
+
+    def was_refused(self, key: str, code: str) -> bool:
+        return any(each.code == code for each in self._find(Refused, key))
+
     async def row(self, key: str) -> Row | None:
         rows = (await self.processes.listing()).attempts
         return next((row for row in rows if row.key == key), None)
