@@ -63,6 +63,7 @@ class Shell:
         self._health = KeeperHealth()
         self._connecting = Connecting(self._machine, self._health, agent, self._news)
         self._reopening: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not agent.address  # unless it was given
         self._early: list[processes.Event] | None = None  # what happens while we still read what there is
@@ -113,8 +114,10 @@ class Shell:
 
     async def close(self, stop_tasks: bool) -> None:
         """Leave; the tasks go on unless they are to be stopped."""
-        if self._reopening is not None:
-            self._reopening.cancel()
+        self._is_closed = True
+        if (reopening := self._reopening) is not None:
+            reopening.cancel()
+            await asyncio.wait({reopening})
         if self._keeper is None:
             return
         if stop_tasks:
@@ -213,7 +216,7 @@ class Shell:
             case processes.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
                 self._keeper = None
-                if self._reopening is None:
+                if self._reopening is None and not self._is_closed:
                     self._reopening = asyncio.get_running_loop().create_task(self._reopen())
             case processes.Misunderstood():
                 log.error("the keeper did not understand", text=event.text)
