@@ -148,7 +148,8 @@ class Heart:
             for placement in proposal.placements:
                 self._propose(Propose(placement), now, turn)
             turn.more = turn.more or proposal.more
-            is_settled = len(state.waiting) == waiting  # or somebody may stand first now who was held back
+            # Otherwise somebody may stand first now who was held back, or was not looked at.
+            is_settled = len(state.waiting) == waiting and not proposal.more
             if is_settled and not proposal.musters and all(p.lane is not None for p in proposal.placements):
                 self._planned = (state.revision, state.gain)
                 due = ((kind.evict_at, kind.failed_until) for kind in state.waiting.classes.values())

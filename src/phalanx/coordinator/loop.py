@@ -140,8 +140,7 @@ class Loop:
             inputs.append(Tick())
         turn = self.heart.turn(inputs, now)
         for failed in turn.failures:
-            waits = failed.kind.units[failed.kind.ranks[0]].job.id
-            log.error("no plan can be made with this job, the others go on", job=waits, exc_info=failed)
+            log.error("no plan can be made with this job, the others go on", job=failed.job, exc_info=failed)
         batch = turn.batch()
         if batch is not None:
             await self._store.append(self.term.epoch, batch, turn.history)

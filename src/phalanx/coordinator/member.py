@@ -385,7 +385,11 @@ class Member:
         try:
             async for batch, turn in self._replica.follow(self._store, self._clock):
                 self._porch.followed(batch, turn)
-        except (Pruned, LogHole, Regressed):  # what we still had to read is in an image by now, or may be
+        except (
+            Pruned,
+            LogHole,
+            Regressed,
+        ):  # what we had to read may be in an image, or the store is another
             await self._read()
 
     async def _pause(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.coordinator import heart
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.inputs import Tick
+from phalanx.core.cluster.inputs import Submit, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
@@ -74,8 +74,7 @@ def test_the_head_is_the_one_for_which_no_place_can_be_kept(monkeypatch: pytest.
     cluster.submit(head)
     cluster.submit(behind)
     assert cluster.status(behind) == Status.ASSIGNED
-    [failed] = [failed for turn in cluster.turns for failed in turn.failures]
-    assert [unit.job.id for unit in failed.kind.units.values()] == [head.id]
+    assert [failed.job for turn in cluster.turns for failed in turn.failures] == [head.id]
 
 
 def test_a_turn_ends_when_every_plan_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +88,19 @@ def test_a_turn_ends_when_every_plan_fails(monkeypatch: pytest.MonkeyPatch) -> N
         cluster.submit(job)
     cluster.give(Tick())
     assert all(cluster.status(job) == Status.PENDING for job in jobs)
+
+
+def test_who_stands_behind_many_that_fail_is_placed_in_the_next_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gangs = [a_gang(a_group(2, cores=1, memory_bytes=number)) for number in range(1, 3 * heart.FAILURES_MAX)]
+    for gang in gangs:
+        monkeypatch.setattr(engine, "place_gang", failing(engine.place_gang, gang))  # type: ignore[attr-defined]
+    cluster, other = a_small_cluster(), a_job(cores=1)
+    cluster.give(*(Submit(job) for job in (*gangs, other)))
+    assert (cluster.turns[-1].more, cluster.status(other)) == (True, Status.PENDING)
+    cluster.give()
+    assert cluster.status(other) == Status.ASSIGNED
 
 
 def test_a_plan_that_fails_and_leaves_something_behind_ends_the_term(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,14 @@ async def a_log(memory: Memory, *revisions: int) -> None:
         await writer.append(epoch, Batch(revision, b""), [])
 
 
+async def a_follower_of(memory: Memory, path: Path) -> WaryStore:
+    """A standby that has read a log up to revision 7, in epoch 1."""
+    await a_log(memory, 1, 2, 7)
+    standby = a_store(path, memory)
+    await standby.load()
+    return standby
+
+
 async def test_what_a_standby_followed_is_remembered_over_a_restart(tmp_path: Path):
     memory = Memory()
     await a_log(memory, 1, 2)
@@ -99,9 +107,7 @@ async def test_what_a_standby_followed_is_remembered_over_a_restart(tmp_path: Pa
 
 async def test_nobody_is_elected_over_a_log_that_has_lost_its_end(tmp_path: Path):
     memory = Memory()
-    await a_log(memory, 1, 2, 7)
-    standby = a_store(tmp_path, memory)
-    await standby.load()
+    standby = await a_follower_of(memory, tmp_path)
     del memory.batches[-1]
     memory.holder = None
     with pytest.raises(ConfigError, match="revision 2, and this coordinator has seen epoch 1, revision 7"):
@@ -111,9 +117,7 @@ async def test_nobody_is_elected_over_a_log_that_has_lost_its_end(tmp_path: Path
 
 async def test_a_new_leader_does_not_make_the_end_of_the_log_forgotten(tmp_path: Path):
     memory = Memory()
-    await a_log(memory, 1, 2, 7)
-    standby = a_store(tmp_path, memory)
-    await standby.load()
+    standby = await a_follower_of(memory, tmp_path)
     await MemoryStore(memory).open_term()
     await a_log(memory)
     await standby.leader()
@@ -124,9 +128,7 @@ async def test_a_new_leader_does_not_make_the_end_of_the_log_forgotten(tmp_path:
 
 async def test_a_restored_backup_is_followed_though_its_log_is_shorter(tmp_path: Path):
     memory = Memory()
-    await a_log(memory, 1, 2, 7)
-    standby = a_store(tmp_path, memory)
-    await standby.load()
+    standby = await a_follower_of(memory, tmp_path)
     del memory.batches[-1]
     await MemoryStore(memory).open_term()
     await a_log(memory)

@@ -40,6 +40,7 @@ class PlanFailed(Exception):
     def __init__(self, kind: WaitingClass, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
         self.kind = kind
+        self.job = kind.units[kind.ranks[0]].job.id
 
 
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
