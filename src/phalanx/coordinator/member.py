@@ -385,11 +385,7 @@ class Member:
         try:
             async for batch, turn in self._replica.follow(self._store, self._clock):
                 self._porch.followed(batch, turn)
-        except (
-            Pruned,
-            LogHole,
-            Regressed,
-        ):  # what we had to read may be in an image, or the store is another
+        except (Pruned, LogHole, Regressed):  # an image may have it, or the store is another
             await self._read()
 
     async def _pause(self, seconds: float) -> None:
