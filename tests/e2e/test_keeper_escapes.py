@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.keeper import cgroup
 from phalanx.runner.processes import KeeperLost
 from tests.e2e.cluster import eventually
 from tests.unit.runner.keeper_node import Node, alive, state_of, tell
@@ -169,3 +171,69 @@ def test_the_watchdog_needs_no_journal_to_end_them_all(
         await node.until(lambda: not alive(leader) and not alive(node.pid_in("child")))
 
     tell(tmp_path, story, bases)
+
+
+@pytest.fixture
+def tracked() -> Iterator[str]:
+    cgroups = Cgroups.find(f"tracked-{os.getpid()}")
+    assert cgroups.tracking is not None, "these tests need a machine on which cgroups may be made"
+    yield cgroups.tracking
+    eventually(cgroups.close, 10.0, "the last of them is gone")
+
+
+HOPS = 'echo >>hops; setsid "$0" & exit 0'
+
+
+def test_a_process_that_becomes_another_one_all_the_time_is_caught(tmp_path: Path, tracked: str):
+    """Whoever is listed has ended when it is signalled; frozen, it cannot go on."""
+
+    async def story(node: Node) -> None:
+        node.cgroups = tracked
+        script = tmp_path / "hop"
+        script.write_text(f"#!/bin/sh\n{HOPS}\n")
+        script.chmod(0o700)
+        node.sh("j/0/1", f"{script}; {FOREVER}")
+        await node.until(lambda: (tmp_path / "hops").exists() and (tmp_path / "hops").stat().st_size > 20)
+        node.processes.stop("j/0/1", 0.1)
+        await node.ended("j/0/1")
+        hops = (tmp_path / "hops").stat().st_size
+        node.sh("next/0/1", "sleep 0.3")
+        await node.ended("next/0/1")
+        assert (tmp_path / "hops").stat().st_size == hops
+
+    tell(tmp_path, story)
+
+
+def test_a_task_that_freezes_its_cgroup_stops_only_itself(tmp_path: Path, tracked: str):
+    async def story(node: Node) -> None:
+        node.cgroups = tracked
+        node.sh("j/0/1", f"echo $$ >child; echo 1 >{tracked}/slot-0/cgroup.freeze; {FOREVER}")
+        await node.until(lambda: node.pid_in("child"))
+        await node.until(lambda: "frozen 1" in Path(tracked, "slot-0", "cgroup.events").read_text())
+        node.processes.stop("j/0/1", 0.1)
+        await node.ended("j/0/1")
+        node.sh("next/0/1", "exit 0")
+        assert (await node.ended("next/0/1")).code == 0
+        assert "frozen 0" in Path(tracked, "slot-0", "cgroup.events").read_text()
+
+    tell(tmp_path, story)
+
+
+THREADS = (
+    "import threading, time; [threading.Thread(target=time.sleep, args=(300,)).start() for _ in range(3)]"
+)
+
+
+def test_the_keeper_enters_as_a_thread_and_sees_processes(tmp_path: Path, tracked: str):
+    """To move a whole process the kernel would wait for many milliseconds on an idle machine."""
+
+    async def story(node: Node) -> None:
+        node.cgroups = tracked
+        node.sh("j/0/1", f"exec {sys.executable} -S -c '{THREADS}'")
+        pid = await node.started("j/0/1")
+        slot = f"{tracked}/slot-0"
+        await node.until(lambda: len(Path(slot, "cgroup.threads").read_text().split()) == 4)
+        assert cgroup.way_in(slot) == "cgroup.threads"
+        assert cgroup.members([slot]) == {pid}
+
+    tell(tmp_path, story)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT
+from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, THREADED
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
@@ -82,11 +82,12 @@ class Cgroups:
     def tracking(self) -> str | None:
         """The folder in which the keeper makes a cgroup for each attempt, to know its processes by; None without.
 
-        v2 is better, since it can kill a whole cgroup at once.
+        v2 is better, since it can freeze a whole cgroup, and says when one is empty.
         """
         if not self._track or not self._hierarchies:
             return None
-        return str(min(self._hierarchies, key=lambda each: each.controller).base)
+        base = min(self._hierarchies, key=lambda each: each.controller).base
+        return str(base / THREADED if (base / THREADED).is_dir() else base)
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -123,7 +124,8 @@ class Cgroups:
         for hierarchy in self._hierarchies:
             with contextlib.suppress(OSError):
                 for folder in hierarchy.base.iterdir():
-                    if folder.is_dir() and folder.name not in (HOME, *spared) and not _is_slot(folder):
+                    kept = (HOME, THREADED, *spared)
+                    if folder.is_dir() and folder.name not in kept and not _is_slot(folder):
                         self._remove_all([folder])
 
     def close(self) -> bool:
@@ -218,6 +220,21 @@ def _prepare(hierarchy: _Hierarchy, limit_cpu: bool) -> None:
     home.mkdir(exist_ok=True)
     if not os.access(home / "cgroup.procs", os.W_OK):
         raise PermissionError(13, f"{home}/cgroup.procs may not be written")
+    if not hierarchy.controller:
+        _make_threaded(hierarchy.base / THREADED)
+
+
+def _make_threaded(folder: Path) -> None:
+    """A folder of threaded cgroups, which the keeper enters without waiting; where there can be none, without it."""
+    home = folder / HOME
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if (home / "cgroup.type").read_text().strip() != "threaded":
+            (home / "cgroup.type").write_text("threaded")
+    except OSError:
+        for each in (home, folder):
+            with contextlib.suppress(OSError):
+                each.rmdir()
 
 
 def _limits_memory(hierarchy: _Hierarchy) -> bool:

@@ -221,9 +221,9 @@ def test_who_cannot_be_looked_for_is_looked_for_again(tmp_path: Path, monkeypatc
 
 SERVE = """
 import sys
-from phalanx.runner.keeper import lookup, service, tree
+from phalanx.runner.keeper import lookup, service
 lookup.WAIT_S_MAX = 0.1
-tree.signal_each = lambda *_: None
+lookup.signal_each = lambda *_: None
 sys.exit(service.main(sys.argv[1:]))
 """
 

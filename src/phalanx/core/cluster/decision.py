@@ -25,7 +25,7 @@ class Refused(Struct, frozen=True):
     kind: str = "conflict"  # never | target | busy | no_room | bad | conflict | not_found | too_many | stale
 
 
-class Disposed(Struct, frozen=True):
+class Disposed(Struct, frozen=True, gc=False):
     """What became of one report; `epoch` and `generation` are those in force (0: no lease of that node is)."""
 
     key: AttemptKey

@@ -8,7 +8,7 @@ from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.orders import Order
 
 
-class Send(Struct, frozen=True):
+class Send(Struct, frozen=True, gc=False):
     """Tell a node's runner something. A node that is away hears it when it is back."""
 
     node: NodeName

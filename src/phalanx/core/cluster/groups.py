@@ -74,7 +74,8 @@ class GroupState:
     @property
     def may_begin(self) -> bool:
         """True if every group that has to come first has."""
-        return all(self.owner.has_come(name, when) for name, when in self.group.after)
+        after = self.group.after
+        return not after or all(self.owner.has_come(name, when) for name, when in after)
 
     def ready(self, most: int) -> Iterator[int]:
         """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""

@@ -117,7 +117,7 @@ class Leave(Struct, frozen=True):
     keep_s: float = 0.0  # how much longer than its lease lasts anyway
 
 
-class Tell(Struct, frozen=True):
+class Tell(Struct, frozen=True, gc=False):
     """One report of a runner, under the epoch, incarnation and lease generation it was made in."""
 
     node: NodeName

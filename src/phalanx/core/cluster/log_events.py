@@ -7,10 +7,11 @@ from msgspec import Struct
 from phalanx.core.model.ids import JobId
 
 
-class Recorded(Struct, frozen=True, array_like=True, kw_only=True, tag=True):
+class Recorded(Struct, frozen=True, array_like=True, kw_only=True, tag=True, gc=False):
     """In the log an event is an array: its own fields, then these, then what later versions added (kw_only as well).
 
-    So a field is added in a subclass that is kw_only, with a default, and old logs are read as before.
+    So a field is added in a subclass that is kw_only, with a default, and old logs are read as before. Events are
+    values without cycles, so the garbage collector need not look at them.
     """
 
     at: float

@@ -65,7 +65,7 @@ class Roll(Struct, frozen=True, array_like=True, tag="roll"):
     most_devices: int = -1  # of the member that has the most; −1: not told
 
 
-class Start(Struct, frozen=True, array_like=True, tag="start"):
+class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):
     """Run this attempt with this grant. Attempts of one lane run one after another, in the order sent.
 
     With a formation it is a member of a gang: get it ready, say so, and run nothing before `Go`.
@@ -80,13 +80,13 @@ class Start(Struct, frozen=True, array_like=True, tag="start"):
     formation: int = 0  # 0: no gang, start at once
 
 
-class Go(Struct, frozen=True, array_like=True, tag="go"):
+class Go(Struct, frozen=True, array_like=True, tag="go", gc=False):
     """Every member of the gang is ready: run this one."""
 
     key: AttemptKey
 
 
-class Stop(Struct, frozen=True, array_like=True, tag="stop"):
+class Stop(Struct, frozen=True, array_like=True, tag="stop", gc=False):
     """End this attempt and never start it. Answered by a report even if the runner never knew it."""
 
     key: AttemptKey
@@ -111,7 +111,7 @@ class Dismiss(Struct, frozen=True, array_like=True, tag="dismiss"):
 Order = Brief | Roll | Start | Go | Stop | Pause | Resume | Dismiss
 
 
-class Exit(Struct, frozen=True, array_like=True):
+class Exit(Struct, frozen=True, array_like=True, gc=False):
     """How an attempt ended. `code` is None when no process of ours ended by itself."""
 
     why: Why
@@ -123,18 +123,18 @@ class Exit(Struct, frozen=True, array_like=True):
     of_node: bool = False  # its node's own doing: it could not make a process, or write the log
 
 
-class Ready(Struct, frozen=True, array_like=True, tag="ready"):
+class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):
     """A member of a gang is ready to run: its program and folder are there, and its place is kept for it."""
 
     key: AttemptKey
 
 
-class Started(Struct, frozen=True, array_like=True, tag="started"):
+class Started(Struct, frozen=True, array_like=True, tag="started", gc=False):
     key: AttemptKey
     at: float
 
 
-class Ended(Struct, frozen=True, array_like=True, tag="ended"):
+class Ended(Struct, frozen=True, array_like=True, tag="ended", gc=False):
     key: AttemptKey
     exit: Exit
 

@@ -28,6 +28,7 @@ class Spots:
         self._ranking = nodes.ranking(request, score) if request.target is None else None
         self._order: Order | None = None
         self._mark = 0  # up to which change the order holds
+        self._latest: dict[int, int] = {}  # the scores of rows that changed since the order was made
         self._until_run = _RUN_MIN + len(nodes) // _RUN_PART
 
     def best(self) -> tuple[int, Grant] | None:
@@ -49,22 +50,27 @@ class Spots:
         """A task was placed where `best` said."""
         self._until_run -= 1
         if self._ranking is not None and not self._until_run:
-            self._order, self._mark = self._ranking.in_order()
+            self._put_in_order(self._ranking)
+
+    def _put_in_order(self, ranking: Ranking) -> Order:
+        self._order, self._mark = ranking.in_order()
+        self._latest.clear()
+        return self._order
 
     def _first_in(self, order: Order, ranking: Ranking) -> tuple[int, Grant] | None:
         """A node that has changed stands in the order once more, where it now belongs; where it was it is dropped."""
         rows = ranking.changed(self._mark)
         if rows is None:
-            self._order, self._mark = ranking.in_order()
-            order = self._order
+            order = self._put_in_order(ranking)
         else:
             self._mark = self._nodes.columns.changes.mark
             for row in rows:
-                if (value := ranking.score(row)) != WORST:
+                self._latest[row] = value = ranking.score(row)
+                if value != WORST:
                     heappush(order, (value, row))
         while order:
             value, row = order[0]
-            if value == ranking.score(row):
+            if value == self._latest.get(row, value):
                 answer = self._nodes.ledgers[row].fit(self._request)
                 if isinstance(answer, Grant):
                     return row, answer

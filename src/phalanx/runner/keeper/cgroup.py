@@ -9,14 +9,20 @@ unified v2 together): the keeper goes in, spawns and comes back +0.1 ms; a `/bin
 +0.85 ms; writing the child's pid after the spawn +0.03 ms, but then what the child forked meanwhile is
 outside. So the keeper goes in. The price: until its exec the child shares the keeper's memory, and an OOM
 kill in that instant would take the keeper along. That is why the runner sets no limit under a few MiB.
+
+To move a whole process (`cgroup.procs`) the kernel waits for a grace period of RCU, 6 to 20 ms on an idle machine; a
+thread that moves itself need not wait. The keeper has one thread, so it writes to `tasks` on v1, and on v2 to
+`cgroup.threads`, for which slots are threaded cgroups (decision 40).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 
 from . import files, log
+from .handles import signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,10 +33,12 @@ BASE = "phalanx-"  # and the node's name: the folder of all this
 OPTION = "--cgroups="  # and a folder of this node's: how a keeper is told where whoever it finds is its own
 PID_DIGITS_MAX = 7
 SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
+THREADED = f"{BASE}slots"  # on v2, the folder of a node in which they are
+KILL_ROUNDS_MAX = 8
 
 
 class Homes:
-    """The way back: an open `cgroup.procs` of the leaf `keeper`, one for each hierarchy."""
+    """The way back: an open control file of the leaf `keeper`, one for each hierarchy."""
 
     def __init__(self) -> None:
         self._procs: dict[str, int] = {}
@@ -42,7 +50,7 @@ class Homes:
     def enter(self, folder: str) -> None:
         """Move the keeper into the folder, but only when the way back is known to be open."""
         self.open(folder)
-        files.write(f"{folder}/cgroup.procs", b"0")
+        files.write(f"{folder}/{way_in(folder)}", b"0")
 
     def leave(self, folder: str) -> None:
         try:
@@ -54,6 +62,10 @@ class Homes:
             except OSError as error:
                 log.say("leave", f"cannot leave the cgroup {folder}: {error}")
 
+    def join(self, folder: str) -> None:
+        """Move the keeper into the leaf as a whole process: only from there a thread may enter threaded cgroups."""
+        files.write(f"{files.parent(folder)}/{HOME}/cgroup.procs", b"0")
+
     def _forget(self, folder: str) -> None:
         if (fd := self._procs.pop(files.parent(folder), -1)) >= 0:
             os.close(fd)
@@ -61,10 +73,31 @@ class Homes:
     def _home(self, folder: str) -> int:
         parent = files.parent(folder)
         if parent not in self._procs:
+            home = f"{parent}/{HOME}"
             with contextlib.suppress(OSError):
-                os.mkdir(f"{parent}/{HOME}")  # noqa: PTH102 (the keeper imports no pathlib)
-            self._procs[parent] = os.open(f"{parent}/{HOME}/cgroup.procs", os.O_WRONLY)
+                make(home)
+            self._procs[parent] = os.open(f"{home}/{way_in(home)}", os.O_WRONLY)
         return self._procs[parent]
+
+
+def make(folder: str) -> None:
+    """Make a cgroup unless it is there; in a threaded tree it has to be threaded itself."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder)  # noqa: PTH102 (the keeper imports no pathlib)
+    if files.read(f"{folder}/cgroup.type").startswith(b"domain invalid"):
+        files.write(f"{folder}/cgroup.type", b"threaded")
+
+
+def way_in(folder: str) -> str:
+    """The control file by which the keeper enters: one that takes a single thread, where there is one."""
+    if _is_threaded(folder):
+        return "cgroup.threads"
+    return "tasks" if os.access(f"{folder}/tasks", os.W_OK) else "cgroup.procs"
+
+
+def _is_threaded(folder: str) -> bool:
+    """Raises OSError where that cannot be told."""
+    return files.read_surely(f"{folder}/cgroup.type").strip() == b"threaded"
 
 
 def oom_kills(folders: list[str]) -> int:
@@ -98,11 +131,11 @@ def is_of_a_node(folder: str) -> bool:
 def attempts_in(bases: Collection[str]) -> set[str]:
     """All cgroups in these folders of a node, with those that tasks made in theirs, but for the keeper's leaf."""
     found: set[str] = set()
-    for base in bases:
+    for base in (*bases, *(f"{base}/{THREADED}" for base in bases)):
         if is_of_a_node(f"{base}/{SLOT}0"):
             for folder, names, _ in os.walk(base):
                 if folder == base:
-                    names[:] = [name for name in names if name != HOME]
+                    names[:] = [name for name in names if name not in (HOME, THREADED)]
                 found.update(f"{folder}/{name}" for name in names)
     return found
 
@@ -124,14 +157,48 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
         try:
             if not _pids(folder).isdisjoint((os.getpid(), *spared)):
                 continue
-            files.write(f"{folder}/cgroup.kill", b"1")
+            if _is_threaded(folder):
+                _kill_frozen(folder)
+            else:
+                files.write(f"{folder}/cgroup.kill", b"1")
             killed = True
         except OSError:
             continue
     return killed
 
 
+def _kill_frozen(folder: str) -> None:
+    """The kernel kills no threaded cgroup at once: it is frozen, so that nobody forks, and each one is killed."""
+    files.write(f"{folder}/cgroup.freeze", b"1")
+    try:
+        signalled: set[int] = set()
+        for _ in range(KILL_ROUNDS_MAX):  # who forked just before the freeze is found in the next round
+            left = _pids(folder) - signalled
+            if not left:
+                return
+            signal_each(lambda left=left: left & _pids(folder), signal.SIGKILL)  # type: ignore[misc]
+            signalled |= left
+    finally:
+        thaw(folder)
+
+
+def thaw(folder: str) -> None:
+    """Let everyone inside go on; the keeper would stop there itself when it comes in."""
+    files.write(f"{folder}/cgroup.freeze", b"0")
+
+
 def _pids(folder: str) -> set[int]:
     """Who is inside; a journal can name a folder that is no cgroup, with anything in a file of that name."""
-    words = files.read_surely(f"{folder}/cgroup.procs").split()
-    return {int(word) for word in words if word.isdigit() and len(word) <= PID_DIGITS_MAX}
+    if not _is_threaded(folder):
+        return _numbers(files.read_surely(f"{folder}/cgroup.procs"))
+    threads = _numbers(files.read_surely(f"{folder}/cgroup.threads"))
+    return {pid for thread in threads for pid in _numbers(_process_of(thread))}
+
+
+def _process_of(thread: int) -> bytes:
+    """The number of the process a thread belongs to; empty if it has ended."""
+    return files.read_surely(f"/proc/{thread}/status").partition(b"\nTgid:")[2].partition(b"\n")[0]
+
+
+def _numbers(text: bytes) -> set[int]:
+    return {int(word) for word in text.split() if word.isdigit() and len(word) <= PID_DIGITS_MAX}

@@ -10,7 +10,8 @@ import os
 import select
 import signal
 
-from . import clock, files, tree
+from . import clock, files
+from .handles import signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def end_watchdogs(state_dir: str) -> set[int]:
     """Kill those of earlier keepers, so that none meets what is started next; those that did not end."""
     deadline = clock.since_boot() + WAIT_S_MAX
     while (left := _watchdogs(state_dir)) and clock.since_boot() < deadline:
-        tree.signal_each(lambda: _watchdogs(state_dir), signal.SIGKILL)
+        signal_each(lambda: _watchdogs(state_dir), signal.SIGKILL)
         select.select([], [], [], PAUSE_S)
     return left
 

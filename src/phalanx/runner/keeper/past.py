@@ -15,10 +15,11 @@ import signal
 
 from . import cgroup, clock, files, journal
 from .attempt import Attempt
+from .handles import signal_each
 from .key import is_key
 from .slots import folders_beside
 from .spawn import KEEPER_VARIABLE
-from .tree import said_key, signal_each
+from .tree import said_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

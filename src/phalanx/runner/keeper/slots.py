@@ -15,6 +15,7 @@ import sys
 
 from . import cgroup, files, tree
 from .cgroup import Homes
+from .handles import signal_each
 from .mark import Mark
 
 TYPE_CHECKING = False
@@ -29,7 +30,7 @@ OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each
 class Slot:
     """A number, and a cgroup or none."""
 
-    __slots__ = ("_files", "base", "folder", "given_up", "key", "number")
+    __slots__ = ("_files", "_way_in", "base", "folder", "given_up", "key", "number")
 
     def __init__(self, number: int, base: str) -> None:
         self.number = number
@@ -40,20 +41,23 @@ class Slot:
         )
         self.key = ""  # of the attempt that has it
         self._files: dict[str, int] = {}
+        self._way_in = ""
 
     def make(self) -> None:
         self.close()
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.folder)  # noqa: PTH102 (the keeper imports no pathlib)
+        cgroup.make(self.folder)
 
-    def write(self, name: str, text: bytes) -> None:
-        """Write to a control file of the cgroup; raises OSError."""
+    def enter(self) -> None:
+        """Move the keeper into the cgroup; raises OSError."""
+        if not self._way_in:
+            self._way_in = cgroup.way_in(self.folder)
+        name = self._way_in
         if self.number >= OPEN_MAX:
-            files.write(f"{self.folder}/{name}", text)
+            files.write(f"{self.folder}/{name}", b"0")
             return
         if name not in self._files:
             self._files[name] = os.open(f"{self.folder}/{name}", os.O_WRONLY)
-        os.write(self._files[name], text)
+        os.write(self._files[name], b"0")
 
     def is_empty(self) -> bool:
         """Whether no process is in its cgroup. On v1 nothing tells so but the list of those inside."""
@@ -69,6 +73,8 @@ class Slot:
         except OSError:  # the folder was removed, which only an empty one can be
             return True
         try:
+            if b"frozen 1" in text and (b"populated 0" in text or cgroup.is_only_ours(self.folder)):
+                cgroup.thaw(self.folder)  # a task can freeze its own, and the keeper comes in again
             if text and b"populated 0" not in text:
                 return cgroup.is_only_ours(self.folder)
             return bool(text) or not cgroup.members([self.folder])
@@ -78,12 +84,13 @@ class Slot:
     def kill(self) -> None:
         """Kill everyone inside; who is forked meanwhile, on v1, the next time."""
         if not cgroup.kill([self.folder]):
-            tree.signal_each(lambda: tree.members([self.folder]), signal.SIGKILL)
+            signal_each(lambda: tree.members([self.folder]), signal.SIGKILL)
 
     def close(self) -> None:
         for fd in self._files.values():
             os.close(fd)
         self._files = {}
+        self._way_in = ""
 
 
 class Slots:
@@ -126,10 +133,12 @@ class Slots:
         try:
             self._homes.open(slot.folder)
             try:
-                slot.write("cgroup.procs", b"0")
-            except OSError:  # somebody removed the folder, or it is not there yet
+                slot.enter()
+            except (
+                OSError
+            ):  # somebody removed the folder, or it is not there yet, or we come from another tree
                 slot.make()
-                slot.write("cgroup.procs", b"0")
+                self._enter_anew(slot)
         except OSError as error:
             self._give_up(slot, error)
             attempt.slot_folder = ""
@@ -138,6 +147,15 @@ class Slots:
         if attempt.slot_folder:
             self._homes.leave(attempt.slot_folder)
         self.mark.take_off()
+
+    def _enter_anew(self, slot: Slot) -> None:
+        try:
+            slot.enter()
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._homes.join(slot.folder)
+            slot.enter()
 
     def _make(self, base: str) -> Slot:
         slot = Slot(len(self._all), base)
