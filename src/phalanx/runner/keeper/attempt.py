@@ -8,12 +8,15 @@ What is decided about it is in `table.py`, spawning in `spawn.py`, signals in `t
 from __future__ import annotations
 
 import json
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     Options = dict[str, Any]  # what a start request says beyond its brief
+
+_PLAIN = re.compile(r"[A-Za-z0-9._/-]*").fullmatch
 
 
 class Attempt:
@@ -75,17 +78,17 @@ class Attempt:
 
     def started_line(self) -> str:
         """The runner reads as far as the ticks since boot; the rest is for a later keeper."""
-        folders = self.folders
-        key, cgroups = json.dumps(self.key), json.dumps(folders) if folders else "[]"
-        return f'["started",{key},{self.pid},{self.started_at},[{self.born[0]},{self.born[1]}],{cgroups}]'
+        cgroups = ",".join([_quoted(folder) for folder in self.folders])
+        born = f"[{self.born[0]},{self.born[1]}]"
+        return f'["started",{_quoted(self.key)},{self.pid},{self.started_at},{born},[{cgroups}]]'
 
     def ended_line(self) -> str:
-        return f'["ended",{json.dumps(self.key)},{self.exit}]'
+        return f'["ended",{_quoted(self.key)},{self.exit}]'
 
     def row(self) -> str:
         ended = self.exit or "null"
         born = f"[{self.born[0]},{self.born[1]}]"
-        return f'[{json.dumps(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended},{born}]'
+        return f'[{_quoted(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended},{born}]'
 
     def _state(self) -> str:
         if self.exit is not None:
@@ -100,8 +103,14 @@ class Attempt:
         signum = "null" if self.signal is None else self.signal
         reason = "null" if self.reason is None else f'"{self.reason}"'
         tail = json.dumps(stderr_tail) if stderr_tail else '""'
+        why = "null" if self.why is None else json.dumps(self.why)
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{json.dumps(self.why)}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why}}}'
         )
+
+
+def _quoted(text: str) -> str:
+    """As JSON. Keys and most folders need no escapes, and to find that out is faster than to encode them."""
+    return f'"{text}"' if _PLAIN(text) else json.dumps(text)

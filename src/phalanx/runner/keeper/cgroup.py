@@ -43,35 +43,38 @@ class Homes:
     def __init__(self) -> None:
         self._procs: dict[str, int] = {}
 
-    def open(self, folder: str) -> None:
-        """Make sure that there is a way back from this folder; raises OSError."""
-        self._home(folder)
+    def open(self, parent: str) -> None:
+        """Make sure that there is a way back from any folder in this one; raises OSError."""
+        self._home(parent)
 
     def enter(self, folder: str) -> None:
         """Move the keeper into the folder, but only when the way back is known to be open."""
-        self.open(folder)
+        self.open(files.parent(folder))
         files.write(f"{folder}/{way_in(folder)}", b"0")
 
     def leave(self, folder: str) -> None:
+        self.return_to(files.parent(folder))
+
+    def return_to(self, parent: str) -> None:
+        """Come back from any folder that is in this one."""
         try:
-            os.write(self._home(folder), b"0")
+            os.write(self._home(parent), b"0")
         except OSError:  # the leaf was removed
-            self._forget(folder)
+            self._forget(parent)
             try:
-                os.write(self._home(folder), b"0")
+                os.write(self._home(parent), b"0")
             except OSError as error:
-                log.say("leave", f"cannot leave the cgroup {folder}: {error}")
+                log.say("leave", f"cannot leave a cgroup in {parent}: {error}")
 
     def join(self, folder: str) -> None:
         """Move the keeper into the leaf as a whole process: only from there a thread may enter threaded cgroups."""
         files.write(f"{files.parent(folder)}/{HOME}/cgroup.procs", b"0")
 
-    def _forget(self, folder: str) -> None:
-        if (fd := self._procs.pop(files.parent(folder), -1)) >= 0:
+    def _forget(self, parent: str) -> None:
+        if (fd := self._procs.pop(parent, -1)) >= 0:
             os.close(fd)
 
-    def _home(self, folder: str) -> int:
-        parent = files.parent(folder)
+    def _home(self, parent: str) -> int:
         if parent not in self._procs:
             home = f"{parent}/{HOME}"
             with contextlib.suppress(OSError):

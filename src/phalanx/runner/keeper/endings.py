@@ -83,7 +83,7 @@ class Endings:
         if attempt.pid not in leaders and tree.send_group(attempt.pid, 0):
             return False
         try:
-            left = members(attempt.cgroups)
+            left = members(attempt.cgroups) if attempt.cgroups else None
         except OSError:  # it cannot be told now
             return False
         if left:

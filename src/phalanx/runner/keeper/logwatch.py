@@ -1,7 +1,8 @@
 """When to look at the logs of running attempts, so that none outgrows its allowance by much.
 
-A log that is being written to is looked at every few milliseconds; one that has not grown since the last look costs
-nothing until the kernel says that it is written to again (inotify). What is then given back is decided in `trim.py`.
+A new log is not looked at before it could have filled its allowance. One that is being written to is looked at every
+few milliseconds; one that has not grown since the last look costs nothing until the kernel says that it is written to
+again (inotify). What is then given back is decided in `trim.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import ctypes
 import os
 import struct
+
+from .trim import fills_in_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +29,11 @@ _READ_BYTES = 64 << 10
 class _Logs:
     """The logs of one running attempt."""
 
-    __slots__ = ("attempt", "sizes", "watches")
+    __slots__ = ("attempt", "due_at", "sizes", "watches")
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, due_at: float) -> None:
         self.attempt = attempt
+        self.due_at = due_at  # when it is looked at first
         self.sizes = (0, 0)
         self.watches: list[int] = []
 
@@ -39,6 +43,7 @@ class LogWatch:
 
     def __init__(self, trimmer: Trimmer) -> None:
         self._trimmer = trimmer
+        self._new: dict[str, _Logs] = {}
         self._written: dict[str, _Logs] = {}  # being written to, or too new to tell
         self._quiet: dict[str, _Logs] = {}
         self._watched: dict[int, str] = {}  # the kernel's number of a watch → the attempt's key
@@ -54,23 +59,30 @@ class LogWatch:
 
     def started(self, attempt: Attempt, at: float) -> None:
         if attempt.log_max_bytes and self._trimmer.supported:
-            self._written[attempt.key] = _Logs(attempt)
-            self.next_at = min(self.next_at, at + FAST_LOOK_S)
+            due_at = at + max(FAST_LOOK_S, fills_in_s(attempt))
+            self._new[attempt.key] = _Logs(attempt, due_at)
+            self.next_at = min(self.next_at, due_at)
 
     def ended(self, attempt: Attempt) -> None:
-        if self._written.pop(attempt.key, None) is None and attempt.key in self._quiet:
-            self._unwatch(self._quiet.pop(attempt.key))
+        key = attempt.key
+        if self._new.pop(key, None) is None and self._written.pop(key, None) is None and key in self._quiet:
+            self._unwatch(self._quiet.pop(key))
 
     def look(self, at: float) -> None:
         """Give back what is too much, and see who is quiet now."""
         pause_s = LOOK_S
+        for key in [key for key, logs in self._new.items() if logs.due_at <= at]:
+            self._written[key] = self._new.pop(key)
         for key, logs in [*self._written.items()]:
             before, logs.sizes = logs.sizes, self._trimmer.trim(logs.attempt)
             if logs.sizes == before and self._watch(logs):
                 self._quiet[key] = self._written.pop(key)
             elif sum(logs.sizes) - sum(before) > FAST_BYTES:
                 pause_s = FAST_LOOK_S
-        self.next_at = at + pause_s if self._written else float("inf")
+        self.next_at = min(
+            at + pause_s if self._written else float("inf"),
+            min((logs.due_at for logs in self._new.values()), default=float("inf")),
+        )
 
     def hear(self, at: float) -> None:
         """Some that were quiet are written to again."""

@@ -131,7 +131,7 @@ class Slots:
         if not attempt.slot_folder:
             return
         try:
-            self._homes.open(slot.folder)
+            self._homes.open(slot.base)
             try:
                 slot.enter()
             except (
@@ -145,7 +145,7 @@ class Slots:
 
     def leave(self, attempt: Attempt) -> None:
         if attempt.slot_folder:
-            self._homes.leave(attempt.slot_folder)
+            self._homes.return_to(self._all[attempt.slot].base)
         self.mark.take_off()
 
     def _enter_anew(self, slot: Slot) -> None:

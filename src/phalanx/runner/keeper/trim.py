@@ -33,7 +33,7 @@ class Trimmer:
     def trim_at_end(self, attempt: Attempt) -> None:
         """Like trim, but without a look at the logs of one that cannot have filled them in its short life."""
         lived_s = (attempt.ended_at or 0.0) - attempt.started_at
-        if not 0 <= lived_s < attempt.log_max_bytes / GROWTH_BYTES_PER_S:
+        if not 0 <= lived_s < fills_in_s(attempt):
             self.trim(attempt)
 
     def trim(self, attempt: Attempt) -> tuple[int, int]:
@@ -69,6 +69,11 @@ class Trimmer:
             return done
         finally:
             os.close(fd)
+
+
+def fills_in_s(attempt: Attempt) -> float:
+    """How long an attempt takes at least to fill the allowance of a log."""
+    return attempt.log_max_bytes / GROWTH_BYTES_PER_S
 
 
 def hole(size: int, size_max: int) -> tuple[int, int]:
