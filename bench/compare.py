@@ -3,7 +3,8 @@
     .venv/bin/python -m bench.compare 89f48d8 HEAD [--rounds 5] [--only placement,throughput] [--quick] [--folder DIR]
 
 Each commit is checked out beside the other, and every part is measured in one, then in the other, round after round,
-because this kind of machine changes its speed by a quarter between two minutes. The benchmarks of the tree that this
+because this kind of machine changes its speed by a quarter between two minutes. Nothing is removed before the end: for
+some minutes after many files were removed ext4 makes new ones at half the speed. The benchmarks of the tree that this
 is started in measure both, so that the ruler is one; where they do not run against the older code, that part is
 measured by the older tree's own benchmarks, and the table says so. Both use this interpreter and its packages.
 The exit code is 1 if a figure is worse by more than 10 %, 2 if something could not be measured.
@@ -156,7 +157,7 @@ def main() -> int:
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     folder = Path(tempfile.mkdtemp(prefix="phalanx-compare-", dir=options.folder))
-    words = ["--folder", str(folder), *(["--quick"] if options.quick else [])]
+    words = ["--folder", str(folder), "--keep", *(["--quick"] if options.quick else [])]
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         sides = [_checked_out(commit, folder, stack) for commit in (options.before, options.after)]

@@ -75,7 +75,8 @@ def cell(name: str) -> Callable[[argparse.Namespace], Told]:
             figures = CELLS[name](session).figures
         finally:
             session.close()
-            shutil.rmtree(folder, ignore_errors=True)
+            if not options.keep:
+                shutil.rmtree(folder, ignore_errors=True)
         return _by_name(figures)
 
     return measure
@@ -96,6 +97,7 @@ def main() -> int:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--keep", action="store_true", help="do not remove the files: see bench.compare")
     parser.add_argument("--source", type=Path, help="where phalanx has to come from")
     options = parser.parse_args()
     import phalanx
