@@ -174,11 +174,16 @@ def test_the_watchdog_needs_no_journal_to_end_them_all(
 
 
 @pytest.fixture
-def tracked() -> Iterator[str]:
+def cgroups() -> Iterator[Cgroups]:
     cgroups = Cgroups.find(f"tracked-{os.getpid()}")
-    assert cgroups.tracking is not None, "these tests need a machine on which cgroups may be made"
-    yield cgroups.tracking
+    yield cgroups
     eventually(cgroups.close, 10.0, "the last of them is gone")
+
+
+@pytest.fixture
+def tracked(cgroups: Cgroups) -> str:
+    assert cgroups.tracking is not None, "these tests need a machine on which cgroups may be made"
+    return cgroups.tracking
 
 
 HOPS = 'echo >>hops; setsid "$0" & exit 0'
@@ -235,5 +240,24 @@ def test_the_keeper_enters_as_a_thread_and_sees_processes(tmp_path: Path, tracke
         await node.until(lambda: len(Path(slot, "cgroup.threads").read_text().split()) == 4)
         assert cgroup.way_in(slot) == "cgroup.threads"
         assert cgroup.members([slot]) == {pid}
+
+    tell(tmp_path, story)
+
+
+def test_who_has_a_limit_stays_in_its_own_cgroup_and_the_next_is_in_a_slot(
+    tmp_path: Path, cgroups: Cgroups, tracked: str
+):
+    async def story(node: Node) -> None:
+        node.cgroups = tracked
+        own = cgroups.create("limited", 64 << 20)
+        assert own is not None
+        for key, cgroup_of_its_own in (("first/0/1", None), ("limited/0/1", own.folders), ("last/0/1", None)):
+            node.sh(key, FOREVER, cgroups=cgroup_of_its_own)
+        limited, last = await node.started("limited/0/1"), await node.started("last/0/1")
+        assert all(cgroup.members([folder]) == {limited} for folder in own.folders)
+        assert cgroup.members([f"{tracked}/slot-0", f"{tracked}/slot-1", f"{tracked}/slot-2"]) == {
+            await node.started("first/0/1"),
+            last,
+        }
 
     tell(tmp_path, story)

@@ -119,6 +119,11 @@ def members(folders: list[str]) -> set[int]:
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
 
 
+def node_folder(base: str) -> str:
+    """The node's folder that this folder of slots is in; in one hierarchy an attempt is in one cgroup only."""
+    return base.removesuffix(f"/{THREADED}")
+
+
 def is_of_a_node(folder: str) -> bool:
     """Whether it can be an attempt's, beside a keeper's leaf: whatever a journal says, no other is killed."""
     base, _, name = folder.rpartition("/")

@@ -16,7 +16,7 @@ import stat
 
 from . import clock, files, log
 from .attempt import Attempt
-from .cgroup import Homes, oom_kills
+from .cgroup import Homes, node_folder, oom_kills
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Spawner:
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = clock.tick()
         cpus = options.get("cpus")
-        is_apart = any(files.parent(folder) == brief.cgroups for folder in attempt.cgroups)
+        is_apart = any(files.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
             if cwd or cpus or attempt.cgroups:
