@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from phalanx.errors import TooMany
 
@@ -40,23 +38,22 @@ class Turnstile:
         self._waiting = 0
         self._came = 0
 
-    @asynccontextmanager
-    async def passed(self, user: str = "") -> AsyncIterator[None]:
+    def passed(self, user: str = "") -> Passed:
         """Within this block a place is ours; TooMany if there was none in time."""
+        return Passed(self, user)
+
+    async def enter(self, user: str) -> None:
         if self._free and self._inside[user] < self._inside_max and user not in self._lines:
             self._enter(user)
         else:
             await self._stand_in_line(user)
-        began = asyncio.get_running_loop().time()
-        try:
-            yield
-        finally:
-            loop = asyncio.get_running_loop()
-            rest_s = min(REST_S_MAX, self._rest * (loop.time() - began))
-            if rest_s > REST_S_MIN:
-                loop.call_later(rest_s, self._leave, user)
-            else:
-                self._leave(user)
+
+    def leave(self, user: str, held_s: float) -> None:
+        rest_s = min(REST_S_MAX, self._rest * held_s)
+        if rest_s > REST_S_MIN:
+            asyncio.get_running_loop().call_later(rest_s, self._leave, user)
+        else:
+            self._leave(user)
 
     async def _stand_in_line(self, user: str) -> None:
         mine = self._lines.setdefault(user, deque())
@@ -117,6 +114,24 @@ class Turnstile:
     def _drop_if_empty(self, user: str) -> None:
         if not self._lines.get(user, True):
             del self._lines[user]
+
+
+class Passed:
+    """A place inside, held for one block. Every submit passes here, and an async generator would cost more."""
+
+    __slots__ = ("_began", "_gate", "_user")
+
+    def __init__(self, gate: Turnstile, user: str) -> None:
+        self._gate = gate
+        self._user = user
+        self._began = 0.0
+
+    async def __aenter__(self) -> None:
+        await self._gate.enter(self._user)
+        self._began = asyncio.get_running_loop().time()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.leave(self._user, asyncio.get_running_loop().time() - self._began)
 
 
 def _full() -> TooMany:

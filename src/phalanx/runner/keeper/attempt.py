@@ -8,15 +8,12 @@ What is decided about it is in `table.py`, spawning in `spawn.py`, signals in `t
 from __future__ import annotations
 
 import json
-import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     Options = dict[str, Any]  # what a start request says beyond its brief
-
-_PLAIN = re.compile(r"[A-Za-z0-9._/-]*").fullmatch
 
 
 class Attempt:
@@ -113,4 +110,5 @@ class Attempt:
 
 def _quoted(text: str) -> str:
     """As JSON. Keys and most folders need no escapes, and to find that out is faster than to encode them."""
-    return f'"{text}"' if _PLAIN(text) else json.dumps(text)
+    is_plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+    return f'"{text}"' if is_plain else json.dumps(text)
