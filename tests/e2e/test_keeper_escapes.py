@@ -186,25 +186,26 @@ def tracked(cgroups: Cgroups) -> str:
     return cgroups.tracking
 
 
-HOPS = 'echo >>hops; setsid "$0" & exit 0'
+HOPPERS = 8
 
 
-def test_a_process_that_becomes_another_one_all_the_time_is_caught(tmp_path: Path, tracked: str):
-    """Whoever is listed has ended when it is signalled; frozen, it cannot go on."""
+def test_processes_that_become_others_all_the_time_are_killed_at_once(tmp_path: Path, tracked: str):
+    """Whoever is listed has ended when it is signalled; frozen, it cannot go on. The keeper is stopped meanwhile."""
 
     async def story(node: Node) -> None:
         node.cgroups = tracked
-        script = tmp_path / "hop"
-        script.write_text(f"#!/bin/sh\n{HOPS}\n")
+        script, slot = tmp_path / "hop", f"{tracked}/slot-0"
+        script.write_text('#!/bin/sh\necho >>hops\nsetsid "$0" & exit 0\n')
         script.chmod(0o700)
-        node.sh("j/0/1", f"{script}; {FOREVER}")
-        await node.until(lambda: (tmp_path / "hops").exists() and (tmp_path / "hops").stat().st_size > 20)
-        node.processes.stop("j/0/1", 0.1)
+        node.sh("j/0/1", f"for _ in $(seq {HOPPERS}); do {script}; done; {FOREVER}")
+        await node.until(lambda: (tmp_path / "hops").exists() and (tmp_path / "hops").stat().st_size > 100)
+        os.kill(node.keeper_pid(), signal.SIGSTOP)
+        try:
+            assert cgroup.kill([slot])
+            await node.until(lambda: "populated 0" in Path(slot, "cgroup.events").read_text())
+        finally:
+            os.kill(node.keeper_pid(), signal.SIGCONT)
         await node.ended("j/0/1")
-        hops = (tmp_path / "hops").stat().st_size
-        node.sh("next/0/1", "sleep 0.3")
-        await node.ended("next/0/1")
-        assert (tmp_path / "hops").stat().st_size == hops
 
     tell(tmp_path, story)
 

@@ -2,7 +2,8 @@
 
 Found once at start, for v1 (memory in a hierarchy of its own, v2 beside it only for tracking and killing) and
 for v2. Below the runner's own cgroup a folder for this node is made; in it a leaf for the keeper, which enters
-an attempt's cgroup to spawn and comes back to its leaf (`keeper/cgroup.py`), and one folder per attempt. Where
+an attempt's cgroup to spawn and comes back to its leaf (`keeper/cgroup.py`), and one folder per attempt that has a
+limit; the others use slots, which are threaded cgroups in a folder of their own where that is possible. Where
 nothing of this is allowed, `why_not` says so and every attempt simply runs without.
 """
 

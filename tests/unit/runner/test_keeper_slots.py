@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,3 +130,22 @@ def test_what_was_spawned_after_the_lease_is_killed_at_once(tmp_path: Path):
     attempt = spawner.start("early/0/1", brief, options, late_after(2))
     os.kill(attempt.pid, signal.SIGTERM)
     assert (os.waitpid(attempt.pid, 0)[1], attempt.reason) == (signal.SIGTERM, None)
+
+
+def test_a_threaded_cgroup_is_frozen_while_its_processes_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with subprocess.Popen(["sleep", "300"]) as task:
+        contents = {"cgroup.type": "threaded\n", "cgroup.threads": f"{task.pid}\n", "cgroup.freeze": "0"}
+        for name, text in contents.items():
+            (tmp_path / name).write_text(text)
+        killed: list[tuple[set[int], str]] = []
+
+        def note(find: Callable[[], set[int]], *_: int) -> None:
+            killed.append((find(), (tmp_path / "cgroup.freeze").read_text()))
+
+        monkeypatch.setattr(cgroup, "signal_each", note)
+        assert cgroup.kill([str(tmp_path)])
+        task.kill()
+    assert killed == [({task.pid}, "1")]
+    assert (tmp_path / "cgroup.freeze").read_text() == "0"

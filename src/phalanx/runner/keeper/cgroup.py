@@ -184,8 +184,8 @@ def _kill_frozen(folder: str) -> None:
             left = _pids(folder) - signalled
             if not left:
                 return
-            signal_each(lambda left=left: left & _pids(folder), signal.SIGKILL)  # type: ignore[misc]
-            signalled |= left
+            signal_each(lambda: _pids(folder) - signalled, signal.SIGKILL)
+            signalled.update(left)
     finally:
         thaw(folder)
 

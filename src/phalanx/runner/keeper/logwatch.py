@@ -43,8 +43,8 @@ class LogWatch:
 
     def __init__(self, trimmer: Trimmer) -> None:
         self._trimmer = trimmer
-        self._new: dict[str, _Logs] = {}
-        self._written: dict[str, _Logs] = {}  # being written to, or too new to tell
+        self._new: dict[str, _Logs] = {}  # cannot be full yet
+        self._written: dict[str, _Logs] = {}  # being written to, or looked at for the first time
         self._quiet: dict[str, _Logs] = {}
         self._watched: dict[int, str] = {}  # the kernel's number of a watch → the attempt's key
         self._libc = ctypes.CDLL(None, use_errno=True)

@@ -134,9 +134,8 @@ class Slots:
             self._homes.open(slot.base)
             try:
                 slot.enter()
-            except (
-                OSError
-            ):  # somebody removed the folder, or it is not there yet, or we come from another tree
+            except OSError:
+                # Somebody removed the folder, or it is not there yet, or we come from another tree.
                 slot.make()
                 self._enter_anew(slot)
         except OSError as error:
