@@ -41,6 +41,7 @@ class Attempt:
         "slot",
         "slot_folder",
         "started_at",
+        "was_held",
         "why",
     )
 
@@ -55,6 +56,7 @@ class Attempt:
         self.slot = -1  # the number of its slot, while any of it is alive
         self.slot_folder = ""  # the cgroup of that slot, if it has one
         self.lane: int | None = options.get("lane")
+        self.was_held = "held" in options  # its logs were made when it was checked
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
         self.oom_kills_before = 0
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied

@@ -3,8 +3,9 @@
 posix_spawn never copies the keeper and costs a third of fork. It knows no working directory, CPU set or
 cgroup for the child, so the keeper takes them on for the moment of the spawn: it has a single thread, and
 nobody else sees it. Log files are opened by the child, which then writes them without any pipe: they stay
-complete whatever happens to the keeper or the runner. They are always made anew: an attempt is spawned once, so what is
-there already is not its own, and to open it could block (a FIFO) or lead elsewhere (a link).
+complete whatever happens to the keeper or the runner. They are made anew: an attempt is spawned once, so what is
+there already is not its own, and to open it could block (a FIFO) or lead elsewhere (a link). Only who was held has
+its logs from the check before: the keeper opens them, and sees that they are as if they were new.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .cgroup import Homes, node_folder, oom_kills
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from .attempt import Options
     from .deeds import Brief
@@ -33,6 +35,7 @@ KEEPER_VARIABLE = "PHALANX_KEEPER"
 DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
 PROGRAMS_MAX = 1000
 _LOG_FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+_MADE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
 _NO_INTERPRETER = "{}: its interpreter does not exist"
@@ -101,7 +104,7 @@ class Spawner:
         attempt, argv, env, cwd = self._read(key, brief, options)
 
         def look() -> int:
-            _check_logs(attempt.out, attempt.err)
+            _make_logs(attempt.out, attempt.err)
             _check_program(self._program(argv[0], env), _called(argv[0]))
             return 0
 
@@ -156,11 +159,14 @@ class Spawner:
 
     def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
         program = self._program(argv[0], env)
-        actions = (
+        opened = _open_made(attempt.out, attempt.err) if attempt.was_held else []
+        actions: tuple[tuple[Any, ...], ...] = (
             _STDIN,
             (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
             (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600),
         )
+        if opened:
+            actions = (_STDIN, (os.POSIX_SPAWN_DUP2, opened[0], 1), (os.POSIX_SPAWN_DUP2, opened[1], 2))
 
         def spawn() -> int:
             if (no := why_not()) is not None:
@@ -172,7 +178,7 @@ class Spawner:
         try:
             try:
                 return spawn()
-            except FileExistsError:  # nothing but a log says so: one that was planted, or made by `check`
+            except FileExistsError:  # nothing but a log says so: one that was planted
                 _remove_logs(attempt.out, attempt.err)
                 return spawn()
             except (FileNotFoundError, NotADirectoryError):
@@ -180,8 +186,11 @@ class Spawner:
                     raise
                 return spawn()
         except OSError as error:
-            _check_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
+            _make_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
             raise _refusal(error, program, _called(argv[0])) from None
+        finally:
+            for fd in opened:
+                os.close(fd)
 
     def _enter(self, cgroup: str) -> None:
         try:
@@ -239,15 +248,37 @@ def _use_cpus(cpus: list[int]) -> None:
         raise Refused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
 
 
-def _check_logs(out: str, err: str) -> None:
-    """Raise Refused unless both can be made anew."""
-    _remake_folders(out, err)
-    _remove_logs(out, err)
+def _make_logs(out: str, err: str) -> None:
+    """Make both anew, or raise Refused."""
     for path in (out, err):
         try:
-            os.close(os.open(path, _LOG_FLAGS, 0o600))
+            try:
+                os.close(os.open(path, _LOG_FLAGS, 0o600))
+            except (FileExistsError, FileNotFoundError, NotADirectoryError):
+                _remake_folders(out, err)
+                _remove_logs(path)
+                os.close(os.open(path, _LOG_FLAGS, 0o600))
         except OSError as error:
             raise _no_log(path, error) from None
+
+
+def _open_made(out: str, err: str) -> list[int]:
+    """The two logs, open, if both are there and as if they were new; else they are made anew, as any other's."""
+    logs: list[int] = []
+    for path in (out, err):
+        try:
+            logs.append(os.open(path, _MADE_FLAGS))
+        except OSError:
+            break
+        found = os.fstat(logs[-1])
+        if (found.st_mode, found.st_size, found.st_nlink) != (stat.S_IFREG | 0o600, 0, 1):
+            break
+        os.set_blocking(logs[-1], True)
+    else:
+        return logs
+    for fd in logs:
+        os.close(fd)
+    return []
 
 
 def _remake_folders(out: str, err: str) -> bool:
@@ -263,9 +294,9 @@ def _remake_folders(out: str, err: str) -> bool:
     return made
 
 
-def _remove_logs(out: str, err: str) -> None:
+def _remove_logs(*paths: str) -> None:
     """What is there: a device stays, as it was made by no task, and is no log."""
-    for path in (out, err):
+    for path in paths:
         try:
             if not files.is_device(os.lstat(path).st_mode):
                 os.unlink(path)  # noqa: PTH108 (the keeper imports no pathlib)
