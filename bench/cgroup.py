@@ -12,8 +12,9 @@ from bench.figures import Chapter, Figure
 from bench.machine import used
 from bench.session import Session
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.keeper_messages import Ended, Event, Launch
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.processes import Ended, Event, Launch, Processes
+from phalanx.runner.processes import Processes
 
 TASKS, ROUNDS, SLOTS = 5000, 9, 2
 COST_MS = 0.15

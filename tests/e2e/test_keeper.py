@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from phalanx.runner.keeper import VERSION
+from phalanx.runner.keeper_messages import KeeperLost, Misunderstood
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.processes import KeeperFailed, KeeperLost, Misunderstood, Processes
+from phalanx.runner.processes import KeeperFailed, Processes
 from tests.unit.runner.keeper_node import Node, alive, escape, state_of, tell
 
 FOREVER = "exec sleep 300"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.processes import KeeperLost
+from phalanx.runner.keeper_messages import KeeperLost
 from tests.unit.runner.keeper_node import Node, alive, tell
 
 FOREVER = "exec sleep 300"

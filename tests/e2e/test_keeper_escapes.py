@@ -15,7 +15,7 @@ import pytest
 
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import cgroup
-from phalanx.runner.processes import KeeperLost
+from phalanx.runner.keeper_messages import KeeperLost
 from tests.e2e.cluster import eventually
 from tests.unit.runner.keeper_node import Node, alive, state_of, tell
 

@@ -20,8 +20,9 @@ from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import listener, service, spawn
 from phalanx.runner.keeper.cgroup import members, oom_kills
+from phalanx.runner.keeper_messages import Ended
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.processes import Ended, Processes
+from phalanx.runner.processes import Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
 
 MIB = 1 << 20

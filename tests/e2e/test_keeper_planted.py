@@ -16,8 +16,9 @@ import pytest
 from phalanx.runner.claim import Tasks
 from phalanx.runner.keeper.listener import peer_of
 from phalanx.runner.keeper.lookup import is_keeper
+from phalanx.runner.keeper_messages import KeeperLost
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.processes import KeeperLost, Processes
+from phalanx.runner.processes import Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
 
 

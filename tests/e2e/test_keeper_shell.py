@@ -38,8 +38,9 @@ from phalanx.core.model.status import Why
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import past
+from phalanx.runner.keeper_messages import Listing
 from phalanx.runner.link import Wire
-from phalanx.runner.processes import Listing, Processes
+from phalanx.runner.processes import Processes
 from phalanx.runner.shell import Shell
 from tests.unit.runner.keeper_node import Node, alive
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from phalanx.clock import SystemClock
 from phalanx.runner.keeper import lookup
-from phalanx.runner.processes import KeeperLost
+from phalanx.runner.keeper_messages import KeeperLost
 from tests.unit.runner.keeper_node import Node, alive, escape, tell
 
 FOREVER = "exec sleep 300"

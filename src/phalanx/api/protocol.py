@@ -178,7 +178,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _raw(self) -> asyncio.Transport:
-        return cast(Lingering, self.transport).raw
+        """The connection itself, for what goes past the other words: they have left before it."""
+        lingering = cast(Lingering, self.transport)
+        lingering.flush()
+        return lingering.raw
 
     def _look_further(self) -> None:
         """Look at some of the bytes that are held; those behind wait until the requests before them were answered."""
@@ -229,23 +232,42 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class Lingering:
-    """A transport whose `close` in the middle of a request first reads the rest of it. All else is the transport's."""
+    """A transport whose `close` in the middle of a request first reads the rest of it. All else is the transport's.
+
+    The head of an answer waits for its body, which usually comes at once: written as one they cost half as much.
+    """
 
     def __init__(self, raw: asyncio.Transport, protocol: BoundedProtocol) -> None:
         self.raw = raw
         self._protocol = protocol
+        self._head = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.raw, name)
 
     def write(self, data: bytes) -> None:
-        if not self.is_closing():  # a pipelined request may be answered after the connection is gone
-            self.raw.write(data)
+        if self.is_closing():  # a pipelined request may be answered after the connection is gone
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/"):
+            self._head = data
+            self._protocol.loop.call_soon(self.flush)
+            return
+        self.raw.write(data)
+
+    def flush(self) -> None:
+        """Write a head whose body has not come yet."""
+        if self._head:
+            head, self._head = self._head, b""
+            if not self.is_closing():
+                self.raw.write(head)
 
     def is_closing(self) -> bool:
         return self.raw.is_closing() or self._protocol.is_lingering
 
     def close(self) -> None:
+        self.flush()
         if self._protocol.is_receiving and not self.raw.is_closing():
             self._protocol.linger()
         elif not self._protocol.is_lingering:

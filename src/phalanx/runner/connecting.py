@@ -11,7 +11,8 @@ from collections.abc import Callable
 from phalanx.diary import diary
 from phalanx.runner.agent import Agent
 from phalanx.runner.health import KeeperHealth
-from phalanx.runner.processes import Event, KeeperSilent, Machine, Processes
+from phalanx.runner.keeper_messages import Event
+from phalanx.runner.processes import KeeperSilent, Machine, Processes
 
 log = diary("runner")
 FIRST_WITHIN_S = 10.0  # one try when the runner starts

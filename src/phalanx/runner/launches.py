@@ -16,7 +16,8 @@ from phalanx.runner import logs
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import attempt_environment, group_environment
-from phalanx.runner.processes import Launch, Machine, Processes
+from phalanx.runner.keeper_messages import Launch
+from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.standing import Peer, standing
 
 log = diary("runner")

@@ -19,7 +19,8 @@ from pathlib import Path
 from phalanx.runner.claim import Tasks
 from phalanx.runner.keeper import files, journal, listener, lookup, service
 from phalanx.runner.keeper.cgroup import OPTION
-from phalanx.runner.processes import KeeperFailed, Processes, Ticks
+from phalanx.runner.keeper_messages import Ticks
+from phalanx.runner.processes import KeeperFailed, Processes
 
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
 
@@ -75,8 +76,11 @@ class LocalMachine:
         return sum(_kill_keeper(pid, folder) for pid in lookup.keepers(folder, service.LOCK)) > 0
 
     def make_folder(self, path: Path) -> None:
-        files.set_aside(str(path), unless=stat.S_ISDIR)
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            path.mkdir(mode=0o700)
+        except OSError:  # it is there, or something else is, or there is none above it
+            files.set_aside(str(path), unless=stat.S_ISDIR)
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         told = journal.read(str(self._state_dir / journal.NAME)).attempts

@@ -1,6 +1,7 @@
 """The runner's hand on its processes: a connection to the keeper, which is their parent.
 
-Requests are plain calls; all that are made in one turn of the event loop travel as one frame. What happens
+Requests are plain calls; all that are made in one turn of the event loop travel as one frame. What the keeper may
+forget waits a moment for such a frame, for to wake it costs more than anything said to it. What happens
 comes back as values through one callback. The keeper (`runner/keeper/`) outlives the runner: `open` connects
 to the one that is alive or starts one, and `listing` then says what ran meanwhile. Which attempts to run, and
 what to do about their ends, is decided elsewhere (`core/runner.py`).
@@ -9,133 +10,35 @@ what to do about their ends, is decided elsewhere (`core/runner.py`).
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
-from msgspec import Struct, structs
 
-from phalanx.core.verdict import ProcessEnd
+from phalanx.runner.keeper_messages import (
+    Answer,
+    Event,
+    Facts,
+    KeeperLost,
+    Launch,
+    Listing,
+    Misunderstood,
+    Pong,
+    Ticks,
+)
 
 REQUESTS_PER_FRAME = 256
+FORGET_WITHIN_S = 0.05  # what the keeper may forget is told it with the next request, or alone after this
 CLOSE_WITHIN_S = 2.0  # how long a keeper may take to read our last words
 HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
 LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
 STOPS_SAY_WHY_SINCE = 4  # the first whose ends say why they were asked for
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's, in which the start of a process is told
-Ticks = tuple[int, int]  # since boot, one before and one after; zeros: not known
 
-
-class Launch(Struct, frozen=True, omit_defaults=True):
-    """What one attempt has beyond its job's brief. Log paths are absolute, and their folder exists."""
-
-    out: str
-    err: str
-    env: dict[str, str] = {}
-    cpus: Sequence[int] | None = None  # the kernel CPUs it may run on
-    cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
-    log_max_bytes: int = 0  # 0 sets no bound
-    lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
-    limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
-    held: bool = False  # only get it ready, and start it with `go`
-    not_after: float | None = None  # the instant since boot from which on it is refused
-
-
-class Exit(Struct, frozen=True):
-    """How an attempt ended: a code or a signal, or for the reason `unknown` neither."""
-
-    code: int | None
-    signal: int | None
-    oom: bool
-    reason: str | None  # "fenced": stopped when the lease ran out; "unknown": its keeper died
-    started_at: float
-    ended_at: float
-    stderr_tail: str = ""
-    stopped: bool = True  # False: it ended before anybody told it to
-    why: str | None = None  # it was told to
-
-
-def end_of(exit: Exit) -> ProcessEnd:
-    """The same in the words of the runner's state machine."""
-    return ProcessEnd(*structs.astuple(exit))
-
-
-class Started(Struct, frozen=True, array_like=True, tag="started"):
-    key: str
-    pid: int
-    started_at: float
-    born: Ticks = (0, 0)
-
-
-class Pong(Struct, frozen=True, array_like=True, tag="pong"):
-    """The keeper is there and works."""
-
-
-class Ready(Struct, frozen=True, array_like=True, tag="ready"):
-    """A held attempt has its lane, and its program, folder and logs are there."""
-
-    key: str
-
-
-class Refused(Struct, frozen=True, array_like=True, tag="refused"):
-    """Not started. Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable,
-    stopped, fenced, exhausted, spawn_failed."""
-
-    key: str
-    code: str
-    message: str
-
-
-class Ended(Struct, frozen=True, array_like=True, tag="ended"):
-    """The attempt is over and nothing of its process tree is alive."""
-
-    key: str
-    exit: Exit
-
-
-class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
-    """The keeper could not read a request: a mistake of ours, or a keeper of an older version."""
-
-    text: str
-
-
-class KeeperLost(Struct, frozen=True):
-    """The keeper died, or a newer runner took its connection. `open` again, then ask for a listing."""
-
-    message: str
-
-
-class Row(Struct, frozen=True, array_like=True):
-    """One attempt in a listing. States: waiting (for its lane), ready, running, paused, stopping, ended."""
-
-    key: str
-    state: str
-    pid: int
-    started_at: float
-    exit: Exit | None = None
-    born: Ticks = (0, 0)
-
-
-class Facts(Struct, frozen=True):
-    """About the keeper itself. `log_cap` is false when a filesystem cannot keep logs within their bound."""
-
-    version: int
-    log_cap: bool = True
-
-
-class Listing(Struct, frozen=True, array_like=True, tag="listing"):
-    attempts: tuple[Row, ...]
-    facts: Facts
-
-
-Event = Ready | Started | Refused | Ended | Misunderstood | KeeperLost
-_Answer = Ready | Started | Refused | Ended | Misunderstood | Listing | Pong
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[_Answer]).decode
+_decode = msgspec.json.Decoder(list[Answer]).decode
 
 
 class KeeperFailed(RuntimeError):
@@ -184,6 +87,8 @@ class Processes(asyncio.Protocol):
         self._listings: deque[asyncio.Future[Listing]] = deque()
         self._pings: deque[asyncio.Future[None]] = deque()
         self._requests: list[Sequence[Any]] = []
+        self._flushes_soon = False  # at the end of this turn
+        self._flushes_later = False
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._leaving = False
@@ -263,7 +168,7 @@ class Processes(asyncio.Protocol):
         self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups})
 
     def forget_brief(self, brief_id: str) -> None:
-        self._ask("forget_brief", brief_id)
+        self._mention("forget_brief", brief_id)
 
     def start(self, key: str, brief_id: str, launch: Launch) -> None:
         """Answered by Started or Refused, or by Ready. A key that runs or has ended is not started again, only told."""
@@ -305,7 +210,7 @@ class Processes(asyncio.Protocol):
 
     def forget(self, keys: Sequence[str]) -> None:
         """The exits of these attempts are safe elsewhere; the keeper need not remember them."""
-        self._ask("forget", keys)
+        self._mention("forget", keys)
 
     async def listing(self) -> Listing:
         """All attempts that run, or have ended and were not forgotten; raises KeeperFailed if it is lost."""
@@ -337,12 +242,26 @@ class Processes(asyncio.Protocol):
             self._transport.abort()
 
     def _ask(self, *request: Any) -> None:
-        if not self._requests and not self._hearing:
-            self._loop.call_soon(self._flush)
         self._requests.append(request)
+        if not self._flushes_soon:
+            self._flushes_soon = True
+            if not self._hearing:
+                self._loop.call_soon(self._flush)
+
+    def _mention(self, *request: Any) -> None:
+        """Ask for what nobody waits for."""
+        self._requests.append(request)
+        if not self._flushes_later:
+            self._flushes_later = True
+            self._loop.call_later(FORGET_WITHIN_S, self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flushes_later = False
+        self._flush()
 
     def _flush(self) -> None:
         requests, self._requests = self._requests, []
+        self._flushes_soon = False
         if self._transport is None or self._transport.is_closing():
             return
         for at in range(0, len(requests), REQUESTS_PER_FRAME):
@@ -355,14 +274,15 @@ class Processes(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hear all that arrived. What is asked for in response leaves at the end, without another turn."""
         self._received += data
-        self._hearing = not self._requests
+        self._hearing = not self._flushes_soon
         try:
             while (frame := self._next_frame()) is not None:
                 self._hear(frame)
         finally:
             if self._hearing:
                 self._hearing = False
-                self._flush()
+                if self._flushes_soon:
+                    self._flush()
 
     def _next_frame(self) -> bytes | None:
         end = 4 + int.from_bytes(self._received[:4], "big")

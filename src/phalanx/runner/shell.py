@@ -18,7 +18,7 @@ from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Phase
 from phalanx.core.runner import Deed, Forget, ForgetBrief, Freeze, Halt, Release, Retract, Spawn
 from phalanx.diary import diary
-from phalanx.runner import processes
+from phalanx.runner import keeper_messages as messages
 from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.connecting import Connecting
@@ -66,7 +66,7 @@ class Shell:
         self._is_closed = False
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not agent.address  # unless it was given
-        self._early: list[processes.Event] | None = None  # what happens while we still read what there is
+        self._early: list[messages.Event] | None = None  # what happens while we still read what there is
 
     @property
     def log_root(self) -> Path:
@@ -85,7 +85,7 @@ class Shell:
             key, lane = named
             self._launches.adopt(key, row.key)
             end, started_at = (
-                processes.end_of(row.exit) if row.exit else None,
+                messages.end_of(row.exit) if row.exit else None,
                 row.started_at if row.pid else None,
             )
             since = self._since(row.born)
@@ -205,38 +205,38 @@ class Shell:
 
     # What the keeper brings.
 
-    def _news(self, event: processes.Event) -> None:
+    def _news(self, event: messages.Event) -> None:
         if self._early is not None:
             self._early.append(event)
             return
         match event:
-            case processes.Ready() | processes.Started() | processes.Ended() | processes.Refused():
+            case messages.Ready() | messages.Started() | messages.Ended() | messages.Refused():
                 if (named := read_key(event.key)) is not None:
                     self._news_of(named[0], event)
-            case processes.KeeperLost():
+            case messages.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
                 self._keeper = None
                 if self._reopening is None and not self._is_closed:
                     self._reopening = asyncio.get_running_loop().create_task(self._reopen())
-            case processes.Misunderstood():
+            case messages.Misunderstood():
                 log.error("the keeper did not understand", text=event.text)
         self._flush_soon()
 
     def _news_of(
         self,
         key: AttemptKey,
-        event: processes.Ready | processes.Started | processes.Ended | processes.Refused,
+        event: messages.Ready | messages.Started | messages.Ended | messages.Refused,
     ) -> None:
         now, state = self.clock.now(), self.agent.state
         match event:
-            case processes.Ready():
+            case messages.Ready():
                 self._do(state.process_ready(key), now)
-            case processes.Started():
+            case messages.Started():
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
-            case processes.Ended():
+            case messages.Ended():
                 self._launches.release(key)
-                self._do(state.process_ended(key, processes.end_of(event.exit)), now)
-            case processes.Refused():
+                self._do(state.process_ended(key, messages.end_of(event.exit)), now)
+            case messages.Refused():
                 self._launches.release(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)
 
@@ -271,7 +271,7 @@ class Shell:
             if row.exit is not None and (named is None or named[0] not in self.agent.state.held):
                 keeper.forget([row.key])  # disposed of while there was no keeper to tell, or nobody's
             elif row.exit is not None:
-                self._news(processes.Ended(row.key, row.exit))
+                self._news(messages.Ended(row.key, row.exit))
         now, listed = self.clock.now(), {named[0] for row in rows if (named := read_key(row.key)) is not None}
         self._do(self.agent.state.keeper_lost(now, listed), now)
         self._launches.release_all_but(self.live_keys())
@@ -302,11 +302,11 @@ class Shell:
             else:
                 self._do(self.agent.state.process_started(key, started[0], self._since(started[1])), now)
 
-    def _since(self, born: processes.Ticks) -> float | None:
+    def _since(self, born: messages.Ticks) -> float | None:
         """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
         if not born[1]:
             return None
-        ago_s = self.clock.monotonic() - (born[1] + 1) / processes.TICKS_PER_S
+        ago_s = self.clock.monotonic() - (born[1] + 1) / messages.TICKS_PER_S
         return self.clock.now() - max(0.0, ago_s)
 
     # What the state machine wants done.

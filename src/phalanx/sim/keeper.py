@@ -16,7 +16,7 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
 from phalanx.runner.keeper.loop import REQUESTS_PER_TURN
 from phalanx.runner.keeper.table import Table, without_questions
-from phalanx.runner.processes import TICKS_PER_S
+from phalanx.runner.keeper_messages import TICKS_PER_S
 from phalanx.sim.life import Life
 from phalanx.sim.process import Process
 from phalanx.sim.script import script

@@ -19,7 +19,8 @@ from phalanx.runner.keeper.attempt import Attempt
 from phalanx.runner.keeper.journal import Past
 from phalanx.runner.keeper.past import over
 from phalanx.runner.keeper.table import Table
-from phalanx.runner.processes import KeeperFailed, Processes, Ticks
+from phalanx.runner.keeper_messages import Ticks
+from phalanx.runner.processes import KeeperFailed, Processes
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
 from phalanx.sim.eventloop import outside

@@ -7,11 +7,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
 
-from phalanx.api.protocol import BoundedProtocol
+from phalanx.api.protocol import BoundedProtocol, Lingering
 from tests.unit.api.house import TOKEN, a_house
 from tests.unit.api.servers import serving
 
@@ -204,3 +205,59 @@ def test_what_is_not_http_gets_a_problem(words: bytes):
         said = told(line)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in said
+
+
+class Raw:
+    """A connection that keeps what is written to it, write by write."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.written.append(b"closed")
+
+
+class Idle:
+    """A protocol between two requests."""
+
+    is_lingering = is_receiving = False
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+
+async def a_written_answer() -> list[bytes]:
+    lingering = Lingering(cast(asyncio.Transport, raw := Raw()), cast(BoundedProtocol, Idle()))
+    lingering.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    lingering.write(b"body")
+    lingering.write(b"more")
+    lingering.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    lingering.close()
+    return raw.written
+
+
+def test_the_head_of_an_answer_leaves_with_its_body_and_before_anything_else():
+    written = asyncio.run(a_written_answer())
+    assert written == [b"HTTP/1.1 200 OK\r\n\r\nbody", b"more", b"HTTP/1.1 204 No Content\r\n\r\n", b"closed"]
+
+
+async def a_late_body() -> list[bytes]:
+    lingering = Lingering(cast(asyncio.Transport, raw := Raw()), cast(BoundedProtocol, Idle()))
+    lingering.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await turned.wait()
+    early = [*raw.written]
+    lingering.write(b"body")
+    return [*early, b"then", *raw.written]
+
+
+def test_a_head_whose_body_comes_later_does_not_wait_for_it():
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    assert asyncio.run(a_late_body()) == [head, b"then", head, b"body"]

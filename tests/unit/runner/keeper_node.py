@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from phalanx.runner.keeper.lookup import is_keeper
+from phalanx.runner.keeper_messages import Ended, Event, Exit, Launch, Ready, Refused, Row, Started
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.processes import Ended, Event, Exit, Launch, Processes, Ready, Refused, Row, Started
+from phalanx.runner.processes import Processes
 
 WITHIN_S = 20.0
 LOOK_S = 0.01

@@ -288,13 +288,15 @@ def test_a_flooded_journal_is_read_in_a_moment_and_what_came_before_is_known(tmp
     assert len(told.unreadable) <= journal.TOLD_MAX
 
 
-def test_what_others_write_into_the_journal_is_gone_with_the_next_turn(tmp_path: Path):
+def test_what_others_write_into_the_journal_is_gone_with_the_next_line(tmp_path: Path):
     path = tmp_path / "journal"
     written = Journal(str(path))
     written.begin("b", [], [])
     assert not written.is_large()
     with path.open("a") as forged:
         forged.write("ab\n" * (journal.COMPACT_BYTES_MIN // 2))
+    written.note(STARTED)
+    assert written.try_flush()
     assert written.is_large()
     written.compact("b", [], [])
     assert path.read_text() == '["boot", "b"]\n'

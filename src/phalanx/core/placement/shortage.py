@@ -61,6 +61,10 @@ class Shortage:
         needs = [shape.need for shape in self._shapes]
         return needs if any(needs) else [1, *needs[1:]]
 
+    def _all_together(self, totals: Sequence[int]) -> int:
+        """The same for all nodes."""
+        return sum(map(min, totals, self._needs)) if self._is_mixed else totals[0]
+
     def _together(self, rooms: Sequence[Column]) -> Column:
         """Room for members of all shapes: of several, no more of each than it needs, as if they did not share."""
         if not self._is_mixed:
@@ -78,12 +82,14 @@ class Shortage:
             if not total:
                 return self._closest(shape.request)
         needed = sum(self._needs)
-        total = int(self._together([np.array([each]) for each in totals])[0])
+        total = self._all_together(totals)
         if total < needed:
             return reason.exceeds_cluster_total("members", needed, total)
         top = self._rules.top
         assert top is not None
         multiples = () if self._is_mixed else self._rules.multiples
+        if not top and not multiples:
+            return None  # they may stand anywhere
         room = self._together([Field(self._tree, slots, sums, multiples).at(top) for slots, sums in ever])
         if int(room.max()) < needed:
             layer = self._must_layer()
@@ -141,7 +147,7 @@ class Shortage:
         numbers = np.arange(self._tree.size(top)) if pinned is None else pinned
         needed = sum(self._needs)
         room = int(self._together([field.at(top)[numbers] for field in fields]).max())
-        slots = int(self._together([np.array([field.total]) for field in fields])[0])
+        slots = self._all_together([field.total for field in fields])
         if not top:  # nothing says where they have to stand, so the outermost domains are shown
             top, numbers = self._shown_level(), np.arange(self._tree.size(self._shown_level()))
         evidence = self._evidence(top, self._together([field.at(top)[numbers] for field in fields]), numbers)

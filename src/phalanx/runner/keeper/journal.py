@@ -56,6 +56,7 @@ class Journal:
         self._compacted_size = 0
         self._length = self._compacted_length = 0  # the same in lines, since it was opened
         self._compact_at = 0.0  # not before this instant
+        self._looked_at_length = 0
 
     def begin(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
         """Start a keeper's life with a clean file, or on a full disk go on with the old one."""
@@ -87,8 +88,10 @@ class Journal:
 
     def is_large(self) -> bool:
         """Whether it is time to compact it."""
-        size = max(self._size, os.fstat(self._fd).st_size)  # tasks can write to it, too
-        is_large = size > COMPACT_BYTES_MIN + 2 * self._compacted_size
+        if self._length != self._looked_at_length:  # our own lines must not stand behind too many of others
+            self._looked_at_length = self._length
+            self._size = max(self._size, os.fstat(self._fd).st_size)  # tasks can write to it, too
+        is_large = self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
         is_long = self._length > COMPACT_LINES_MIN + self._compacted_length
         return (is_large or is_long) and clock.since_boot() >= self._compact_at
 
@@ -106,7 +109,7 @@ class Journal:
         os.close(self._fd)
         self._compact_at = 0.0
         self._fd, self._size, self._compacted_size = fd, len(text), len(text)
-        self._length = self._compacted_length = len(lines)
+        self._length = self._compacted_length = self._looked_at_length = len(lines)
         self._lines, self._unwritten = [], b""
 
 

@@ -1,0 +1,119 @@
+"""What runner and keeper say to each other, as values. The keeper reads and writes them as plain JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from phalanx.core.verdict import ProcessEnd
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's, in which the start of a process is told
+Ticks = tuple[int, int]  # since boot, one before and one after; zeros: not known
+
+
+class Launch(Struct, frozen=True, omit_defaults=True):
+    """What one attempt has beyond its job's brief. Log paths are absolute, and their folder exists."""
+
+    out: str
+    err: str
+    env: dict[str, str] = {}
+    cpus: Sequence[int] | None = None  # the kernel CPUs it may run on
+    cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
+    log_max_bytes: int = 0  # 0 sets no bound
+    lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
+    limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
+    held: bool = False  # only get it ready, and start it with `go`
+    not_after: float | None = None  # the instant since boot from which on it is refused
+
+
+class Exit(Struct, frozen=True):
+    """How an attempt ended: a code or a signal, or for the reason `unknown` neither."""
+
+    code: int | None
+    signal: int | None
+    oom: bool
+    reason: str | None  # "fenced": stopped when the lease ran out; "unknown": its keeper died
+    started_at: float
+    ended_at: float
+    stderr_tail: str = ""
+    stopped: bool = True  # False: it ended before anybody told it to
+    why: str | None = None  # it was told to
+
+
+def end_of(exit: Exit) -> ProcessEnd:
+    """The same in the words of the runner's state machine."""
+    return ProcessEnd(*structs.astuple(exit))
+
+
+class Started(Struct, frozen=True, array_like=True, tag="started"):
+    key: str
+    pid: int
+    started_at: float
+    born: Ticks = (0, 0)
+
+
+class Pong(Struct, frozen=True, array_like=True, tag="pong"):
+    """The keeper is there and works."""
+
+
+class Ready(Struct, frozen=True, array_like=True, tag="ready"):
+    """A held attempt has its lane, and its program, folder and logs are there."""
+
+    key: str
+
+
+class Refused(Struct, frozen=True, array_like=True, tag="refused"):
+    """Not started. Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable,
+    stopped, fenced, exhausted, spawn_failed."""
+
+    key: str
+    code: str
+    message: str
+
+
+class Ended(Struct, frozen=True, array_like=True, tag="ended"):
+    """The attempt is over and nothing of its process tree is alive."""
+
+    key: str
+    exit: Exit
+
+
+class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
+    """The keeper could not read a request: a mistake of ours, or a keeper of an older version."""
+
+    text: str
+
+
+class KeeperLost(Struct, frozen=True):
+    """The keeper died, or a newer runner took its connection. `open` again, then ask for a listing."""
+
+    message: str
+
+
+class Row(Struct, frozen=True, array_like=True):
+    """One attempt in a listing. States: waiting (for its lane), ready, running, paused, stopping, ended."""
+
+    key: str
+    state: str
+    pid: int
+    started_at: float
+    exit: Exit | None = None
+    born: Ticks = (0, 0)
+
+
+class Facts(Struct, frozen=True):
+    """About the keeper itself. `log_cap` is false when a filesystem cannot keep logs within their bound."""
+
+    version: int
+    log_cap: bool = True
+
+
+class Listing(Struct, frozen=True, array_like=True, tag="listing"):
+    attempts: tuple[Row, ...]
+    facts: Facts
+
+
+Answer = Ready | Started | Refused | Ended | Misunderstood | Listing | Pong
+Event = Ready | Started | Refused | Ended | Misunderstood | KeeperLost  # what a runner hears

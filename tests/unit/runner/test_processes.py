@@ -1,0 +1,96 @@
+"""When the runner's requests to its keeper leave: together, at the end of a turn; what it may forget, with the next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, cast
+
+import pytest
+
+from phalanx.runner import processes as module
+from phalanx.runner.keeper_messages import Event
+from phalanx.runner.processes import Processes
+
+
+class Frames:
+    """A connection that keeps the frames it is given, as lists of requests."""
+
+    def __init__(self) -> None:
+        self.frames: list[list[Any]] = []
+        self.heard = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        self.frames.append(json.loads(data[4:]))
+        self.heard.set()
+
+    def is_closing(self) -> bool:
+        return False
+
+
+async def a_turn() -> None:
+    """Until the event loop has done what was to be done soon."""
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_soon(done.set)
+    await done.wait()
+
+
+def connected(on_event: list[Event]) -> tuple[Processes, Frames]:
+    processes, frames = Processes(on_event.append), Frames()
+    processes.connection_made(cast(asyncio.Transport, frames))
+    return processes, frames
+
+
+def test_what_the_keeper_may_forget_leaves_with_the_next_request_and_in_order():
+    async def story() -> list[list[Any]]:
+        processes, frames = connected([])
+        processes.forget(["a"])
+        processes.forget_brief("b")
+        await a_turn()
+        assert frames.frames == []
+        processes.brief("b", ["true"], {})
+        processes.go("c")
+        processes.forget(["d"])
+        await a_turn()
+        return frames.frames
+
+    (frame,) = asyncio.run(story())
+    assert [request[:2] for request in frame] == [
+        ["forget", ["a"]],
+        ["forget_brief", "b"],
+        ["brief", "b"],
+        ["go", "c"],
+        ["forget", ["d"]],
+    ]
+
+
+def test_what_the_keeper_may_forget_leaves_alone_after_a_moment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "FORGET_WITHIN_S", 0.01)
+
+    async def story() -> list[list[Any]]:
+        processes, frames = connected([])
+        for key in ("a", "b"):
+            frames.heard.clear()
+            processes.forget([key])
+            await asyncio.wait_for(frames.heard.wait(), 10.0)
+        return frames.frames
+
+    assert asyncio.run(story()) == [[["forget", ["a"]]], [["forget", ["b"]]]]
+
+
+@pytest.mark.parametrize(("answer", "leaves"), [("go", True), ("forget", False)])
+def test_what_is_asked_for_because_of_an_answer_leaves_at_once(answer: str, leaves: bool):
+    async def story() -> int:
+        frames = Frames()
+
+        def heard(event: Event) -> None:
+            processes.go("a") if answer == "go" else processes.forget(["a"])
+
+        processes = Processes(heard)
+        processes.connection_made(cast(asyncio.Transport, frames))
+        body = b'[["ready","a"]]'
+        processes.data_received(len(body).to_bytes(4, "big") + body)
+        return len(frames.frames)
+
+    assert asyncio.run(story()) == int(leaves)
