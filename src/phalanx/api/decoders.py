@@ -7,20 +7,18 @@ and a client may be used by many threads.
 from __future__ import annotations
 
 import threading
-from functools import cache
 from typing import Any
 
 import msgspec
 
 _making = threading.Lock()
+_made: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(form: Any) -> msgspec.json.Decoder[Any]:
     """The decoder of a form."""
-    with _making:
-        return _made(form)
-
-
-@cache
-def _made(form: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(form)
+    found = _made.get(form)
+    if found is None:
+        with _making:
+            found = _made.setdefault(form, msgspec.json.Decoder(form))
+    return found

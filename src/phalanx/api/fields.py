@@ -55,6 +55,8 @@ def check_object(field: str, value: str) -> None:
 
 def read_tags(field: str, tags: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Tags in order, or a refusal."""
+    if not tags:
+        return ()
     check_count(field, len(tags), TAGS_MAX)
     for key, value in tags.items():
         if not is_tag(key, value):

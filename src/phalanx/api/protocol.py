@@ -246,22 +246,19 @@ class Lingering:
         return getattr(self.raw, name)
 
     def write(self, data: bytes) -> None:
-        if self.is_closing():  # a pipelined request may be answered after the connection is gone
-            return
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/"):
             self._head = data
             self._protocol.loop.call_soon(self.flush)
             return
-        self.raw.write(data)
+        if not self.is_closing():  # a pipelined request may be answered after the connection is gone
+            self.raw.write(data)
 
     def flush(self) -> None:
         """Write a head whose body has not come yet."""
         if self._head:
-            head, self._head = self._head, b""
-            if not self.is_closing():
-                self.raw.write(head)
+            self.write(b"")
 
     def is_closing(self) -> bool:
         return self.raw.is_closing() or self._protocol.is_lingering

@@ -48,8 +48,11 @@ class Turnstile:
         else:
             await self._stand_in_line(user)
 
-    def leave(self, user: str, held_s: float) -> None:
-        rest_s = min(REST_S_MAX, self._rest * held_s)
+    def leave(self, user: str, held_since: float) -> None:
+        if not self._rest:
+            self._leave(user)
+            return
+        rest_s = min(REST_S_MAX, self._rest * (asyncio.get_running_loop().time() - held_since))
         if rest_s > REST_S_MIN:
             asyncio.get_running_loop().call_later(rest_s, self._leave, user)
         else:
@@ -91,7 +94,8 @@ class Turnstile:
         self._inside[user] -= 1
         if not self._inside[user]:
             del self._inside[user]
-        self._admit()
+        if self._lines:
+            self._admit()
 
     def _admit(self) -> None:
         """Give free places to those in line, one user after another."""
@@ -131,7 +135,7 @@ class Passed:
         self._began = asyncio.get_running_loop().time()
 
     async def __aexit__(self, *_: object) -> None:
-        self._gate.leave(self._user, asyncio.get_running_loop().time() - self._began)
+        self._gate.leave(self._user, self._began)
 
 
 def _full() -> TooMany:

@@ -84,7 +84,8 @@ class Job(Struct, frozen=True, omit_defaults=True):
     @property
     def tasks(self) -> int:
         """How many tasks the job has."""
-        return sum(group.tasks for group in self.groups)
+        groups = self.groups
+        return groups[0].tasks if len(groups) == 1 else sum(group.tasks for group in groups)
 
     @property
     def object_name(self) -> str:
@@ -94,8 +95,9 @@ class Job(Struct, frozen=True, omit_defaults=True):
     @property
     def whole_objects(self) -> frozenset[str]:
         """The names of all objects that stand for the whole job."""
-        parts = self.object_name.split(",") if self.object_name else []
-        return frozenset(name for name in (*parts, self.object) if is_object(name))
+        if not self.object_name:
+            return frozenset()
+        return frozenset(name for name in (*self.object_name.split(","), self.object) if is_object(name))
 
     def object_at(self, position: int) -> str:
         """What Kubernetes calls one task; empty if it has no name there."""
