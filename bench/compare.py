@@ -3,10 +3,11 @@
     .venv/bin/python -m bench.compare 89f48d8 HEAD [--rounds 5] [--only placement,throughput] [--quick] [--folder DIR]
 
 Each commit is checked out beside the other, and every part is measured in one, then in the other, round after round,
-because this kind of machine changes its speed by a quarter between two minutes. Nothing is removed before the end: for
-some minutes after many files were removed ext4 makes new ones at half the speed. The benchmarks of the tree that this
-is started in measure both, so that the ruler is one; where they do not run against the older code, that part is
-measured by the older tree's own benchmarks, and the table says so. Both use this interpreter and its packages.
+because this kind of machine changes its speed by a quarter between two minutes; what counts is the median of the
+rounds' ratios. Nothing is removed before the end: for some minutes after many files were removed ext4 makes new ones
+at half the speed. The benchmarks of the tree that this is started in measure both, so that the ruler is one; where
+they do not run against the older code, that part is measured by the older tree's own benchmarks, and the table says
+so. Both use this interpreter and its packages.
 The exit code is 1 if a figure is worse by more than 10 %, 2 if something could not be measured.
 """
 
@@ -54,9 +55,11 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The newer over the older: 1.2 is a fifth more."""
-        before, after = (median(each) for each in self.values)
-        return after / before if before else float("inf") if after else 1.0
+        """The newer over the older: 1.2 is a fifth more. The median of the rounds, for in each both had one machine."""
+        return median(
+            after / before if before else float("inf") if after else 1.0
+            for before, after in zip(*self.values, strict=False)
+        )
 
     @property
     def is_worse(self) -> bool:
