@@ -83,7 +83,7 @@ class Door(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False  # what it still says is thrown away
-        self._is_known = False  # it has been welcomed
+        self._is_known = False  # once it has been welcomed, it is
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being one by name
