@@ -222,8 +222,7 @@ class Links:
             disposed = [each for each in answers if isinstance(each, Disposed)]
             if not disposed:  # nothing was decided, so there is nothing to say: the runner tells again
                 return
-            stale = sum(each.disposition > Disposition.DUPLICATE for each in disposed)
-            self.stale_reports += stale
+            self.stale_reports += sum(each.disposition > Disposition.DUPLICATE for each in disposed)
             # A start, or that one is ready, is not kept by the runner: an answer to it would be taken for one to
             # the same attempt's end.
             items = [
@@ -231,8 +230,7 @@ class Links:
                 for report, each in zip(message.reports, disposed, strict=False)
                 if type(report) not in (Started, Ready)
             ]
-            if items or stale:
-                session.connection.send([self._in_force(session, items)])
+            session.connection.send([self._in_force(session, items)])
 
         return tells, dispositions
 
