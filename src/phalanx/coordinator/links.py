@@ -222,7 +222,10 @@ class Links:
             disposed = [each for each in answers if isinstance(each, Disposed)]
             if not disposed:  # nothing was decided, so there is nothing to say: the runner tells again
                 return
-            self.stale_reports += sum(each.disposition > Disposition.DUPLICATE for each in disposed)
+            stale = sum(each.disposition > Disposition.DUPLICATE for each in disposed)
+            self.stale_reports += stale
+            if not stale and all(type(report) is Ready for report in message.reports):
+                return  # whoever is ready is answered by its `Go`
             # A start, or that one is ready, is not kept by the runner: an answer to it would be taken for one to
             # the same attempt's end.
             items = [

@@ -83,7 +83,6 @@ class Door(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False  # what it still says is thrown away
-        self._unsent: list[bytes] = []
         self._is_known = False  # once it has been welcomed, it is
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -130,22 +129,14 @@ class Door(asyncio.Protocol):
     def send(self, messages: list[wire.Message]) -> None:
         if self._session.node and not self._is_known:  # this is its welcome
             self._let_in()
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent += map(wire.pack, messages)
-
-    def _flush(self) -> None:
-        """Write what one turn has to say, at once: each write wakes the runner."""
-        unsent, self._unsent = self._unsent, []
-        if not unsent or self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > BUFFER_MAX:  # a runner that no longer reads
             self._transport.abort()
             return
-        self._transport.write(b"".join(unsent))
+        self._transport.write(b"".join(map(wire.pack, messages)))
 
     def close(self) -> None:
-        self._flush()
         if self._transport is not None:
             self._transport.close()
 
@@ -153,7 +144,6 @@ class Door(asyncio.Protocol):
         """End it at once, and forget it: it need not be told."""
         self._all.forget(self)
         self._is_refused = True
-        self._unsent = []
         self._unpacker = wire.Unpacker()
         if self._transport is not None:
             self._transport.abort()
@@ -173,7 +163,6 @@ class Door(asyncio.Protocol):
             return
         self._is_refused = True
         self._unpacker = wire.Unpacker(STRANGERS_FRAME_MAX)
-        self._flush()
         if not self._transport.is_closing():
             self._transport.write(wire.pack(wire.Rejected("NotUnderstood", why, True)))
             if self._transport.can_write_eof():

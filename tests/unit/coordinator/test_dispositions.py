@@ -1,0 +1,48 @@
+"""What the coordinator answers to reports: to all but those of members that are ready, whose answer is to go."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.api import wire
+from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.links import Links, Session
+from phalanx.core.cluster.decision import Disposed
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.orders import Disposition, Ready, Report, Returned, Started
+
+KEY = ("01kx0000000000000000000001", 0, 1)
+GONE = wire.Dispositions(0, [(KEY, Disposition.ACCEPTED)])
+IN_FORCE = wire.Dispositions(0, [])
+
+
+class Kept:
+    """A connection that keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[wire.Message] = []
+
+    def send(self, messages: list[wire.Message]) -> None:
+        self.sent += messages
+
+    def close(self) -> None:
+        raise AssertionError("nobody was to be hung up on")
+
+
+@pytest.mark.parametrize(
+    ("reports", "disposition", "said"),
+    [
+        ([Ready(KEY)], Disposition.ACCEPTED, []),
+        ([Ready(KEY)], Disposition.STALE_EPOCH, [IN_FORCE]),
+        ([Started(KEY, 1.0)], Disposition.ACCEPTED, [IN_FORCE]),
+        ([Returned(KEY)], Disposition.ACCEPTED, [GONE]),
+        ([Ready(KEY), Returned(KEY)], Disposition.ACCEPTED, [GONE]),
+    ],
+)
+def test_a_report_is_answered(reports: list[Report], disposition: Disposition, said: list[wire.Message]):
+    state = ClusterState()
+    links, connection = Links(lambda: state, Credentials.local("user-token", "node-token")), Kept()
+    letter = links.receive(Session(connection), wire.Reports(0, reports))
+    assert letter is not None
+    letter[1]([Disposed(KEY, disposition, 0) for _ in reports])
+    assert connection.sent == said
