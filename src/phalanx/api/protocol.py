@@ -178,10 +178,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _raw(self) -> asyncio.Transport:
-        """The connection itself, for what goes past the other words: they have left before it."""
-        lingering = cast(Lingering, self.transport)
-        lingering.flush()
-        return lingering.raw
+        return cast(Lingering, self.transport).raw
 
     def _look_further(self) -> None:
         """Look at some of the bytes that are held; those behind wait until the requests before them were answered."""
@@ -219,6 +216,7 @@ class BoundedProtocol(HttpToolsProtocol):
             *([] if after_s is None else [b"retry-after: %d" % after_s]),
             b"connection: close",
         ]
+        cast(Lingering, self.transport).flush()  # of the answer before it
         self._raw.write(b"\r\n".join(head) + b"\r\n\r\n" + body)
 
     def _start_timer(self) -> None:

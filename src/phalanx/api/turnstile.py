@@ -49,12 +49,10 @@ class Turnstile:
             await self._stand_in_line(user)
 
     def leave(self, user: str, held_since: float) -> None:
-        if not self._rest:
-            self._leave(user)
-            return
-        rest_s = min(REST_S_MAX, self._rest * (asyncio.get_running_loop().time() - held_since))
+        loop = asyncio.get_running_loop()
+        rest_s = min(REST_S_MAX, self._rest * (loop.time() - held_since)) if self._rest else 0.0
         if rest_s > REST_S_MIN:
-            asyncio.get_running_loop().call_later(rest_s, self._leave, user)
+            loop.call_later(rest_s, self._leave, user)
         else:
             self._leave(user)
 

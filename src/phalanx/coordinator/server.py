@@ -83,7 +83,6 @@ class Door(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False  # what it still says is thrown away
-        self._is_known = False  # once it has been welcomed, it is
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being one by name
@@ -104,7 +103,7 @@ class Door(asyncio.Protocol):
         try:
             for message in self._unpacker.feed(data):
                 self._receive(message)
-            if not self._is_known and self in self._all.strangers:
+            if self in self._all.strangers:
                 self._all.hear(self, self._unpacker.pending)
         except wire.WireError as error:
             self._all.tell(str(error))
@@ -127,7 +126,7 @@ class Door(asyncio.Protocol):
             self._post(letter)
 
     def send(self, messages: list[wire.Message]) -> None:
-        if self._session.node and not self._is_known:  # this is its welcome
+        if self._session.node and self in self._all.strangers:  # this is its welcome
             self._let_in()
         if self._transport is None or self._transport.is_closing():
             return
@@ -149,7 +148,6 @@ class Door(asyncio.Protocol):
             self._transport.abort()
 
     def _let_in(self) -> None:
-        self._is_known = True
         self._all.forget(self)
         self._unpacker.frame_max = wire.FRAME_MAX
 

@@ -10,23 +10,11 @@ from phalanx.coordinator.links import Links, Session
 from phalanx.core.cluster.decision import Disposed
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import Disposition, Ready, Report, Returned, Started
+from tests.unit.coordinator.kept import Kept
 
 KEY = ("01kx0000000000000000000001", 0, 1)
 GONE = wire.Dispositions(0, [(KEY, Disposition.ACCEPTED)])
 IN_FORCE = wire.Dispositions(0, [])
-
-
-class Kept:
-    """A connection that keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[wire.Message] = []
-
-    def send(self, messages: list[wire.Message]) -> None:
-        self.sent += messages
-
-    def close(self) -> None:
-        raise AssertionError("nobody was to be hung up on")
 
 
 @pytest.mark.parametrize(
@@ -45,4 +33,4 @@ def test_a_report_is_answered(reports: list[Report], disposition: Disposition, s
     letter = links.receive(Session(connection), wire.Reports(0, reports))
     assert letter is not None
     letter[1]([Disposed(KEY, disposition, 0) for _ in reports])
-    assert connection.sent == said
+    assert connection.sent == said and not connection.is_closed

@@ -18,24 +18,9 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.resources import Capacity
 from tests.unit.coordinator.hands import Hands
+from tests.unit.coordinator.kept import Kept
 
 KEY = ("01kx0000000000000000000001", 0, 1)
-
-
-class Kept:
-    """A connection that keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[wire.Message] = []
-        self.is_closed = False
-        self.heard = asyncio.Event()
-
-    def send(self, messages: list[wire.Message]) -> None:
-        self.sent += messages
-        self.heard.set()
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 class Port:

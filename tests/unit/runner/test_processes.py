@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -36,15 +37,15 @@ async def a_turn() -> None:
     await done.wait()
 
 
-def connected(on_event: list[Event]) -> tuple[Processes, Frames]:
-    processes, frames = Processes(on_event.append), Frames()
+def connected(on_event: Callable[[Event], None] = lambda _: None) -> tuple[Processes, Frames]:
+    processes, frames = Processes(on_event), Frames()
     processes.connection_made(cast(asyncio.Transport, frames))
     return processes, frames
 
 
 def test_what_the_keeper_may_forget_leaves_with_the_next_request_and_in_order():
     async def story() -> list[list[Any]]:
-        processes, frames = connected([])
+        processes, frames = connected()
         processes.forget(["a"])
         processes.forget_brief("b")
         await a_turn()
@@ -69,7 +70,7 @@ def test_what_the_keeper_may_forget_leaves_alone_after_a_moment(monkeypatch: pyt
     monkeypatch.setattr(module, "FORGET_WITHIN_S", 0.01)
 
     async def story() -> list[list[Any]]:
-        processes, frames = connected([])
+        processes, frames = connected()
         for key in ("a", "b"):
             frames.heard.clear()
             processes.forget([key])
@@ -82,13 +83,10 @@ def test_what_the_keeper_may_forget_leaves_alone_after_a_moment(monkeypatch: pyt
 @pytest.mark.parametrize(("answer", "leaves"), [("go", True), ("forget", False)])
 def test_what_is_asked_for_because_of_an_answer_leaves_at_once(answer: str, leaves: bool):
     async def story() -> int:
-        frames = Frames()
-
         def heard(event: Event) -> None:
             processes.go("a") if answer == "go" else processes.forget(["a"])
 
-        processes = Processes(heard)
-        processes.connection_made(cast(asyncio.Transport, frames))
+        processes, frames = connected(heard)
         body = b'[["ready","a"]]'
         processes.data_received(len(body).to_bytes(4, "big") + body)
         return len(frames.frames)

@@ -61,10 +61,6 @@ class Shortage:
         needs = [shape.need for shape in self._shapes]
         return needs if any(needs) else [1, *needs[1:]]
 
-    def _all_together(self, totals: Sequence[int]) -> int:
-        """The same for all nodes."""
-        return sum(map(min, totals, self._needs)) if self._is_mixed else totals[0]
-
     def _together(self, rooms: Sequence[Column]) -> Column:
         """Room for members of all shapes: of several, no more of each than it needs, as if they did not share."""
         if not self._is_mixed:
@@ -73,6 +69,10 @@ class Shortage:
         for room, need in zip(rooms, self._needs, strict=True):
             total += np.minimum(room, need)
         return total
+
+    def _all_together(self, totals: Sequence[int]) -> int:
+        """The same for totals over all nodes."""
+        return sum(map(min, totals, self._needs)) if self._is_mixed else totals[0]
 
     def _too_few_slots(self) -> Reason | None:
         """What even empty nodes could not hold. Members of all groups are counted, since they start together."""
