@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bench.keepalive import Connection
 
@@ -27,6 +27,8 @@ _LOOK_S = 0.005
 class Cluster:
     """One coordinator and its runners, in a folder of their own."""
 
+    runner_settings: ClassVar[dict[str, str]] = {}  # for every runner of this process: see bench.part
+
     def __init__(self, folder: Path, settings: Mapping[str, int]) -> None:
         self.folder = folder
         self.port, self.link_port = _free_ports(2)
@@ -34,6 +36,7 @@ class Cluster:
         self._pretends: dict[str, str] = {}
         kept = {name: text for name, text in os.environ.items() if not name.startswith("PHALANX_")}
         given = {f"PHALANX_COORDINATOR_{name.upper()}": str(value) for name, value in settings.items()}
+        given |= {f"PHALANX_RUNNER_{name.upper()}": value for name, value in self.runner_settings.items()}
         self.env = kept | given | {"PHALANX_STATE_DIR": str(folder), "XDG_CONFIG_HOME": str(folder)}
 
     @property

@@ -1,8 +1,9 @@
-"""One part of the benchmarks, once, as one line of JSON: for `bench.compare`, which starts it for two trees in turn.
+"""One part of the benchmarks, once, as one line of JSON: for `bench.compare`, which starts it for two trees.
 
 Started by its path, so that `bench` and `phalanx` are whatever PYTHONPATH says: the benchmarks may be of one tree
-and the code they measure of another. Told are the figures by name: the median of what this run saw, its unit, and
-whether more or less is better. Other schedulers and the machine's own limits are left out: both trees have the same.
+and the code they measure of another. Before each round it says so and waits for a line, so that two trees measure in
+turn. Told are the figures by name: what each round saw, the unit, and whether more or less is better. Other
+schedulers and the machine's own limits are left out: both trees have the same.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-Told = dict[str, dict[str, Any]]  # figure: {"value", "unit", "better"}
+Told = dict[str, dict[str, Any]]  # figure: {"values", "unit", "better"}
+TURN = "waiting for its turn"
 OTHERS = ("HyperQueue", "Ray", "posix_spawn", "with a session", "this disk")
 COSTS = {"ms", "s", "MB"}  # units of which less is better, whether a target says so or not
 _LINE = re.compile(r"(kill|pause|cut) × \d+, (accepted|ran): ([0-9.]+) s")
@@ -30,18 +34,20 @@ def placement(options: argparse.Namespace) -> Told:
     from bench import placement as bench
 
     nodes, members, told = (2048, 4000, {}) if options.quick else (5000, 40_000, {})
-    shots = {
-        f"gangs of {size} × {gpus} GPU": bench.fill_with_gangs(
-            bench.a_cluster(nodes), size, gpus, must, members
+    shots: dict[str, Callable[[], Any]] = {
+        f"gangs of {size} × {gpus} GPU": partial(
+            bench.fill_with_gangs, bench.a_cluster(nodes), size, gpus, must, members
         )
         for size, gpus, must in bench.CELLS
     }
-    shots["single tasks"] = bench.fill_with_tasks(bench.a_cluster(nodes), members)
-    for name, shot in shots.items():
-        told[f"{name}, members"] = _told(shot.members / max(shot.cpu_s, 1e-9), "/CPU s", "more")
+    shots["single tasks"] = partial(bench.fill_with_tasks, bench.a_cluster(nodes), members)
+    for name, measure in shots.items():
+        wait_for_turn()
+        shot = measure()
+        told[f"{name}, members"] = _told([shot.members / max(shot.cpu_s, 1e-9)], "/CPU s", "more")
         decisions = sorted(cpu * 1000 for _, cpu in shot.decisions)
-        told[f"{name}, p50"] = _told(median(decisions), "ms", "less")
-        told[f"{name}, p99"] = _told(decisions[int(0.99 * (len(decisions) - 1))], "ms", "less")
+        told[f"{name}, p50"] = _told([median(decisions)], "ms", "less")
+        told[f"{name}, p99"] = _told([decisions[int(0.99 * (len(decisions) - 1))]], "ms", "less")
     return told
 
 
@@ -53,7 +59,7 @@ def failover(options: argparse.Namespace) -> Told:
         [sys.executable, "-m", "bench.failover", *words], capture_output=True, text=True, check=False
     )
     told = {
-        f"after a {kind}: {what}": _told(float(value), "s", "less")
+        f"after a {kind}: {what}": _told([float(value)], "s", "less")
         for kind, what, value in _LINE.findall(found.stdout)
     }
     if not told:
@@ -66,13 +72,21 @@ def cell(name: str) -> Callable[[argparse.Namespace], Told]:
 
     def measure(options: argparse.Namespace) -> Told:
         from bench.machine import Machine
-        from bench.run import CELLS
         from bench.session import Session
 
         folder = Path(tempfile.mkdtemp(prefix="phalanx-part-", dir=options.folder))
-        session = Session(Machine(), folder, quick=options.quick, with_ray=False)
+
+        class InTurn(Session):
+            """Every cell settles before a round."""
+
+            def settle(self) -> None:
+                wait_for_turn()
+                super().settle()
+
+        session = InTurn(Machine(), folder, quick=options.quick, with_ray=False)
         try:
-            figures = CELLS[name](session).figures
+            # By its own module, since others may measure what an older tree does not have.
+            figures = import_module(f"bench.{name}").measure(session).figures
         finally:
             session.close()
             if not options.keep:
@@ -80,6 +94,11 @@ def cell(name: str) -> Callable[[argparse.Namespace], Told]:
         return _by_name(figures)
 
     return measure
+
+
+def wait_for_turn() -> None:
+    print(TURN, flush=True)
+    sys.stdin.readline()
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Told]] = {
@@ -98,14 +117,28 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--keep", action="store_true", help="do not remove the files: see bench.compare")
+    parser.add_argument(
+        "--no-cgroup", action="store_true", help="no cgroup for tasks that have no memory limit"
+    )
     parser.add_argument("--source", type=Path, help="where phalanx has to come from")
     options = parser.parse_args()
     import phalanx
 
     if options.source and not Path(str(phalanx.__file__)).resolve().is_relative_to(options.source.resolve()):
         raise SystemExit(f"phalanx was taken from {phalanx.__file__} instead of {options.source}")
+    if options.no_cgroup:
+        _leave_cgroups_out()
     print(json.dumps(PARTS[options.part](options)), flush=True)
     return 0
+
+
+def _leave_cgroups_out() -> None:
+    """A tree that makes a cgroup for every task is told to make them for memory limits only, as older ones do."""
+    from bench.cluster import Cluster
+    from phalanx.settings import VARIABLES
+
+    if "PHALANX_RUNNER_CGROUPS" in VARIABLES:
+        Cluster.runner_settings["cgroups"] = "memory"
 
 
 def _by_name(figures: Iterable[Any]) -> Told:
@@ -121,12 +154,12 @@ def _by_name(figures: Iterable[Any]) -> Told:
         else:
             before = name
         better = "less" if figure.unit in COSTS else figure.better
-        told[name] = _told(figure.measured, figure.unit, better)
+        told[name] = _told(figure.values, figure.unit, better)
     return told
 
 
-def _told(value: float, unit: str, better: str) -> dict[str, Any]:
-    return {"value": value, "unit": unit, "better": better}
+def _told(values: list[float], unit: str, better: str) -> dict[str, Any]:
+    return {"values": values, "unit": unit, "better": better}
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ a_cluster = lambda nodes: None
 fill_with_tasks = lambda table, tasks: SimpleNamespace(members=6, cpu_s=2.0, decisions=[(0.1, 0.1)])
 """
     side = Side("old", a_tree(tmp_path, own))  # ours would import what this phalanx does not have
-    told = measured(side, "placement", ["--quick"])
-    assert told is not None and told["single tasks, members"]["value"] == 3.0
+    [told] = measured([side], "placement", ["--quick"])
+    assert told is not None and told["single tasks, members"]["values"] == [3.0]
     assert side.own == {"placement"}
 
 
@@ -90,5 +90,29 @@ CELLS = [(1, 1, "rack")]
 a_cluster = lambda nodes: None
 fill_with_tasks = fill_with_gangs = lambda *words: SimpleNamespace(members=1, cpu_s=1.0, decisions=[(0.1, 0.1)])
 """
-    told = measured(Side("own", a_tree(tmp_path, own), own={"placement"}), "placement", ["--quick"])
+    [told] = measured([Side("own", a_tree(tmp_path, own), own={"placement"})], "placement", ["--quick"])
     assert told == json.loads(json.dumps(told)) and len(told or {}) == 6
+
+
+def test_two_trees_measure_in_turn_and_one_at_a_time(tmp_path: Path) -> None:
+    """Each writes a line when a shot begins and one when it ends."""
+    own = """
+from types import SimpleNamespace
+CELLS = [(1, 1, "rack")]
+a_cluster = lambda nodes: None
+def fill_with_tasks(*words):
+    for what in ("begins", "ends"):
+        with open(LOG, "a") as log: log.write(f"{NAME} {what}\\n")
+    return SimpleNamespace(members=1, cpu_s=1.0, decisions=[(0.1, 0.1)])
+fill_with_gangs = fill_with_tasks
+"""
+    log = tmp_path / "log"
+    sides = [
+        Side(name, a_tree(tmp_path / name, f"LOG, NAME = {str(log)!r}, {name!r}\n{own}"), own={"placement"})
+        for name in ("old", "new")
+    ]
+    assert all(measured(sides, "placement", ["--quick"]))
+    order = ("new", "old", "old", "new")  # who goes first changes from turn to turn
+    assert log.read_text().split("\n")[:-1] == [
+        f"{name} {what}" for name in order for what in ("begins", "ends")
+    ]
