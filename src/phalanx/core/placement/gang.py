@@ -40,8 +40,9 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Mus
     shapes = shapes_of(unit.wanted())
     if not shapes:
         return Muster(unit.job.id, ())
-    needs = [shape.need for shape in shapes]
+    needs: list[int] = []
     if partial:
+        needs = [shape.need for shape in shapes]
         shapes = [structs.replace(shape, need=0) for shape in shapes]
     most = admitted(draft.queues, unit.job.queue, shapes)
     if isinstance(most, Reason):
@@ -113,7 +114,9 @@ def _seat_beside(
 
 def _without_devices(shapes: Sequence[Shape], asks: Sequence[Ask]) -> list[Ask] | None:
     """Of a gang that asks for no devices, the room on nodes that have none to give; None if that is nothing new."""
-    if any(shape.request.gpus or ask.grades is None for shape, ask in zip(shapes, asks, strict=True)):
+    if asks[0].grades is None or any(
+        shape.request.gpus or ask.grades is None for shape, ask in zip(shapes, asks, strict=True)
+    ):
         return None
     rooms = [np.where(ask.grades <= FREE_OF_DEVICES, ask.slots, 0) for ask in asks if ask.grades is not None]
     if any(int(room.sum()) < ask.most for room, ask in zip(rooms, asks, strict=True)):

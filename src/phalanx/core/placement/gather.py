@@ -179,8 +179,10 @@ class Search:
 
     def _good_enough(self, candidate: Candidate) -> list[Field] | None:
         """The room on the nodes of the grades that suffice, if the gang is placed in full size; None: it is all."""
+        if not any(self.grades):
+            return None
         level, number, size = candidate.level, candidate.number, candidate.size
-        if level == self.tree.node_level or not any(self.grades) or size != tuple(a.most for a in self.asks):
+        if level == self.tree.node_level or size != tuple(ask.most for ask in self.asks):
             return None
         return [
             (None if grades is None else grades.field(level, number, count)) or field
