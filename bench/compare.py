@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from compileall import compile_dir
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,6 +176,9 @@ def _checked_out(commit: str, folder: Path, stack: ExitStack) -> Side:
     stack.callback(_git, "worktree", "remove", "--force", str(tree))
     # Benchmarks of old start helpers with the root of their tree alone on the path.
     (tree / "phalanx").symlink_to(tree / "src" / "phalanx")
+    compile_dir(
+        tree / "src", quiet=1
+    )  # or every command would do it, where nothing may be written beside sources
     return Side(f"{commit} ({short})" if commit != short else short, tree)
 
 

@@ -120,8 +120,9 @@ class JobState:
     def is_held(self) -> bool:
         """True while nothing of it may be placed: it restarts, backs off, has places promised, or was held back; or
         members are still to come."""
-        is_kept_back = bool(self.held_because) or self.job.draft is not None
-        return self.restarting or self.promise is not None or self.hold_until > 0.0 or is_kept_back
+        if self.restarting or self.promise is not None or self.hold_until > 0.0:
+            return True
+        return self.held_because != "" or self.job.draft is not None
 
     @property
     def restarts_whole(self) -> bool:
