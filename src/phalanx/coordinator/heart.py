@@ -124,9 +124,9 @@ class Heart:
         if given.no_queue and job.tasks == 1:
             placement = place_one(snapshot(self.state, now), JobState(job, 0, [0] * 6).groups[0], self.policy)
         never = None
-        gang = JobState(job, 0, [0] * 6).gang
-        if gang is not None and not given.allow_infeasible:
-            never = gang_never(self.state.table, gang)
+        if job.gang is not None and not given.allow_infeasible:
+            gang = JobState(job, 0, [0] * 6).gang
+            never = None if gang is None else gang_never(self.state.table, gang)
         return structs.replace(given, job=job, placement=placement, never=never)
 
     def _place(self, now: float, turn: Turn) -> None:

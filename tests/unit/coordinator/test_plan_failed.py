@@ -16,7 +16,7 @@ from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 from phalanx.core.placement import engine, front, outlook
-from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.gang import try_gang
 from phalanx.core.placement.reserve import reserve
 from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
@@ -41,7 +41,7 @@ def a_small_cluster() -> Cluster:
 
 def test_the_others_are_placed_and_the_job_says_why_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     gang, other = a_gang(a_group(2, cores=1)), a_job(cores=1)
-    monkeypatch.setattr(engine, "place_gang", failing(place_gang, gang))
+    monkeypatch.setattr(engine, "try_gang", failing(try_gang, gang))
     cluster = a_small_cluster()
     cluster.submit(gang)
     cluster.submit(other)
@@ -53,12 +53,12 @@ def test_the_others_are_placed_and_the_job_says_why_it_waits(monkeypatch: pytest
 
 def test_it_is_tried_again_after_a_while_and_not_at_every_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     gang = a_gang(a_group(2, cores=1))
-    monkeypatch.setattr(engine, "place_gang", failing(place_gang, gang))
+    monkeypatch.setattr(engine, "try_gang", failing(try_gang, gang))
     cluster = a_small_cluster()
     cluster.submit(gang)
     cluster.submit(a_job(cores=1))
     assert sum(len(turn.failures) for turn in cluster.turns) == 1
-    monkeypatch.setattr(engine, "place_gang", place_gang)
+    monkeypatch.setattr(engine, "try_gang", try_gang)
     cluster.give(Tick())
     assert cluster.status(gang) == Status.PENDING
     cluster.now += heart.FAILED_FOR_S
@@ -95,7 +95,7 @@ def test_who_stands_behind_many_that_fail_is_placed_in_the_next_turns(
 ) -> None:
     gangs = [a_gang(a_group(2, cores=1, memory_bytes=number)) for number in range(1, 3 * heart.FAILURES_MAX)]
     for gang in gangs:
-        monkeypatch.setattr(engine, "place_gang", failing(engine.place_gang, gang))  # type: ignore[attr-defined]
+        monkeypatch.setattr(engine, "try_gang", failing(engine.try_gang, gang))  # type: ignore[attr-defined]
     cluster, other = a_small_cluster(), a_job(cores=1)
     cluster.give(*(Submit(job) for job in (*gangs, other)))
     assert (cluster.turns[-1].more, cluster.status(other)) == (True, Status.PENDING)

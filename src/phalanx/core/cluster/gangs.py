@@ -118,7 +118,6 @@ class GangState:
 
     def wanted(self) -> tuple[Wanted, ...]:
         """What is to be placed now, one entry for each group of the job; at least one task in all."""
-        held = self.held()
         # Whoever is one more comes in multiples, and so not together with one who comes back and need not.
         only_short = self.has_multiples and self.comes_back
         asks = []
@@ -127,7 +126,7 @@ class GangState:
             is_early = self.owner.satisfied and not state.may_begin
             is_more = only_short and not self._lacks(state)
             most = 0 if is_early or is_more else state.pending_count
-            asks.append(Wanted(state.request, self._need(state, held[state.number], most), most))
+            asks.append(Wanted(state.request, self._need(state, state.staying, most), most))
         if not any(each.need for each in asks):
             able = [n for n, each in enumerate(asks) if each.most]
             if able:
@@ -166,4 +165,5 @@ class GangState:
 
     def bound(self) -> list[tuple[int, int]]:
         """(node row, count) where members of this job already hold places."""
-        return sorted(Counter(attempt.row for attempt in self.owner.live.values()).items())
+        live = self.owner.live
+        return sorted(Counter(attempt.row for attempt in live.values()).items()) if live else []

@@ -20,11 +20,12 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.front import Front
-from phalanx.core.placement.gang import place_gang
+from phalanx.core.placement.gang import try_gang
 from phalanx.core.placement.nodes import Spots
 from phalanx.core.placement.preempt import make_room
 from phalanx.core.placement.prefetch import prefetch
 from phalanx.core.placement.reserve import Reservation, run_s
+from phalanx.core.placement.shortage import Shortage
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
@@ -222,14 +223,13 @@ class _Pass:
 
     def _place_gang(self, kind: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
-        found = place_gang(self.draft, unit)
+        found = try_gang(self.draft, unit)
         if isinstance(found, Muster) and not self.front.is_reserved(unit.rank):
             self.draft.rollback(mark)  # what the head needs is worked out as if this one were not there
             self.front.reservation(unit.rank)
-            found = place_gang(self.draft, unit)
-        if isinstance(found, Reason):
-            block = Block.QUOTA if found.code in _QUOTA_CODES else Block.ROOM
-            return block if found.tier is Tier.NEVER else self._without(block, kind, unit)
+            found = try_gang(self.draft, unit)
+        if not isinstance(found, Muster):
+            return self._gang_without(found, kind, unit)
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit.rank)
         if guard is None or unit.comes_back or self._may_pass(guard, unit, found):
@@ -237,14 +237,21 @@ class _Pass:
         self.draft.rollback(mark)
         return None if kind not in self._held and self._squeeze_in(guard, unit) else Block.HELD
 
+    def _gang_without(self, no: Reason | Shortage, kind: WaitingClass, unit: WaitingGang) -> Block | None:
+        """Whether others are asked to leave, for a gang that finds no room or no quota."""
+        if isinstance(no, Shortage):
+            return Block.ROOM if no.never() is not None else self._without(Block.ROOM, kind, unit)
+        block = Block.QUOTA if no.code in _QUOTA_CODES else Block.ROOM
+        return block if no.tier is Tier.NEVER else self._without(block, kind, unit)
+
     def _squeeze_in(self, guard: Reservation, unit: WaitingGang) -> bool:
         """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""
         mark = self.draft.mark()
-        found = guard.keeping(lambda: place_gang(self.draft, unit))
+        found = guard.keeping(lambda: try_gang(self.draft, unit))
         if isinstance(found, Muster) and guard.stay(self._places(found)):
             return True
         self.draft.rollback(mark)
-        found = place_gang(self.draft, unit)
+        found = try_gang(self.draft, unit)
         if isinstance(found, Muster) and guard.make_way(self._places(found)):
             return True
         self.draft.rollback(mark)
@@ -324,7 +331,7 @@ class _Pass:
             return False
         if self.front.reservation(unit.rank) is not None:
             return False
-        if isinstance(place_gang(self.draft, unit, partial=True), Reason):
+        if not isinstance(try_gang(self.draft, unit, partial=True), Muster):
             return False
         self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
         return True

@@ -37,6 +37,12 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Mus
 
     With `partial` as many members as find room now, even if they are not enough.
     """
+    found = try_gang(draft, unit, partial=partial)
+    return found.reason() if isinstance(found, Shortage) else found
+
+
+def try_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Muster | Reason | Shortage:
+    """The same, but a lack of room is only put into words when it is asked."""
     shapes = shapes_of(unit.wanted())
     if not shapes:
         return Muster(unit.job.id, ())
@@ -55,7 +61,7 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Mus
                 muster = Muster(unit.job.id, tuple(members))
                 draft.enlist(muster)
                 return muster
-    return Shortage(draft.nodes, shapes, tried[-1].search, tried[-1].gave_up).reason()
+    return Shortage(draft.nodes, shapes, tried[-1].search, tried[-1].gave_up)
 
 
 def seat(draft: Draft, unit: WaitingGang, shapes: Sequence[Shape], seats: Seats) -> list[Placement] | None:
