@@ -64,8 +64,8 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 # Start-up time is felt here, so these may import inside a function. In `store` it is because a coordinator on SQLite
-# must not pay for gRPC or Redis.
-LAZY_ROOMS = {"cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
+# must not pay for gRPC or Redis, in `api` because a command must not pay for RE2.
+LAZY_ROOMS = {"api", "cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
 ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "embedded"}
 

@@ -7,7 +7,6 @@ backreferences, look-ahead or possessive repeats. What one job may give in total
 from __future__ import annotations
 
 from phalanx.api.fields import check_text, shown
-from phalanx.core.model.patterns import PROGRAM_MAX, Unreadable, program_size
 from phalanx.errors import BadRequest
 
 PATTERN_BYTES_MAX = 500
@@ -24,6 +23,12 @@ class PatternBudget:
 
     def take(self, field: str, pattern: str) -> None:
         """Refuse a pattern that cannot be compiled, or that is too much with those before it."""
+        from phalanx.core.model.patterns import (
+            PROGRAM_MAX,
+            Unreadable,
+            program_size,
+        )  # a command needs no RE2
+
         check_text(field, pattern, PATTERN_BYTES_MAX)
         try:
             size = program_size(pattern)
