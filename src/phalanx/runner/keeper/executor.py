@@ -76,7 +76,7 @@ class Executor:
         self._carry_out(self._table.ended(attempt, now()))
 
     def wait_s(self) -> float:
-        return max(0.0, min(self._logs.next_at, self._table.next_at, now() + WAIT_S_MAX) - now())
+        return max(0.0, min(self._logs.next_at - (at := now()), self._table.next_at - at, WAIT_S_MAX))
 
     def keep_deadlines(self) -> None:
         """Do what is due."""
@@ -89,16 +89,17 @@ class Executor:
     def _carry_out(self, deeds: list[Deed]) -> None:
         """One after the other. What follows from one comes after those that were decided with it."""
         for deed in deeds:
-            if isinstance(deed, Tell):
-                self._voice.tell(deed.line, deed.urgent)
-            elif isinstance(deed, Spawn):
-                deeds += self._spawn(deed)
-            elif isinstance(deed, Say):
-                self._voice.say(deed.line)
-            elif isinstance(deed, Note):
-                self._journal.note(deed.line)
-            elif isinstance(deed, Signal):
-                self._roster.signal(deed.attempt, *deed.numbers)
+            match deed:
+                case Tell():
+                    self._voice.tell(deed.line, deed.urgent)
+                case Spawn():
+                    deeds += self._spawn(deed)
+                case Say():
+                    self._voice.say(deed.line)
+                case Note():
+                    self._journal.note(deed.line)
+                case Signal():
+                    self._roster.signal(deed.attempt, *deed.numbers)
 
     def _spawn(self, deed: Spawn) -> list[Deed]:
         key = deed.key

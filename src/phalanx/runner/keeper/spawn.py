@@ -84,7 +84,9 @@ class Spawner:
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = clock.tick()
         cpus = options.get("cpus")
-        is_apart = any(files.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups)
+        is_apart = bool(attempt.cgroups) and any(
+            files.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
+        )
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
             if cwd or cpus or attempt.cgroups:

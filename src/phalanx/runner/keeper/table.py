@@ -282,7 +282,7 @@ class Table:
             return "stopped", _STOPPED
         if self.closing:
             return "stopped", "the keeper is shutting down"
-        if self.lease_is_over(now):
+        if self.lease_until is not None and now >= self.lease_until:
             return "fenced", _FENCED
         if not_after is not None and now >= not_after:
             return "late", _LATE
