@@ -1,6 +1,6 @@
 """Many runners in one process: each with an agent of its own, the real words and two connections, but no processes.
 
-The agents are those of `phalanx runner` (`runner/agent.py`); only what a keeper would do is pretended: an attempt
+The agents are those of `phalanx runner` (`runner/turn.py`); only what a keeper would do is pretended: an attempt
 starts when it is told to, and ends after a while. Told on stdin as JSON: port, token, the first number, how many, and
 how long tasks run; says on stdout when all have joined, and leaves when stdin ends.
 """
@@ -17,12 +17,12 @@ from typing import cast
 
 import uvloop
 
-from phalanx.api import wire
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import Deed, Halt, Release, Spawn
-from phalanx.core.verdict import ProcessEnd
-from phalanx.runner.agent import Agent
+from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.state import Halt, Release, RunnerEffect, SpawnAttempt
+from phalanx.link import wire
+from phalanx.runner.turn import RunnerEngine
 
 GATHER_S = 0.02
 HOST = "127.0.0.1"
@@ -61,7 +61,7 @@ class Pretender:
 
     def __init__(self, number: int, token: str, run_s: float) -> None:
         name = f"pretender-{number}"
-        self.agent = Agent(name, f"life-{number}", name, token, Capacity(8, 64 << 30), HOST)
+        self.agent = RunnerEngine(name, f"life-{number}", name, token, Capacity(8, 64 << 30), HOST)
         self.joined = asyncio.Event()
         self._run_s = run_s
         self._line: Line | None = None
@@ -71,10 +71,10 @@ class Pretender:
         """Dial, join, send heartbeats; when the connection ends, dial again after a moment, as runners do."""
         while True:
             with suppress(OSError):
-                await self._visit(port)
+                await self._http_request(port)
             await asyncio.sleep(random.uniform(0.05, 0.8))
 
-    async def _visit(self, port: int) -> None:
+    async def _http_request(self, port: int) -> None:
         agent = self.agent
         self.joined.clear()
         _, line = await self._loop.create_connection(lambda: Line(self), HOST, port)
@@ -83,37 +83,37 @@ class Pretender:
         await _either(self.joined, line.ended)
         if line.ended.is_set():
             return
-        _, road = await self._loop.create_connection(lambda: Line(self), HOST, port)
-        road.send(wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation))
+        _, log_link = await self._loop.create_connection(lambda: Line(self), HOST, port)
+        log_link.send(wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation))
         pause_s = random.uniform(0, agent.heartbeat_s)  # they were not started together
         while not await _either(line.ended, within_s=pause_s):
             line.send(agent.beat(time.time()))
             self._tell()
             pause_s = agent.heartbeat_s
-        road.close()
+        log_link.close()
         agent.welcomed = False
 
     def receive(self, message: wire.Message) -> None:
         if isinstance(message, wire.ReadLog | wire.CancelRead):
             return
-        for deed in self.agent.receive(message, time.time()):
-            self._do(deed)
+        for effect in self.agent.receive(message, time.time()):
+            self._do(effect)
         if self.agent.welcomed:
             self.joined.set()
 
-    def _do(self, deed: Deed) -> None:
+    def _do(self, effect: RunnerEffect) -> None:
         state, now = self.agent.state, time.time()
-        match deed:
-            case Spawn():
-                key = deed.start.key
-                if deed.held:
+        match effect:
+            case SpawnAttempt():
+                key = effect.start.key
+                if effect.held:
                     state.process_ready(key)
                 else:
                     self._start(key, now)
             case Release():
-                self._start(deed.key, now)
+                self._start(effect.key, now)
             case Halt():
-                self._end(deed.key, 15)
+                self._end(effect.key, 15)
         self._loop.call_later(GATHER_S, self._tell)
 
     def _start(self, key: AttemptKey, now: float) -> None:
@@ -123,8 +123,8 @@ class Pretender:
     def _end(self, key: AttemptKey, signal: int | None) -> None:
         now = time.time()
         end = ProcessEnd(None if signal else 0, signal, False, None, now - self._run_s, now)
-        for deed in self.agent.state.process_ended(key, end):
-            self._do(deed)
+        for effect in self.agent.state.process_ended(key, end):
+            self._do(effect)
         self._loop.call_later(GATHER_S, self._tell)
 
     def _tell(self) -> None:

@@ -64,7 +64,7 @@ class Task:
         return iter((0,)[:most])
 
 
-class Crew:
+class GangOwner:
     """A job as a gang of tasks, each on a node of its own."""
 
     is_gang = True
@@ -142,7 +142,7 @@ class Replay:
             time_limit_s=limit_s,
             gang=Gang() if self._gangs else None,
         )
-        unit: Unit = Crew(job, number) if self._gangs else Task(job, number)
+        unit: Unit = GangOwner(job, number) if self._gangs else Task(job, number)
         self._units[job.id] = unit, logged
         self._waiting.add(unit)
 
@@ -157,8 +157,8 @@ class Replay:
             self.plans += 1
             for placement in proposal.placements:
                 self._start(placement.job, [placement])
-            for muster in proposal.musters:
-                self._start(muster.job, list(muster.members))
+            for gang_placement in proposal.gang_placements:
+                self._start(gang_placement.job, list(gang_placement.members))
             if not proposal.more:
                 return
 

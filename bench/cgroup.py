@@ -12,7 +12,7 @@ from bench.figures import Chapter, Figure
 from bench.machine import used
 from bench.session import Session
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper_messages import Ended, Event, Launch
+from phalanx.runner.keeper_messages import Event, Launch, ProcessEnded
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 
@@ -76,7 +76,7 @@ class _Crowd:
         self.keeper = await Processes.open(LocalMachine(self._folder), self._hear)
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, Ended):
+        if isinstance(event, ProcessEnded):
             self.keeper.forget([event.key])
             self._left -= 1
             if not self._left:

@@ -13,10 +13,10 @@ import socket
 import sys
 import time
 
-from phalanx.api import wire
 from phalanx.core.model.orders import Ended, Exit, Report, Start
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Why
+from phalanx.link import wire
 
 JOIN_S = 30.0
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.figures import quantile
-from phalanx.api.following import PATIENCE_S
+from phalanx.client.leader import PATIENCE_S
 from phalanx.errors import PhalanxError
 from tests.chaos import life, namespaces
 from tests.chaos.cluster import CORES, Cluster, Shape

@@ -21,15 +21,15 @@ from bench.figures import number, quantile
 from phalanx.core.model.gang import Gang, Gather
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.lane import Lane
-from phalanx.core.model.plan import Muster, Placement, Snapshot
+from phalanx.core.model.plan import GangPlacement, Placement, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
+from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.nodes import Spots
+from phalanx.core.placement.gang.place import place_gang
 
 GIB = 1 << 30
 DRAFT_MAX = 2048
@@ -105,7 +105,7 @@ def fill_with_gangs(table: NodeTable, size: int, gpus: int, must: str, members: 
         while draft.size < DRAFT_MAX:
             unit = next(waiting, None)
             began = _now()
-            left = unit is not None and isinstance(place_gang(draft, unit), Muster)
+            left = unit is not None and isinstance(place_gang(draft, unit), GangPlacement)
             if not left:
                 break
             shot.decisions.append(_since(began))
@@ -133,7 +133,7 @@ def fill_with_tasks(table: NodeTable, tasks: int) -> Shot:
         draft = _draft(table)
         began = _now()
         for position in range(min(DRAFT_MAX, tasks - shot.members)):
-            spot = Spots(table, request).best()
+            spot = BestNode(table, request).best()
             if spot is None:
                 break
             row, grant = spot
@@ -172,16 +172,16 @@ def commit(table: NodeTable, draft: Draft) -> int:
     """Take what was proposed for good."""
     plan = draft.plan()
     placed = 0
-    for placement in _all(plan.placements, plan.musters):
+    for placement in _all(plan.placements, plan.gang_placements):
         table.take(table.rows[placement.node], placement.grant)
         placed += 1
     return placed
 
 
-def _all(placements: list[Placement], musters: list[Muster]) -> Iterator[Placement]:
+def _all(placements: list[Placement], gang_placements: list[GangPlacement]) -> Iterator[Placement]:
     yield from placements
-    for muster in musters:
-        yield from muster.members
+    for gang_placement in gang_placements:
+        yield from gang_placement.members
 
 
 CELLS = [  # size of a gang, GPUs of a member, the layer that must hold it

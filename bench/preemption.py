@@ -20,14 +20,14 @@ from statistics import median
 from bench.figures import number, quantile
 from phalanx.core.model.gang import Gang, Gather
 from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.plan import Muster, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.preempt.make_room import make_room
 
 NODES, GPUS, CORES = 5000, 8, 64
 GIB = 1024**3
@@ -96,7 +96,7 @@ def _settle(
 
 def measure(
     snapshot: Snapshot, unit: Preemptor, rounds: int, chance: Random
-) -> tuple[list[float], list[float], Muster]:
+) -> tuple[list[float], list[float], GangPlacement]:
     """Wall and CPU milliseconds of every round, and the last answer."""
     wall, cpu = [], []
     answer = None
@@ -108,7 +108,7 @@ def measure(
         wall.append(1000 * (time.perf_counter() - began))
         cpu.append(1000 * (time.process_time() - used))
         draft.plan()
-    assert isinstance(answer, Muster), answer
+    assert isinstance(answer, GangPlacement), answer
     return wall, cpu, answer
 
 

@@ -34,13 +34,13 @@ from bench.session import Session  # noqa: E402
 from phalanx.core.cluster.inputs import Submit, Tell  # noqa: E402
 from phalanx.core.model.orders import Ended, Exit, Start, Started  # noqa: E402
 from phalanx.core.model.status import Why  # noqa: E402
-from phalanx.store.etcd import EtcdStore  # noqa: E402
-from phalanx.store.etcd_client import EtcdClient  # noqa: E402
-from phalanx.store.place import Access, Place  # noqa: E402
+from phalanx.store.address import Place, StoreAccess  # noqa: E402
+from phalanx.store.etcd.client import EtcdClient  # noqa: E402
+from phalanx.store.etcd.store import EtcdStore  # noqa: E402
 from phalanx.store.protocol import Batch, Store  # noqa: E402
-from phalanx.store.redis import open_redis  # noqa: E402
-from phalanx.store.redis_server import client_of  # noqa: E402
-from phalanx.store.sqlite import SqliteStore  # noqa: E402
+from phalanx.store.redis.server import client_of  # noqa: E402
+from phalanx.store.redis.store import open_redis  # noqa: E402
+from phalanx.store.sqlite.store import SqliteStore  # noqa: E402
 from tests.builders import Cluster, a_job  # noqa: E402
 from tests.servers import a_prefix, a_redis, an_etcd_cluster  # noqa: E402
 
@@ -103,7 +103,7 @@ async def rivals(folder: Path) -> AsyncIterator[list[Rival]]:
     tempfile.tempdir = str(folder)  # where the servers keep what they write
     with an_etcd_cluster() as etcd, a_redis() as redis:
         place = Place("redis", hosts=(redis.address,), prefix=a_prefix())
-        raw = client_of(place, Access())
+        raw = client_of(place, StoreAccess())
         db = sqlite3.connect(folder / "raw.db", isolation_level=None)
         for line in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE raw (id, body)"):
             db.execute(line)
@@ -123,7 +123,7 @@ async def rivals(folder: Path) -> AsyncIterator[list[Rival]]:
         found = [
             Rival("etcd", await EtcdStore.open(EtcdClient(etcd.hosts), a_prefix()), put),
             Rival("SQLite", SqliteStore(folder / "store.db"), insert),
-            Rival("Redis", await open_redis(place, Access()), set_key),
+            Rival("Redis", await open_redis(place, StoreAccess()), set_key),
         ]
         yield found
         for each in found:

@@ -6,12 +6,12 @@ from itertools import count
 
 from msgspec import structs
 
-from phalanx.coordinator.heart import Heart, Turn
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.array import parse_array
 from phalanx.core.model.gang import Gang, Gather, Restart
 from phalanx.core.model.ids import ulid
@@ -96,9 +96,9 @@ def a_gang(*groups: Group, gather: tuple[Gather, ...] = (), limit: int = 3, **fi
 class Cluster:
     """A coordinator's heart with a clock in the test's hand, and runners that the test plays."""
 
-    def __init__(self, rules: Rules | None = None, policy: Policy | None = None) -> None:
-        self.heart = Heart(ClusterState(rules), policy)
-        self.heart.state.epoch = 1
+    def __init__(self, rules: Timers | None = None, policy: Policy | None = None) -> None:
+        self.engine = Engine(ClusterState(rules), policy)
+        self.engine.state.epoch = 1
         self.now = 100.0
         self.orders: list[tuple[str, Order]] = []
         self.turns: list[Turn] = []
@@ -106,11 +106,11 @@ class Cluster:
 
     @property
     def state(self) -> ClusterState:
-        return self.heart.state
+        return self.engine.state
 
     def give(self, *inputs: Input) -> list[Answer | None]:
         """One turn; its orders are kept and the invariants asked."""
-        turn: Turn = self.heart.turn(list(inputs), self.now)
+        turn: Turn = self.engine.turn(list(inputs), self.now)
         self.turns.append(turn)
         self.orders += [(effect.node, effect.order) for effect in turn.effects if isinstance(effect, Send)]
         assert check(self.state) == []

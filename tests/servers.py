@@ -31,8 +31,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from phalanx.store.etcd import EtcdStore
-from phalanx.store.etcd_client import EtcdClient
+from phalanx.store.etcd.client import EtcdClient
+from phalanx.store.etcd.store import EtcdStore
 
 ROOT = Path(__file__).parent.parent
 _START_S = 30.0

@@ -13,15 +13,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from phalanx.api.aclient import AsyncClient
-    from phalanx.api.client import Client
+    from phalanx.client.async_client import AsyncClient
+    from phalanx.client.client import Client
     from phalanx.embedded import local
 
     __version__: str
 
 __all__ = ["AsyncClient", "Client", "__version__", "local"]
 
-_HOMES = {"AsyncClient": "phalanx.api.aclient", "Client": "phalanx.api.client", "local": "phalanx.embedded"}
+_HOMES = {
+    "AsyncClient": "phalanx.client.async_client",
+    "Client": "phalanx.client.client",
+    "local": "phalanx.embedded",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,22 +16,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from phalanx.api import wire
-from phalanx.api.app import build_app
-from phalanx.api.client import Client
-from phalanx.api.inprocess import BridgedExchange, InProcessExchange
+from phalanx.api.server.app import build_app
+from phalanx.client.client import Client
+from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.member import Charter
-from phalanx.coordinator.server import Door
-from phalanx.runner.agent import Agent
+from phalanx.coordinator.server import RunnerConnection
+from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.link import Speaker, Wire
-from phalanx.runner.logroad import LogRoad
+from phalanx.runner.log_link import RunnerLogLink
+from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.main import capacity_of
-from phalanx.runner.shell import Shell
+from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class LocalCluster(Client):
         except BaseException:
             self._end()
             raise
-        exchange = BridgedExchange(InProcessExchange(self._cluster.app), self._loop)
+        exchange = BridgedTransport(InProcessTransport(self._cluster.app), self._loop)
         super().__init__(token=self._cluster.token, exchange=exchange)
 
     def close(self) -> None:
@@ -92,9 +92,9 @@ class _Cluster:
         self._folder = tempfile.TemporaryDirectory(prefix="phalanx-local-", ignore_cleanup_errors=True)
         self._node_token = secrets.token_urlsafe(32)
         keys = Credentials.local(self.token, self._node_token)
-        self._coordinator = Coordinator(MemoryStore(), Charter(), keys, RETRIES)
+        self._coordinator = Coordinator(MemoryStore(), LeadershipConfig(), keys, RETRIES)
         self.app = build_app(self._coordinator.commands, keys)
-        self._shells: list[Shell] = []
+        self._shells: list[RunnerLoop] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, nodes: int, pretend: str | None) -> None:
@@ -113,14 +113,14 @@ class _Cluster:
     async def _add_node(self, name: str, pretend: str | None) -> None:
         folder = Path(self._folder.name) / name
         folder.mkdir()
-        agent = Agent(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
+        agent = RunnerEngine(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
         cgroups = Cgroups.find(f"{name}-{agent.incarnation}")
-        shell = Shell(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
+        shell = RunnerLoop(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
         await shell.open()
         self._shells.append(shell)
         hello = wire.LogHello(wire.VERSION, self._node_token, name, agent.incarnation)
         self._connect(shell)
-        self._connect(LogRoad(lambda: hello, shell.log_root, shell.is_live))
+        self._connect(RunnerLogLink(lambda: hello, shell.log_root, shell.is_live))
         self._keep(shell.beat())
         self._keep(shell.tick())
         await shell.joined.wait()
@@ -128,7 +128,10 @@ class _Cluster:
     def _connect(self, speaker: Speaker) -> None:
         """A runner's end and a coordinator's end, joined by a pipe in memory."""
         parts = self._coordinator
-        near, far = Wire(speaker), Door(parts.links, parts.roads, parts.member.post, parts.doors)
+        near, far = (
+            Wire(speaker),
+            RunnerConnection(parts.links, parts.log_links, parts.member.post, parts.addresses),
+        )
         here, there = _Pipe(far), _Pipe(near)
         here.peer, there.peer = there, here
         far.connection_made(there)

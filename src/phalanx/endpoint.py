@@ -23,7 +23,7 @@ class Endpoint(Struct, frozen=True):
     pid: int
 
 
-class Connection(NamedTuple):
+class ApiConnection(NamedTuple):
     """Where a cluster is and what to show it. Of several addresses any may lead to the active coordinator."""
 
     addresses: tuple[str, ...]
@@ -31,7 +31,7 @@ class Connection(NamedTuple):
     token_file: Path | None = None  # where it came from, if it was a file
 
 
-def connection(settings: Settings | None = None) -> Connection:
+def connection(settings: Settings | None = None) -> ApiConnection:
     """The cluster that was named, or the one that runs here, with its token."""
     settings = settings or load()
     client, local = settings.client, endpoint(settings.state_dir)
@@ -39,9 +39,9 @@ def connection(settings: Settings | None = None) -> Connection:
     if not addresses:
         raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
     if client.token:
-        return Connection(addresses, client.token)
+        return ApiConnection(addresses, client.token)
     file = client.token_file or _token_file(settings, addresses, local)
-    return Connection(addresses, first_token(file), file)
+    return ApiConnection(addresses, first_token(file), file)
 
 
 def endpoint(state_dir: Path) -> Endpoint | None:

@@ -57,7 +57,7 @@ CgroupsFor = Literal["every-task", "memory"]
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
 
-class Coordinator(Struct, frozen=True, kw_only=True):
+class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     """What `phalanx coordinator` needs."""
 
     state_dir: Annotated[Folder, "where the coordinator keeps its database"]
@@ -122,7 +122,7 @@ class Coordinator(Struct, frozen=True, kw_only=True):
         _check_pair("coordinator.store", self.store_cert_file, self.store_key_file)
 
 
-class Runner(Struct, frozen=True, kw_only=True):
+class RunnerSettings(Struct, frozen=True, kw_only=True):
     """What `phalanx runner` needs."""
 
     name: Annotated[Name, "the node's name"]
@@ -162,7 +162,7 @@ class Scheduler(Struct, frozen=True, kw_only=True):
     ] = "pack"
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class ClientSettings(Struct, frozen=True, kw_only=True):
     """What every other command needs to reach a cluster."""
 
     address: Annotated[
@@ -207,10 +207,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     state_dir: Annotated[Folder, "where the cluster started by `phalanx up` keeps everything"]
     output: Annotated[Output, "table, json, yaml, wide or name", "how results are shown"] = "table"
-    coordinator: Coordinator
+    coordinator: CoordinatorSettings
     scheduler: Scheduler
-    runner: Runner
-    client: Client
+    runner: RunnerSettings
+    client: ClientSettings
     given: dict[str, tuple[Given, ...]] = {}
     untrusted: Untrusted | None = None
 
@@ -232,7 +232,12 @@ def _keys(prefix: str, section: type) -> Iterator[tuple[str, Key]]:
             yield prefix + name, Key(hint, expected, purpose, variable)
 
 
-SECTIONS = {"coordinator": Coordinator, "scheduler": Scheduler, "runner": Runner, "client": Client}
+SECTIONS = {
+    "coordinator": CoordinatorSettings,
+    "scheduler": Scheduler,
+    "runner": RunnerSettings,
+    "client": ClientSettings,
+}
 KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{s}.", SECTIONS[s])}
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
 SECRETS = {

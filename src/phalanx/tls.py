@@ -19,7 +19,7 @@ NODE_URI = "phalanx://node/"
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
-class Papers(NamedTuple):
+class TlsFiles(NamedTuple):
     """Whose certificates we believe, and what we show ourselves."""
 
     ca_file: Path | None = None
@@ -31,7 +31,7 @@ class Papers(NamedTuple):
         return any(self)
 
 
-NO_PAPERS = Papers()
+NO_TLS = TlsFiles()
 
 
 class Said(NamedTuple):
@@ -42,24 +42,24 @@ class Said(NamedTuple):
     is_lasting: bool = True  # trying again is of no use, until somebody does something
 
 
-def client_context(papers: Papers) -> ssl.SSLContext:
+def client_context(tls_files: TlsFiles) -> ssl.SSLContext:
     """For whoever dials: the other side must prove its name, to our own authority if we have one."""
-    with _named(papers):
-        context = ssl.create_default_context(cafile=papers.ca_file)
+    with _named(tls_files):
+        context = ssl.create_default_context(cafile=tls_files.ca_file)
         _harden(context)
-        if papers.cert_file is not None:
-            context.load_cert_chain(papers.cert_file, papers.key_file)
+        if tls_files.cert_file is not None:
+            context.load_cert_chain(tls_files.cert_file, tls_files.key_file)
     return context
 
 
-def server_context(papers: Papers, *, mutual: bool) -> ssl.SSLContext:
+def server_context(tls_files: TlsFiles, *, mutual: bool) -> ssl.SSLContext:
     """For whoever listens; with `mutual`, those who dial must show a certificate of our authority as well."""
-    with _named(papers):
+    with _named(tls_files):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _harden(context)
-        context.load_cert_chain(papers.cert_file or "", papers.key_file)
+        context.load_cert_chain(tls_files.cert_file or "", tls_files.key_file)
         if mutual:
-            context.load_verify_locations(papers.ca_file)
+            context.load_verify_locations(tls_files.ca_file)
             context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -67,31 +67,31 @@ def server_context(papers: Papers, *, mutual: bool) -> ssl.SSLContext:
 class ClientTls:
     """The context of somebody who dials again and again: a certificate that was renewed is taken up by itself."""
 
-    def __init__(self, papers: Papers) -> None:
-        self._papers = papers
-        self._stamps = _look(papers)
-        self._context = client_context(papers)
+    def __init__(self, tls_files: TlsFiles) -> None:
+        self._tls_files = tls_files
+        self._stamps = _look(tls_files)
+        self._context = client_context(tls_files)
 
     def context(self) -> ssl.SSLContext:
         """The newest that can be used. Files that are just being replaced are read at the next call."""
         with suppress(ConfigError):
-            stamps = _look(self._papers)
+            stamps = _look(self._tls_files)
             if stamps != self._stamps:
-                self._context, self._stamps = client_context(self._papers), stamps
+                self._context, self._stamps = client_context(self._tls_files), stamps
         return self._context
 
 
 class ServerTls:
     """A coordinator's contexts. New connections get what was read last; open ones stay as they are."""
 
-    def __init__(self, papers: Papers) -> None:
-        self._papers = papers
-        self._stamps = _look(papers)
+    def __init__(self, tls_files: TlsFiles) -> None:
+        self._tls_files = tls_files
+        self._stamps = _look(tls_files)
         self.rest, self.link = self._made()
 
     def reload(self) -> bool:
         """Read the files again if they have changed. What cannot be used raises ConfigError and changes nothing."""
-        stamps = _look(self._papers)
+        stamps = _look(self._tls_files)
         if stamps == self._stamps:
             return False
         self.rest, self.link = self._made()
@@ -99,8 +99,8 @@ class ServerTls:
         return True
 
     def _made(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        mutual = self._papers.ca_file is not None
-        return server_context(self._papers, mutual=False), server_context(self._papers, mutual=mutual)
+        mutual = self._tls_files.ca_file is not None
+        return server_context(self._tls_files, mutual=False), server_context(self._tls_files, mutual=mutual)
 
 
 def peer_node(peer: ssl.SSLObject | None) -> str | None:
@@ -177,10 +177,10 @@ _BROKEN = {
 }
 
 
-def _look(papers: Papers) -> list[tuple[int, int, int]]:
+def _look(tls_files: TlsFiles) -> list[tuple[int, int, int]]:
     """What tells whether a file has changed."""
-    with _named(papers):
-        found = [path.stat() for path in papers if path is not None]
+    with _named(tls_files):
+        found = [path.stat() for path in tls_files if path is not None]
     return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
 
 
@@ -190,9 +190,9 @@ def _harden(context: ssl.SSLContext) -> None:
 
 
 @contextmanager
-def _named(papers: Papers) -> Iterator[None]:
+def _named(tls_files: TlsFiles) -> Iterator[None]:
     """Whatever is wrong with a file is told with its name."""
-    files = ", ".join(str(path) for path in papers if path is not None)
+    files = ", ".join(str(path) for path in tls_files if path is not None)
     try:
         yield
     except ssl.SSLError as error:

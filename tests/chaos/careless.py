@@ -13,7 +13,7 @@ from typing import Any
 from phalanx.cli.main import main
 from phalanx.coordinator.lease import Term
 from phalanx.store.protocol import StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 
 
 def deaf_to_refusals(method: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:

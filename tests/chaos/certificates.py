@@ -13,7 +13,7 @@ from typing import Literal
 from unittest.mock import patch
 
 from phalanx.certificates import issue, make_authority
-from phalanx.tls import Papers
+from phalanx.tls import TlsFiles
 
 _DAYS = 60  # so that nobody warns of their end
 _AGE = timedelta(days=2)
@@ -28,9 +28,9 @@ class Authority:
             make_authority(folder, "chaos", _DAYS)
 
     @property
-    def papers(self) -> Papers:
+    def tls_files(self) -> TlsFiles:
         """What a client needs."""
-        return Papers(self._folder / "ca.crt")
+        return TlsFiles(self._folder / "ca.crt")
 
     def coordinator(self, name: str, host: str) -> dict[str, object]:
         return self._issued("coordinator", name, [host])

@@ -17,8 +17,8 @@ from functools import cached_property
 from pathlib import Path
 
 import phalanx
-from phalanx.api.connection import HttpExchange
-from phalanx.api.schema_tokens import TokenRequest
+from phalanx.api.schema.tokens import TokenRequest
+from phalanx.client.http import HttpTransport
 from phalanx.errors import PhalanxError, Unavailable
 from phalanx.tls import client_context
 from phalanx.tokenfile import ensure_token
@@ -62,7 +62,7 @@ class Cluster:
         self._node_token_file = folder / "node-token"
         ensure_token(self._node_token_file)
         self.members = self._etcd()
-        self._rest, self._link = self._doors()
+        self._rest, self._link = self._addresses()
         self._authority = Authority(folder / "tls") if network.needs_tls else None
         self.coordinators = {name: self._coordinator(name) for name in self._rest}
         names = self._names("n", shape.runners)
@@ -81,15 +81,15 @@ class Cluster:
 
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
-        return client_context(self._authority.papers) if self._authority else None
+        return client_context(self._authority.tls_files) if self._authority else None
 
     @property
     def ca_file(self) -> Path | None:
-        return self._authority.papers.ca_file if self._authority else None
+        return self._authority.tls_files.ca_file if self._authority else None
 
     def client(self, patience_s: float = PATIENCE_S, token: str = "") -> phalanx.Client:
         """A client that follows the leader; an admin's, unless a token is given."""
-        exchange = HttpExchange([*self.addresses.values()], self.tls, vouched=True, patience_s=patience_s)
+        exchange = HttpTransport([*self.addresses.values()], self.tls, vouched=True, patience_s=patience_s)
         return phalanx.Client(token=token or str(self.token), exchange=exchange)
 
     def token_of(self, user: str) -> str:
@@ -175,7 +175,7 @@ class Cluster:
         words += ["--initial-cluster", everybody, "--initial-cluster-state", "new"]
         return Part(name, self.folder / name, self.network, words, dict(os.environ))
 
-    def _doors(self) -> tuple[dict[str, Door], dict[str, Door]]:
+    def _addresses(self) -> tuple[dict[str, Door], dict[str, Door]]:
         names = self._names("c", self.shape.coordinators)
         rest = {name: self.network.door(name, "rest", 7433) for name in names}
         return rest, {name: self.network.door(name, "link", 7434) for name in names}
@@ -238,5 +238,5 @@ class Cluster:
         return kept | given | {"PHALANX_STATE_DIR": folder, "XDG_CONFIG_HOME": folder}
 
     @staticmethod
-    def _names(letter: str, count: int) -> list[str]:
-        return [f"{letter}{number}" for number in range(1, count + 1)]
+    def _names(envelope: str, count: int) -> list[str]:
+        return [f"{envelope}{number}" for number in range(1, count + 1)]

@@ -75,7 +75,7 @@ class Rig:
         self.office.open()
         self.users.begin(self.plan.seed, USERS)
         if self.plan.with_slow:
-            self._slow = self._visitors()
+            self._slow = self._clients()
             self._slow.start()
         say(f"all nodes online after {clock() - began_at:.1f} s; the storm begins")
         if script is None:
@@ -97,7 +97,7 @@ class Rig:
         self.cluster.stop()
         self.cluster.network.close()
 
-    def _visitors(self) -> Part:
+    def _clients(self) -> Part:
         """Those who are slow on purpose, with a user's token, and an address of their own where there are addresses."""
         folder, cluster = self.folder / SLOW, self.cluster
         words = [

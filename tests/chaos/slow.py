@@ -26,7 +26,7 @@ CHATTY = "head -c 4000000 /dev/zero | tr '\\0' x; exec sleep 4"
 HALF_GREETING = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64)  # of TLS: the rest never comes
 _STATUS = b"HTTP/1.1 200"
 
-Deed = Callable[[], Awaitable[None]]
+RunnerEffect = Callable[[], Awaitable[None]]
 
 
 class Place(NamedTuple):
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     tls: ssl.SSLContext | None
 
 
-class Visitors:
+class Clients:
     """All of them, and what they know of each other."""
 
     def __init__(self, token: str, ca_file: str, addresses: list[str]) -> None:
@@ -63,14 +63,14 @@ class Visitors:
                 group.create_task(self._again(self._submit(place), CHATTY_EVERY_S))
             group.create_task(self._tell(counts_file))
 
-    async def _again(self, deed: Deed, pause_s: float = PAUSE_S) -> None:
+    async def _again(self, effect: RunnerEffect, pause_s: float = PAUSE_S) -> None:
         while True:
             with suppress(OSError, TimeoutError, EOFError, ValueError, KeyError):
-                await deed()
+                await effect()
             await _pause(pause_s)
 
-    def _half(self, place: Place) -> Deed:
-        async def deed() -> None:
+    def _half(self, place: Place) -> RunnerEffect:
+        async def effect() -> None:
             reader, writer = await _connected(place)
             writer.write(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nX-Half:")
             self.counts["halves"] += 1
@@ -82,10 +82,10 @@ class Visitors:
             finally:
                 writer.transport.abort()
 
-        return deed
+        return effect
 
-    def _greeting(self, place: Place) -> Deed:
-        async def deed() -> None:
+    def _greeting(self, place: Place) -> RunnerEffect:
+        async def effect() -> None:
             reader, writer = await _connected(place._replace(tls=None))
             writer.write(HALF_GREETING)
             self.counts["greetings"] += 1
@@ -95,10 +95,10 @@ class Visitors:
             finally:
                 writer.transport.abort()
 
-        return deed
+        return effect
 
-    def _unread(self, place: Place, what: str) -> Deed:
-        async def deed() -> None:
+    def _unread(self, place: Place, what: str) -> RunnerEffect:
+        async def effect() -> None:
             path = "/v1/events?after=0"
             if what == "followers":
                 if not self._talking:
@@ -117,10 +117,10 @@ class Visitors:
             finally:
                 transport.abort()
 
-        return deed
+        return effect
 
-    def _submit(self, place: Place) -> Deed:
-        async def deed() -> None:
+    def _submit(self, place: Place) -> RunnerEffect:
+        async def effect() -> None:
             reader, writer = await _connected(place)
             self._submitted += 1
             name = f"chatty-{os.getpid()}-{self._submitted}"
@@ -134,7 +134,7 @@ class Visitors:
             finally:
                 writer.transport.abort()
 
-        return deed
+        return effect
 
     def _request(self, place: Place, method: str, path: str, body: bytes = b"") -> bytes:
         host = f"Host: {place.host}:{place.port}"
@@ -164,4 +164,4 @@ async def _connected(place: Place) -> tuple[asyncio.StreamReader, asyncio.Stream
 
 if __name__ == "__main__":
     _, counts_file, token, ca_file, *addresses = sys.argv
-    asyncio.run(Visitors(token, ca_file, addresses).come(counts_file))
+    asyncio.run(Clients(token, ca_file, addresses).come(counts_file))

@@ -144,7 +144,7 @@ class _User:
             self._users.waits.append(Wait(self.name, what, began_at, clock()))
 
     def _submit(self, client: phalanx.Client, gone: threading.Event) -> None:
-        asked, fields = self._wish()
+        asked, fields = self._options()
         self._users.asked.append(asked)
         with self._waiting("submit"):
             self._ask_until_answered(client, gone, asked, fields)
@@ -218,7 +218,7 @@ class _User:
         asked.cancel_at = None
         self._users.waits.append(Wait(self.name, "cancel", asked.cancel_began_at, clock()))
 
-    def _wish(self) -> tuple[Asked, dict[str, Any]]:
+    def _options(self) -> tuple[Asked, dict[str, Any]]:
         chance = self._chance
         self._count += 1
         request = f"{self.name}-{self._count}"

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import Any
 
-from phalanx.store.etcd_kv import Compare, Delete, EtcdUnavailable, Found, Get, Kv, Outcome, Put
+from phalanx.store.etcd.kv import Compare, Delete, EtcdUnavailable, Get, Kv, Outcome, Put, RangeReply
 
 
 class Proxy:
@@ -81,7 +81,7 @@ class LatePost:
         held, self._held, self.holds = self._held, [], b""
         return [(await self._kv.txn(*each)).succeeded for each in held]
 
-    async def range(self, key: bytes, end: bytes = b"", **how: Any) -> Found:
+    async def range(self, key: bytes, end: bytes = b"", **how: Any) -> RangeReply:
         return await self._kv.range(key, end, **how)
 
     async def grant(self, ttl_s: int) -> int:

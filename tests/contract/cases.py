@@ -12,15 +12,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from phalanx.api import wire
-from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.member import Charter, Role
 from phalanx.coordinator.secret import ClusterSecret
-from phalanx.coordinator.server import Door
-from phalanx.coordinator.tokenset import TokenSet
+from phalanx.coordinator.server import RunnerConnection
+from phalanx.coordinator.token_set import TokenSet
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.invariants import check
@@ -39,6 +38,7 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.status import Status, Why
 from phalanx.embedded import _Pipe
+from phalanx.link import wire
 from phalanx.store.protocol import Candidate, Store
 from tests.builders import a_capacity
 from tests.contract.worlds import World, a_moment
@@ -156,7 +156,7 @@ class Seat:
         users, nodes = TokenSet("users", ["a-token-of-users"]), TokenSet("runners", [NODE_TOKEN])
         keys = Credentials(users, nodes, ClusterSecret("of this cluster"), clock)
         candidate = Candidate(name, f"http://{name}:7433", f"{name}:7434")
-        self.parts = Coordinator(store, Charter(lease_s=lease_s), keys, RETRIES, clock, candidate)
+        self.parts = Coordinator(store, LeadershipConfig(lease_s=lease_s), keys, RETRIES, clock, candidate)
         self.commands = self.parts.commands
         self._store = store
         self._pipes: list[_Pipe] = []
@@ -177,11 +177,11 @@ class Seat:
     def connect(self, runner: Runner) -> None:
         """A pipe in memory, as `phalanx.local()` has it."""
         parts = self.parts
-        door = Door(parts.links, parts.roads, parts.member.post, parts.doors)
-        here, there = _Pipe(door), _Pipe(runner)
+        connection = RunnerConnection(parts.links, parts.log_links, parts.member.post, parts.addresses)
+        here, there = _Pipe(connection), _Pipe(runner)
         here.peer, there.peer = there, here
         self._pipes += (here, there)
-        door.connection_made(there)
+        connection.connection_made(there)
         runner.connection_made(here)
 
     async def resign(self) -> None:

@@ -5,11 +5,11 @@ It is decided by the real heart and kept in a real store, with an image in the m
 
 from __future__ import annotations
 
-from phalanx.coordinator.heart import Heart
+from phalanx.coordinator.turn import Engine
 from phalanx.core.cluster.events import TaskPlaced
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Cancel, Hello, Input, Tick
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.job import Job
 from phalanx.store.protocol import Batch, Store
 from tests.builders import Cluster, a_capacity, a_gang, a_group, a_job
@@ -22,7 +22,7 @@ class Lived:
 
     def __init__(self) -> None:
         # Few stay in memory, so that the log also tells of jobs that moved to the history.
-        self.cluster = Cluster(Rules(ended_jobs_max=4))
+        self.cluster = Cluster(Timers(ended_jobs_max=4))
         self.jobs: list[Job] = []
         self.image = (0, b"")
         self._live()
@@ -88,12 +88,12 @@ class Lived:
 
 def placed_afterwards(state: ClusterState, now: float) -> set[str]:
     """The jobs that a cluster with room for everything starts in the minutes after it began with this state."""
-    heart, found = Heart(state), set[str]()
+    engine, found = Engine(state), set[str]()
     for second in range(0, 300, 5):
         inputs: list[Input] = [Tick()]
         if second == 0:
             inputs = [Hello(f"new-{at}", "z", f"origin-{at}", a_capacity(64, gpus=8), []) for at in range(3)]
-        for event in heart.turn([*inputs], now + second).events:
+        for event in engine.turn([*inputs], now + second).events:
             if isinstance(event, TaskPlaced):
                 found.add(event.key[0])
     return found

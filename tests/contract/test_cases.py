@@ -10,7 +10,7 @@ C36   test_c36_…: a standby                                      e2e/test_fail
 C37   test_c37_…: the leader killed at every point of a job      e2e/test_failover (real processes), e2e/test_chaos
 C38   no store has a part in it                                  unit/coordinator/test_tokenset (every sentence),
                                                                  e2e/test_tokens (under load, without a restart)
-C39   test_c39_…: the link port                                  unit/api/test_auth (every route of REST),
+C39   test_c39_…: the link port                                  unit/api/server/test_auth (all of REST),
                                                                  e2e/test_secrets (no token in any log),
                                                                  e2e/test_tokens (the start without a token),
                                                                  unit/test_config (where it may listen)
@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api import wire
 from phalanx.core.cluster.events import AttemptEnded, NodeRemoved, TaskPlaced
 from phalanx.core.model.orders import Disposition, Start
 from phalanx.core.model.status import Status
 from phalanx.errors import Unauthorized
+from phalanx.link import wire
 from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, kept, until
 from tests.contract.worlds import World
 

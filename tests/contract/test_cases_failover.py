@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api import wire
 from phalanx.core.cluster.events import AttemptEnded, TermOpened
 from phalanx.core.model.orders import AttemptKey, Disposition, Phase, Start, Stop
 from phalanx.core.model.status import Status
 from phalanx.errors import NotActive
+from phalanx.link import wire
 from tests.contract.cases import Runner, Seat, Stage, a_stage, ended, kept, until
 from tests.contract.worlds import LEASE_S, World
 
@@ -53,9 +53,9 @@ async def test_c36_a_standby_refuses_wishes_and_runners_and_answers_questions(wo
         await n1.begin(key)
         await until(lambda: kept(c2) == kept(c1))
         before = kept(c1)
-        for wish in (c2.submit(), c2.commands.cancel(key[0]), c2.commands.drain("n1", "new fans")):
+        for options in (c2.submit(), c2.commands.cancel(key[0]), c2.commands.drain("n1", "new fans")):
             with pytest.raises(NotActive) as caught:
-                await wish
+                await options
             assert caught.value.extra == {"leader": "http://c1:7433"}
         hello = wire.HelloMessage(wire.VERSION, n1.token, "n1", "a", "of n1", n1.capacity, n1.epoch, [])
         beat = wire.Beat(n1.epoch, 1.0, [], n1.generation)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.store.address import StoreAccess
 from phalanx.store.check import Inspected
 from phalanx.store.open import open_to_read
-from phalanx.store.place import Access
 from phalanx.store.protocol import Batch, History, Store, StoreError
 from phalanx.store.record import Damage
 from tests.contract.worlds import World, a_batch, a_world, bodies, revisions
@@ -153,7 +153,7 @@ async def test_who_only_looks_sets_nothing_aside(world: World):
     for revision in (1, 2):
         await store.append(epoch, a_batch(revision), [])
     await world.flip("log", "1")
-    reader = await open_to_read(world.place, Access())
+    reader = await open_to_read(world.place, StoreAccess())
     assert [batch.is_damaged for batch in (await reader.load()).batches] == [True, False]
     with pytest.raises(StoreError):
         await reader.set_aside(epoch, [1])
@@ -171,7 +171,7 @@ async def test_a_newer_schema_is_refused_and_nothing_is_changed(world: World):
     with pytest.raises(StoreError, match=r"99.*use a newer version"):
         await world.store()
     with pytest.raises(StoreError, match=r"99.*use a newer version"):
-        await open_to_read(world.place, Access())
+        await open_to_read(world.place, StoreAccess())
     await world.set_schema(3 if world.place.kind == "sqlite" else 2)
     again = await world.store()
     await again.confirm(epoch)

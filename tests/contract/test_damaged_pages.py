@@ -12,12 +12,12 @@ import pytest
 
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.damage import AskedStore
-from phalanx.coordinator.member import Charter, Member
+from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.errors import PhalanxError, Unavailable
 from phalanx.store.check import check_store
 from phalanx.store.protocol import Candidate, StoreDamaged, StoreError
 from phalanx.store.repair import survey
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.logs import Lived
 from tests.unit.coordinator.members import Listener
 
@@ -70,7 +70,7 @@ async def _everything(path: Path, lived: Lived) -> int:
             refused += 1
             continue
         asked = AskedStore(store)
-        member = Member(store, Candidate("a"), Charter(), SteadyClock(), Listener())
+        member = Leadership(store, Candidate("a"), LeadershipConfig(), SteadyClock(), Listener())
         questions: list[Callable[[], Awaitable[object]]] = [
             partial(check_store, store, "it"),
             partial(survey, store, "it"),

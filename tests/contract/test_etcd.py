@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from aetcd.rpc import rpc_pb2 as rpc  # type: ignore[import-untyped]
 
-from phalanx.store import etcd_stories
-from phalanx.store.etcd import EtcdStore
-from phalanx.store.etcd_client import EtcdClient
-from phalanx.store.etcd_keys import Keys, after_prefix
-from phalanx.store.etcd_kv import Delete, Found, Put
+from phalanx.store.etcd import stories
+from phalanx.store.etcd.client import EtcdClient
+from phalanx.store.etcd.keys import EtcdKeys, after_prefix
+from phalanx.store.etcd.kv import Delete, Put, RangeReply
+from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, History, Leader, Moved, StoreError
 from tests.contract.between import LatePost, Proxy
 from tests.contract.worlds import a_batch, bodies, revisions
@@ -35,7 +35,7 @@ class Etcd:
 
     def __init__(self) -> None:
         self.prefix = a_prefix()
-        self.keys = Keys(self.prefix)
+        self.keys = EtcdKeys(self.prefix)
         self.client = EtcdClient(shared_etcd().hosts)
         self._stores: list[EtcdStore] = []
 
@@ -113,7 +113,7 @@ async def test_five_thousand_subjects_are_no_keys_of_their_own(etcd: Etcd):
 async def test_a_story_goes_over_segments_and_tail_and_is_told_alike_by_all(
     etcd: Etcd, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(etcd_stories, "SEGMENT_BATCHES", 8)
+    monkeypatch.setattr(stories, "SEGMENT_BATCHES", 8)
     one = await etcd.store()
     epoch = await one.open_term()
     for revision in range(1, 31):
@@ -131,7 +131,7 @@ async def test_a_story_goes_over_segments_and_tail_and_is_told_alike_by_all(
 
 
 async def test_what_is_pruned_leaves_no_keys_behind(etcd: Etcd, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(etcd_stories, "SEGMENT_BATCHES", 8)
+    monkeypatch.setattr(stories, "SEGMENT_BATCHES", 8)
     store = await etcd.store()
     epoch = await store.open_term()
     large = random.Random(1).randbytes(3 << 20)
@@ -279,15 +279,15 @@ async def test_an_image_whose_answer_was_lost_is_saved(etcd: Etcd):
 class Interrupted(LatePost):
     """A Kv that lets somebody else do something just before a key is read for the first time."""
 
-    def __init__(self, kv: EtcdClient, key: bytes, deed: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, kv: EtcdClient, key: bytes, effect: Callable[[], Awaitable[None]]) -> None:
         super().__init__(kv)
-        self._key, self._deed = key, deed
+        self._key, self._effect = key, effect
         self.interrupted = False
 
-    async def range(self, key: bytes, end: bytes = b"", **how: Any) -> Found:
+    async def range(self, key: bytes, end: bytes = b"", **how: Any) -> RangeReply:
         if key.startswith(self._key) and not self.interrupted:
             self.interrupted = True
-            await self._deed()
+            await self._effect()
         return await super().range(key, end, **how)
 
 
@@ -358,9 +358,9 @@ async def test_a_newer_schema_is_refused_and_nothing_is_changed(etcd: Etcd):
     store = await etcd.store()
     await etcd.client.txn([], [Put(etcd.keys.schema, b"99")])
     before = (await etcd.client.range(etcd.keys.schema)).entries
-    for deed in (store.elect(ADA, 30.0), store.open_term(), store.load(), etcd.store()):
+    for effect in (store.elect(ADA, 30.0), store.open_term(), store.load(), etcd.store()):
         with pytest.raises(StoreError, match="use a newer version"):
-            await deed
+            await effect
     assert await etcd.names("") == [f"{etcd.prefix}/schema"]
     assert (await etcd.client.range(etcd.keys.schema)).entries == before
 

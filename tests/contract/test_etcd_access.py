@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from phalanx.settings import Secret
-from phalanx.store.etcd import EtcdStore
-from phalanx.store.etcd_client import EtcdClient
-from phalanx.store.etcd_kv import EtcdRefused, EtcdUnavailable
-from phalanx.store.place import Access
+from phalanx.store.address import StoreAccess
+from phalanx.store.etcd.client import EtcdClient
+from phalanx.store.etcd.kv import EtcdRefused, EtcdUnavailable
+from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, StoreError
 from tests.authority import Authority
 from tests.contract.worlds import a_batch, bodies
@@ -33,7 +33,7 @@ class Guarded:
 
     def __init__(self, folder: Path) -> None:
         authority = Authority(folder / "ca")
-        self.server, self.papers = authority.coordinator("etcd"), authority.client("ada")
+        self.server, self.tls_files = authority.coordinator("etcd"), authority.client("ada")
         self.stranger = Authority(folder / "stranger").client("eve")
         self.cluster: EtcdCluster
 
@@ -55,19 +55,21 @@ class Guarded:
     def etcdctl(self, *what: str) -> str:
         hosts = ",".join(f"https://{host}" for host in self.cluster.hosts)
         keys = [
-            f"--cacert={self.papers.ca_file}",
-            f"--cert={self.papers.cert_file}",
-            f"--key={self.papers.key_file}",
+            f"--cacert={self.tls_files.ca_file}",
+            f"--cert={self.tls_files.cert_file}",
+            f"--key={self.tls_files.key_file}",
         ]
         return etcdctl(hosts, *keys, *what)
 
-    def access(self, password: str | None = "right", **changed) -> Access:
-        papers = changed.get("papers", self.papers)
+    def access(self, password: str | None = "right", **changed) -> StoreAccess:
+        tls_files = changed.get("tls_files", self.tls_files)
         user = None if password is None else "ada"
         secret = None if password is None else Secret(password)
-        return Access(user, secret, changed.get("ca", papers.ca_file), papers.cert_file, papers.key_file)
+        return StoreAccess(
+            user, secret, changed.get("ca", tls_files.ca_file), tls_files.cert_file, tls_files.key_file
+        )
 
-    async def store(self, access: Access | None = None, under: str = "ours") -> EtcdStore:
+    async def store(self, access: StoreAccess | None = None, under: str = "ours") -> EtcdStore:
         client = EtcdClient(self.cluster.hosts, access or self.access(), tls=True)
         try:
             return await EtcdStore.open(client, f"{under}/{a_prefix()}")
@@ -117,9 +119,9 @@ async def test_who_may_not_come_in_is_told_why(guarded: Guarded):
 
 async def test_who_shows_no_certificate_or_a_strange_one_does_not_come_in(guarded: Guarded):
     with pytest.raises(EtcdUnavailable):
-        await guarded.store(guarded.access(papers=guarded.stranger, ca=guarded.papers.ca_file))
+        await guarded.store(guarded.access(tls_files=guarded.stranger, ca=guarded.tls_files.ca_file))
     with pytest.raises(EtcdUnavailable):
-        await guarded.store(Access("ada", Secret("right"), guarded.papers.ca_file))
+        await guarded.store(StoreAccess("ada", Secret("right"), guarded.tls_files.ca_file))
 
 
 async def test_a_server_of_a_strange_authority_is_not_believed(guarded: Guarded):

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from phalanx.store.etcd import EtcdStore
-from phalanx.store.etcd_client import EtcdClient
+from phalanx.store.etcd.client import EtcdClient
+from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, Moved, StoreError
 from tests.contract.worlds import a_batch, revisions
 from tests.servers import EtcdCluster, a_prefix, an_etcd_cluster, an_etcd_store

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from phalanx.clock import SteadyClock
-from phalanx.coordinator.heart import restore
-from phalanx.coordinator.member import Charter, Member, Role
+from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
+from phalanx.coordinator.turn import restore
 from phalanx.core.cluster.events import NodeDrained, NodeResumed, TermOpened, encode
-from phalanx.core.cluster.log_events import LogSettled
-from phalanx.core.cluster.state import Rules
+from phalanx.core.cluster.events_log import LogSettled
+from phalanx.core.cluster.state import Timers
 from phalanx.errors import Conflict, Unavailable
 from phalanx.store.check import check_store
 from phalanx.store.contents import epoch_of
 from phalanx.store.protocol import Batch, Candidate, LogHole, Store
 from phalanx.store.repair import repair, survey
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.logs import Lived, placed_afterwards
 from tests.contract.worlds import SqliteWorld, World, a_world, revisions
 from tests.unit.coordinator.members import Listener
@@ -39,8 +39,8 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path):
     await found.close()
 
 
-def a_member(store: Store, name: str = "a") -> Member:
-    return Member(store, Candidate(name), Charter(), SteadyClock(), Listener())
+def a_member(store: Store, name: str = "a") -> Leadership:
+    return Leadership(store, Candidate(name), LeadershipConfig(), SteadyClock(), Listener())
 
 
 async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(world: World, lived: Lived):
@@ -60,7 +60,7 @@ async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(w
         assert (await epoch_of(opened), revisions(await opened.since(0, 1000))) == (epoch, log)
         assert await opened.leader() is None
         await world.flip("log", str(revision))  # the same bit again: it is whole
-    assert restore(await store.load(), Rules()).revision == log[-1]
+    assert restore(await store.load(), Timers()).revision == log[-1]
 
 
 async def test_what_an_image_covers_stops_nobody(world: World, lived: Lived):
@@ -122,7 +122,7 @@ async def test_with_the_jobs_held_no_finished_job_runs_again(tmp_path: Path, liv
         store = await copy.store()
         done = await repair(store, "a copy", "hold", 9e3)
         assert done.set_aside == [batch.revision]
-        state = restore(await store.load(), Rules())
+        state = restore(await store.load(), Timers())
         held = {id for id, job in state.jobs.items() if job.held_because}
         assert held == set(done.held)
         assert waiting not in held or waiting in batch.subjects, "whoever has nothing to do with it may run"
@@ -141,7 +141,7 @@ async def test_where_the_index_names_nobody_every_job_that_had_not_ended_is_held
     last_end = [batch for batch in lived.batches() if b"AttemptEnded" in batch.body][-1]
     await world.flip("log", str(last_end.revision))
     done = await repair(await world.store(), "it", "hold", 9e3)
-    state = restore(await store.load(), Rules())
+    state = restore(await store.load(), Timers())
     assert placed_afterwards(state, lived.cluster.now) & lived.ended == set()
     assert done.held and all(state.jobs[id].held_because for id in done.held)
 
@@ -156,7 +156,7 @@ async def test_going_back_says_first_what_it_costs(world: World, lived: Lived):
     assert told.forgotten, "jobs were accepted since"
     assert revisions(await store.since(0, 1000))[-1] == after[-1], "nothing is changed by asking"
     await repair(store, "it", "to-image", 9e3)
-    state = restore(await store.load(), Rules())
+    state = restore(await store.load(), Timers())
     assert state.revision == after[-1] + 1, "revisions only grow"
     assert not set(told.forgotten) & set(state.jobs)
     assert (await survey(store, "it")).is_good
@@ -190,8 +190,8 @@ async def test_an_empty_batch_hides_no_missing_one(tmp_path: Path):
     settled = encode([LogSettled(at=1.0, after=2)])
     for batch in (Batch(1, term), Batch(2, term), Batch(7, settled), Batch(8, term)):
         await store.append(epoch, batch, [])
-    assert restore(await store.load(), Rules()).revision == 8
+    assert restore(await store.load(), Timers()).revision == 8
     store._db.execute("DELETE FROM log WHERE revision = 2")
     with pytest.raises(LogHole, match="from revision 2 to 2"):
-        restore(await store.load(), Rules())
+        restore(await store.load(), Timers())
     await store.close()

@@ -11,8 +11,8 @@ import pytest
 
 from phalanx.clock import SteadyClock
 from phalanx.config import load
+from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
 from phalanx.coordinator.main import _opened
-from phalanx.coordinator.member import Charter, Member, Role
 from phalanx.errors import ConfigError
 from phalanx.store.protocol import Candidate
 from tests.unit.coordinator.members import Listener
@@ -50,9 +50,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def start(folder: Path) -> Member:
+async def start(folder: Path) -> Leadership:
     store = await _opened(load({"state_dir": folder}, environment={"HOME": str(folder)}).coordinator)
-    member = Member(store, Candidate("a"), Charter(), SteadyClock(), Listener())
+    member = Leadership(store, Candidate("a"), LeadershipConfig(), SteadyClock(), Listener())
     try:
         await member.open()
     finally:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.store.address import StoreAccess
 from phalanx.store.copy import MIGRATED
-from phalanx.store.etcd_keys import Keys
-from phalanx.store.place import Access
+from phalanx.store.etcd.keys import EtcdKeys
 from phalanx.store.protocol import LEFT_BEHIND, Candidate, StoreError
-from phalanx.store.redis_server import client_of
+from phalanx.store.redis.server import client_of
 from tests.contract.worlds import EtcdWorld, RedisWorld, SqliteWorld, World, a_batch, a_world, bodies
 
 pytestmark = pytest.mark.anyio
@@ -42,12 +42,12 @@ async def former_holder(world: World) -> str | None:
         db.close()
         return str(row[0]) if row else None
     if isinstance(world, RedisWorld):
-        async with client_of(world.place, Access()) as client:
+        async with client_of(world.place, StoreAccess()) as client:
             name = await client.hget(f"{{{world.place.prefix}}}:office", "name")
         return name.decode() if isinstance(name, bytes) else None
     assert isinstance(world, EtcdWorld)
     async with world._client() as client:  # it takes the office only if the schema is the one it saw
-        (entry,) = (await client.range(Keys(world.place.prefix).schema)).entries
+        (entry,) = (await client.range(EtcdKeys(world.place.prefix).schema)).entries
     return None if entry.value == b"1" else LEFT_BEHIND.name
 
 
@@ -58,7 +58,7 @@ async def hold_formerly(world: World) -> None:
             db.execute("INSERT OR REPLACE INTO office VALUES (1, 'old', '', '', 1e12)")
         db.close()
     elif isinstance(world, RedisWorld):
-        async with client_of(world.place, Access()) as client:
+        async with client_of(world.place, StoreAccess()) as client:
             office = f"{{{world.place.prefix}}}:office"
             await client.hset(office, mapping={"name": "old", "address": "", "link": "", "epoch": "1"})
 

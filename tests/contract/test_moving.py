@@ -17,7 +17,7 @@ from phalanx.store.contents import StoreContents, epoch_of
 from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, migrate, reopen, verify
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Fenced, History, LogHole, Store, StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.worlds import World, a_batch, a_moment, a_world, revisions
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.logs import Lived
 from tests.contract.worlds import SqliteWorld
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import pytest
 from msgspec import structs
 
-from phalanx.api import wire
 from phalanx.coordinator.server import serve
 from phalanx.core.cluster.inputs import Cancel, Input, Submit
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.status import Why
+from phalanx.link import wire
 from tests.builders import a_capacity, a_job
 from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, until
 from tests.contract.worlds import MemoryWorld
@@ -165,7 +165,7 @@ async def by_port() -> dict[str, list[wire.Message]]:
     async with a_stage(MemoryWorld()) as stage:
         seat, loop = await stage.seat("c1"), asyncio.get_running_loop()
         parts = seat.parts
-        server, parts.doors = await serve("127.0.0.1", 0, parts.links, parts.roads, parts.member.post)
+        server, parts.addresses = await serve("127.0.0.1", 0, parts.links, parts.log_links, parts.member.post)
         port = server.sockets[0].getsockname()[1]
 
         async def dial(runner: Runner) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.store.protocol import Batch, History, StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.worlds import a_batch, bodies
 from tests.contract.writers import a_batch as a_large_batch
 

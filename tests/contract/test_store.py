@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, Moved, Pruned, Regressed, Store, StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.worlds import World, a_batch, bodies, revisions
 
 pytestmark = pytest.mark.anyio
@@ -285,8 +285,8 @@ async def test_many_batches_are_read_in_order_and_in_pages(store: Store):
 
 
 subjects = st.lists(st.sampled_from(("j1", "j2", "n1")), max_size=2, unique=True).map(tuple)
-deeds = st.sampled_from(("term", "append", "append", "append", "stale", "image"))
-steps = st.lists(st.tuples(deeds, subjects, st.sampled_from("abc")), max_size=20)
+effects = st.sampled_from(("term", "append", "append", "append", "stale", "image"))
+steps = st.lists(st.tuples(effects, subjects, st.sampled_from("abc")), max_size=20)
 
 
 @given(steps)

@@ -16,7 +16,7 @@ import pytest
 from phalanx.core.cluster.events import AttemptEnded, JobSettled, NodeRested, RoomPromised, decode
 from phalanx.store.check import check_store
 from phalanx.store.protocol import Candidate, StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.worlds import a_batch
 
 pytestmark = pytest.mark.anyio

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from phalanx.store.etcd_keys import Keys
-from phalanx.store.etcd_kv import Put
+from phalanx.store.address import Place, StoreAccess
+from phalanx.store.etcd.keys import EtcdKeys
+from phalanx.store.etcd.kv import Put
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.open import open_place
-from phalanx.store.place import Access, Place
 from phalanx.store.protocol import Batch, Loaded, Store
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.servers import a_prefix, shared_etcd, shared_redis
 
 KINDS = ("memory", "sqlite", "redis", "etcd")
@@ -57,7 +57,7 @@ class World:
         raise NotImplementedError
 
     async def _open(self) -> Store:
-        return await open_place(self.place, Access())
+        return await open_place(self.place, StoreAccess())
 
 
 class MemoryWorld(World):
@@ -101,18 +101,18 @@ class RedisWorld(World):
         super().__init__(Place("redis", hosts=(shared_redis().address,), prefix=a_prefix()))
 
     async def flip(self, source: str, key: str) -> None:
-        from phalanx.store.redis_server import client_of
+        from phalanx.store.redis.server import client_of
 
         name = f"{{{self.place.prefix}}}:{'images' if source == 'image' else source}"
-        async with client_of(self.place, Access()) as client:
+        async with client_of(self.place, StoreAccess()) as client:
             record = await client.hget(name, key)
             assert isinstance(record, bytes)
             await client.hset(name, key, flipped(record))
 
     async def set_schema(self, schema: int) -> None:
-        from phalanx.store.redis_server import client_of
+        from phalanx.store.redis.server import client_of
 
-        async with client_of(self.place, Access()) as client:
+        async with client_of(self.place, StoreAccess()) as client:
             await client.hset(f"{{{self.place.prefix}}}:meta", "schema", str(schema))
 
 
@@ -121,7 +121,7 @@ class EtcdWorld(World):
         super().__init__(Place("etcd", hosts=shared_etcd().hosts, prefix=a_prefix()))
 
     async def flip(self, source: str, key: str) -> None:
-        keys = Keys(self.place.prefix)
+        keys = EtcdKeys(self.place.prefix)
         name = {"log": keys.log, "image": keys.image}.get(source, lambda _: keys.history(key))
         async with self._client() as client:
             at = name(int(key) if key.isdecimal() else 0)
@@ -130,11 +130,11 @@ class EtcdWorld(World):
 
     async def set_schema(self, schema: int) -> None:
         async with self._client() as client:
-            await client.txn([], [Put(Keys(self.place.prefix).schema, b"%d" % schema)])
+            await client.txn([], [Put(EtcdKeys(self.place.prefix).schema, b"%d" % schema)])
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator:
-        from phalanx.store.etcd_client import EtcdClient
+        from phalanx.store.etcd.client import EtcdClient
 
         client = EtcdClient(self.place.hosts)
         try:

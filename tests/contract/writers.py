@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from phalanx.store.protocol import Batch, History, StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 
 
 def a_batch(revision: int, size: int = 40_000) -> Batch:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import phalanx
-from phalanx.api.connection import HttpExchange
-from phalanx.api.schema import TaskView
+from phalanx.api.schema.jobs import TaskView
+from phalanx.client.http import HttpTransport
 from phalanx.errors import PhalanxError
 from phalanx.tokenfile import ensure_token
 
@@ -77,7 +77,7 @@ class RealCluster:
         self.clients = {name: self._client_of(name) for name in coordinators}  # each asks only this one, once
 
     def _client_of(self, name: str) -> phalanx.Client:
-        exchange = HttpExchange(self.address(name), patience_s=0.0)
+        exchange = HttpTransport(self.address(name), patience_s=0.0)
         return phalanx.Client(token=self.user_token, exchange=exchange)
 
     def address(self, name: str) -> str:

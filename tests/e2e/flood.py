@@ -78,7 +78,7 @@ class Follower(asyncio.Protocol):
         self._counts[200] += len(data)
 
 
-async def a_breath(seconds: float) -> None:
+async def a_turn_of_the_loop(seconds: float) -> None:
     """Let everybody else have a turn."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
@@ -97,7 +97,7 @@ async def submits(host: str, port: int, token: str, connections: int, seconds: f
             try:
                 _, way = await loop.create_connection(lambda: Pump(request, until, counts), host, port)
             except OSError:
-                await a_breath(0.05)
+                await a_turn_of_the_loop(0.05)
                 continue
             await way.ended
 
@@ -118,7 +118,7 @@ async def follows(
         await loop.create_connection(lambda: Follower(request, counts), host, port)
         for _ in range(connections)
     ]
-    await a_breath(seconds)
+    await a_turn_of_the_loop(seconds)
     for transport, _ in ways:
         transport.close()
     return dict(counts)

@@ -8,9 +8,9 @@ import time
 from types import TracebackType
 from typing import Self
 
-from phalanx.api import wire
 from phalanx.core.model.orders import AttemptKey, Phase, Start
 from phalanx.core.model.resources import Capacity
+from phalanx.link import wire
 from tests.e2e.cluster import RealCluster
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api import wire
-from phalanx.api.route import Limits
+from phalanx.api.server.route import ServerLimits
 from phalanx.core.model.resources import Capacity
+from phalanx.link import wire
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 
 SECONDS = 6.0
@@ -31,7 +31,7 @@ P99_S = 0.5
 def test_r16_a_flood_of_submits_holds_up_neither_heartbeats_nor_cancels(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, {}, lost_after_s=60.0) as cluster:
         waiting = _waiting(cluster, 300)
-        with _flood(cluster, 10 * Limits().submits) as counts, _beating(cluster) as beats:
+        with _flood(cluster, 10 * ServerLimits().submits) as counts, _beating(cluster) as beats:
             cancels = _cancelled(cluster, waiting)
         assert counts["202"] > 100
         assert set(counts) <= {"202", "429"}, "who is not taken in is told to come again, and nothing else"

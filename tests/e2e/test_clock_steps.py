@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema import TaskView
+from phalanx.api.schema.jobs import TaskView
 from tests.e2e.cluster import RealCluster, eventually
 from tests.wallclock import WallClock, build
 

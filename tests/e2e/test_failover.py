@@ -53,7 +53,7 @@ def test_c36_a_standby_refuses_wishes_and_answers_questions(tmp_path: Path, stor
         address = cluster.address(cluster.leader())
         id = cluster.client.submit(command=["/bin/sleep", "300"]).task_ids[0]
         cluster.wait_task(id, "Running")
-        for wish in (
+        for options in (
             lambda: standby.submit(command=["/bin/true"]),
             lambda: standby.cancel(id),
             lambda: standby.pause(id),
@@ -61,7 +61,7 @@ def test_c36_a_standby_refuses_wishes_and_answers_questions(tmp_path: Path, stor
             lambda: b"".join(standby.logs(id)),
         ):
             with pytest.raises(PhalanxError) as caught:
-                wish()
+                options()
             assert caught.value.reason == "NotActive"
             assert caught.value.extra["leader"] == address
         eventually(lambda: standby.task(id).status == "Running", 5.0, "the standby has heard of it")

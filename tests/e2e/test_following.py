@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema import TaskView
+from phalanx.api.schema.jobs import TaskView
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 
 NAMES = ("a", "b", "c")

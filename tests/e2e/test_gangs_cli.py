@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from phalanx import local
-from phalanx.api.schema import WhyReply
+from phalanx.api.schema.jobs import WhyReply
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 
 RACKS = {f"n{number}": f"cpus=4,ram=8GiB,gpus=2,type=h100,labels=rack=r{number // 2}" for number in range(4)}

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.api.connection import HttpExchange
+from phalanx.client.http import HttpTransport
 from tests.e2e.cluster import RealCluster, eventually
 from tests.e2e.test_tls import HOST, TlsCluster
 from tests.hostile.main import beside
@@ -43,7 +43,7 @@ def test_s35_thousands_of_half_requests_keep_nobody_out(tmp_path: Path):
     cluster = RealCluster(tmp_path)
 
     def a_client() -> phalanx.Client:
-        exchange = HttpExchange(cluster.address("coordinator"), patience_s=0.0)
+        exchange = HttpTransport(cluster.address("coordinator"), patience_s=0.0)
         return phalanx.Client(token=cluster.user_token, exchange=exchange)
 
     target = Target(cluster.port, cluster.link_port, many=FILES + 400)

@@ -20,7 +20,7 @@ from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import listener, service, spawn
 from phalanx.runner.keeper.cgroup import members, oom_kills
-from phalanx.runner.keeper_messages import Ended
+from phalanx.runner.keeper_messages import ProcessEnded
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 from tests.unit.runner.keeper_node import Node, alive, tell
@@ -202,7 +202,7 @@ def test_a_log_written_as_fast_as_can_be_stays_near_its_limit(tmp_path: Path):
                 go.touch()
 
         async with asyncio.timeout(60):
-            while await node.row("j/0/1") is None or not node._find(Ended, "j/0/1"):
+            while await node.row("j/0/1") is None or not node._find(ProcessEnded, "j/0/1"):
                 look()
         assert path.stat().st_size == 2000 * MIB
 

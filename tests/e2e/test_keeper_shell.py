@@ -17,7 +17,6 @@ from typing import Any, TypeVar, cast
 import pytest
 from msgspec.structs import replace
 
-from phalanx.api import wire
 from phalanx.clock import SteadyClock
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import (
@@ -35,13 +34,14 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Why
-from phalanx.runner.agent import Agent
+from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper import past
+from phalanx.runner.keeper import recovery
 from phalanx.runner.keeper_messages import Listing
 from phalanx.runner.link import Wire
+from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import Processes
-from phalanx.runner.shell import Shell
+from phalanx.runner.turn import RunnerEngine
 from tests.unit.runner.keeper_node import Node, alive
 
 KEY = ("g1", 1, 1)
@@ -57,10 +57,10 @@ class Coordinator:
 
     local_address = "10.0.0.2"
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunnerLoop) -> None:
         self.meet(shell)
 
-    def meet(self, shell: Shell) -> None:
+    def meet(self, shell: RunnerLoop) -> None:
         self.shell = shell
         self.said: list[wire.Message] = []
         shell.connected(cast(Wire, self))
@@ -103,9 +103,9 @@ async def _a_moment() -> None:
 NO_CGROUPS = Cgroups((), "not in this test", False)
 
 
-async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> Shell:
-    agent = Agent("n2", "life", "origin", "token", Capacity(4, 0))
-    shell = Shell(agent, folder, SteadyClock(), PATH, 0, cgroups)
+async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> RunnerLoop:
+    agent = RunnerEngine("n2", "life", "origin", "token", Capacity(4, 0))
+    shell = RunnerLoop(agent, folder, SteadyClock(), PATH, 0, cgroups)
     await shell.open()
     return shell
 
@@ -287,7 +287,7 @@ def test_a_task_that_forges_a_key_and_kills_its_keeper_harms_no_runner(tmp_path:
 
 def test_a_runner_starts_on_a_damaged_journal(tmp_path: Path) -> None:
     lines = [
-        json.dumps(["boot", past.boot_id()]),
+        json.dumps(["boot", recovery.boot_id()]),
         '["started","x",4194303,12.5,[0,0],[]]',
         '["ended","x",{"code":null}]',
         '["started","j/0/1/0",4194303,12.5,[0,0],["/no/such/cgroup"]]',

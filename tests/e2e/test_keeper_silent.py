@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from phalanx.api import wire
 from phalanx.clock import SteadyClock
 from phalanx.core.model.orders import Disposition, Ended, Phase, Started
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Why
-from phalanx.runner import connecting, health, shell
-from phalanx.runner.agent import Agent
+from phalanx.link import wire
+from phalanx.runner import connecting, health, loop
+from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
-from phalanx.runner.shell import Shell
 from phalanx.runner.stopping import StopRequest
+from phalanx.runner.turn import RunnerEngine
 from tests.e2e.test_keeper_shell import KEY, NO_CGROUPS, PATH, START, Coordinator, a_brief, play
 from tests.unit.runner.keeper_node import Node, alive, tell
 
@@ -44,10 +44,10 @@ async def a_running_task(coordinator: Coordinator) -> None:
     await coordinator.hears(Started)
 
 
-def another_shell(folder: Path, lease_s: float) -> Shell:
-    agent = Agent("n2", "next life", "origin", "token", Capacity(4, 0))
+def another_shell(folder: Path, lease_s: float) -> RunnerLoop:
+    agent = RunnerEngine("n2", "next life", "origin", "token", Capacity(4, 0))
     agent.self_fence_s = lease_s
-    return Shell(agent, folder, SteadyClock(), PATH, 0, NO_CGROUPS)
+    return RunnerLoop(agent, folder, SteadyClock(), PATH, 0, NO_CGROUPS)
 
 
 def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(
@@ -146,7 +146,7 @@ def test_a_runner_leaves_a_frozen_keeper_that_does_not_read_its_last_words(tmp_p
 def test_tasks_that_could_not_be_ended_do_not_count_as_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
 ) -> None:
-    monkeypatch.setattr(shell, "DRAIN_GRACE_S", 0.1)
+    monkeypatch.setattr(loop, "DRAIN_GRACE_S", 0.1)
     monkeypatch.setattr("phalanx.runner.leaving.GOODBYE_WITHIN_S", 0.1)
     monkeypatch.setattr("phalanx.runner.leaving.REPORT_WITHIN_S", 0.1)
 

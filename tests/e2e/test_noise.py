@@ -15,8 +15,8 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 
-from phalanx.api import wire
-from phalanx.api.openapi import openapi_document
+from phalanx.api.server.openapi import openapi_document
+from phalanx.link import wire
 from tests.e2e.cluster import RealCluster, a_real_cluster
 
 ONE_NODE = {"n1": "cpus=2,gpus=1,ram=4GiB"}

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.routes import ROUTES
-from phalanx.api.schema_tokens import TokenRequest
+from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.server.routes.table import ROUTES
 from phalanx.coordinator.secret import ClusterSecret
 from phalanx.errors import PhalanxError
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually

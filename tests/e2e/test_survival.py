@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema import TaskView
+from phalanx.api.schema.jobs import TaskView
 from phalanx.errors import PhalanxError, Unavailable
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 from tests.e2e.silent_runner import SilentRunner

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import phalanx
-from phalanx.api.client import Client
+from phalanx.client.client import Client
 from phalanx.errors import Unavailable
-from phalanx.tls import NO_PAPERS, Papers
+from phalanx.tls import NO_TLS, TlsFiles
 from tests.authority import Authority
 from tests.e2e.cluster import RealCluster, eventually
 
@@ -30,16 +30,16 @@ class TlsCluster(RealCluster):
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder / "ca")
-        papers = self.authority.coordinator("c1", HOST)
+        tls_files = self.authority.coordinator("c1", HOST)
         super().__init__(
             folder,
             coordinators=("c1",),
             settings={
                 "coordinator.bind": HOST,
                 "coordinator.auth_reload_interval_s": 0.2,
-                "coordinator.tls_ca_file": str(papers.ca_file),
-                "coordinator.tls_cert_file": str(papers.cert_file),
-                "coordinator.tls_key_file": str(papers.key_file),
+                "coordinator.tls_ca_file": str(tls_files.ca_file),
+                "coordinator.tls_cert_file": str(tls_files.cert_file),
+                "coordinator.tls_key_file": str(tls_files.key_file),
             },
         )
         self.client.close()
@@ -48,16 +48,20 @@ class TlsCluster(RealCluster):
     def address(self, name: str) -> str:
         return f"https://{HOST}:{self.ports[name][0]}"
 
-    def a_client(self, papers: Papers) -> Client:
-        return phalanx.Client(self.address("c1"), self.user_token, papers=papers)
+    def a_client(self, tls_files: TlsFiles) -> Client:
+        return phalanx.Client(self.address("c1"), self.user_token, tls_files=tls_files)
 
     def start_coordinators(self) -> None:
         self.start_coordinator("c1")
         eventually(self.is_ready, 20.0, "the coordinator is ready")
 
-    def run_node(self, name: str, papers: Papers) -> None:
+    def run_node(self, name: str, tls_files: TlsFiles) -> None:
         self.pretends[name] = NODE
-        files = {"ca_file": papers.ca_file, "cert_file": papers.cert_file, "key_file": papers.key_file}
+        files = {
+            "ca_file": tls_files.ca_file,
+            "cert_file": tls_files.cert_file,
+            "key_file": tls_files.key_file,
+        }
         self._start(
             name,
             "runner",
@@ -74,12 +78,12 @@ class TlsCluster(RealCluster):
     def log_of(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def command(self, *words: str, papers: Papers = NO_PAPERS) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, tls_files: TlsFiles = NO_TLS) -> subprocess.CompletedProcess[str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PHALANX_", "KRISHIV_"))}
         env |= {"XDG_CONFIG_HOME": str(self.folder / "none"), "PHALANX_ADDRESS": self.address("c1")}
         env |= {"PHALANX_TOKEN_FILE": str(self.folder / "token")}
-        if papers.ca_file is not None:
-            env["PHALANX_CA_FILE"] = str(papers.ca_file)
+        if tls_files.ca_file is not None:
+            env["PHALANX_CA_FILE"] = str(tls_files.ca_file)
         argv = [sys.executable, "-m", "phalanx", *words]
         return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
 
@@ -102,7 +106,7 @@ def test_a_cluster_over_mutual_tls_runs_a_job(tmp_path: Path):
     with a_cluster(tmp_path) as cluster:
         cluster.run_node("n1", cluster.authority.node("n1"))
         cluster.wait_online("n1")
-        done = cluster.command("run", "--", "echo", "over TLS", papers=cluster.authority.alone)
+        done = cluster.command("run", "--", "echo", "over TLS", tls_files=cluster.authority.alone)
         assert (done.stdout, done.returncode) == ("over TLS\n", 0)
 
 
@@ -130,7 +134,7 @@ def test_a_runner_without_a_certificate_is_refused_and_told_so(tmp_path: Path):
 
 def test_a_runner_that_speaks_no_tls_is_refused_and_told_so(tmp_path: Path):
     with a_cluster(tmp_path) as cluster:
-        cluster.run_node("n1", NO_PAPERS)
+        cluster.run_node("n1", NO_TLS)
         assert cluster.processes["n1"].wait(20) == 77
         assert "this port speaks TLS" in cluster.log_of("n1")
 
@@ -167,7 +171,7 @@ def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path):
         cluster.authority.coordinator("c1", HOST, "localhost")
         renewed = f"https://localhost:{cluster.port}"
         with pytest.raises(Unavailable):
-            phalanx.Client(renewed, cluster.user_token, papers=cluster.authority.alone).cluster()
+            phalanx.Client(renewed, cluster.user_token, tls_files=cluster.authority.alone).cluster()
         eventually(lambda: "read again" in cluster.log_of("c1"), 10.0, "the certificate is read again")
         assert _names_shown_at(cluster) >= {"localhost", HOST}
         assert cluster.client.cluster().epoch == before

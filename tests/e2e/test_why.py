@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.schema import WhyReply
+from phalanx.api.schema.jobs import WhyReply
 from phalanx.errors import BadRequest, NeverFits
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 

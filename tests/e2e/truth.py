@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.api.schema import StoryLine, TaskView
+from phalanx.api.schema.jobs import StoryLine, TaskView
 from phalanx.errors import PhalanxError
 from phalanx.runner.keeper.lookup import is_keeper
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually

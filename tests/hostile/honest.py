@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import phalanx
-from phalanx.api.connection import HttpExchange
+from phalanx.client.http import HttpTransport
 from phalanx.errors import PhalanxError
 
 EVERY_S = 0.02
@@ -28,7 +28,7 @@ class Honest(threading.Thread):
         super().__init__(daemon=True)
         self.phase = "before"
         self.samples: list[Sample] = []
-        self._client = phalanx.Client(token=token, exchange=HttpExchange(address, patience_s=0.0))
+        self._client = phalanx.Client(token=token, exchange=HttpTransport(address, patience_s=0.0))
         self._stopping = threading.Event()
 
     def run(self) -> None:

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from phalanx.core.model.orders import AttemptKey, Start
-from phalanx.core.runner import (
-    Deed,
+from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.state import (
     Forget,
     ForgetBrief,
     Freeze,
     Halt,
     Release,
     Retract,
+    RunnerEffect,
     RunnerState,
     Spawn,
 )
-from phalanx.core.verdict import ProcessEnd
 
 
 class PlayedKeeper:
@@ -54,24 +54,24 @@ class PlayedKeeper:
         for key, spawn in (self.ready | self.waiting).items():
             runner.adopt(key, spawn.start.lane, None, None, key in self.ready)
 
-    def do(self, deeds: list[Deed], now: float) -> None:
-        for deed in deeds:
-            match deed:
+    def do(self, effects: list[RunnerEffect], now: float) -> None:
+        for effect in effects:
+            match effect:
                 case Spawn():
-                    self._start(deed, now)
+                    self._start(effect, now)
                 case Release():
-                    self._go(deed.key, now)
-                case Halt() if deed.key in self.running:
-                    self._seen("stops", deed.key)
+                    self._go(effect.key, now)
+                case Halt() if effect.key in self.running:
+                    self._seen("stops", effect.key)
                 case Halt():
-                    self._stopped.add(deed.key)
-                    self._withdraw(deed.key, "stopped", now)
-                case Retract() if deed.key in self.waiting and not self.waiting[deed.key].held:
-                    self._withdraw(deed.key, "retracted", now)
+                    self._stopped.add(effect.key)
+                    self._withdraw(effect.key, "stopped", now)
+                case Retract() if effect.key in self.waiting and not self.waiting[effect.key].held:
+                    self._withdraw(effect.key, "retracted", now)
                 case Freeze():
-                    self._seen("freezes" if deed.frozen else "thaws", deed.key)
+                    self._seen("freezes" if effect.frozen else "thaws", effect.key)
                 case Forget():
-                    self.ended.pop(deed.key, None)
+                    self.ended.pop(effect.key, None)
                 case ForgetBrief() | Retract():
                     pass
 

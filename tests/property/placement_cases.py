@@ -14,8 +14,8 @@ import traceback
 from collections import Counter
 from time import process_time
 
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
 from tests.property.placement_laws import Trial
 from tests.property.placement_maker import Maker
 from tests.property.placement_stage import Case, drawing

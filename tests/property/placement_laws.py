@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from phalanx.core.model.plan import Muster, Placement, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Placement, Policy, Snapshot
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.placement.draft import Draft
@@ -28,8 +28,8 @@ from tests.property.eviction_oracle import (
 from tests.property.placement_oracle import Counts, Errand, Keys, Picture, Search, admitted, suitable
 from tests.property.placement_stage import Case, SmallGang, SmallUnit, errand_of, snapshot_of
 
-Place = Callable[[Draft, Any], Muster | Reason]
-Room = Callable[[Draft, Any, Policy], Muster | Reason]
+Place = Callable[[Draft, Any], GangPlacement | Reason]
+Room = Callable[[Draft, Any, Policy], GangPlacement | Reason]
 POLICY = Policy()
 NOBODY: Keys = frozenset()
 
@@ -58,20 +58,20 @@ class Trial:
             found += [] if again == answers else [f"the same snapshot gave {answers} and then {again}"]
         return found
 
-    def _play(self, found: list[str]) -> list[Muster | Reason]:
+    def _play(self, found: list[str]) -> list[GangPlacement | Reason]:
         before, draft, picture = photograph(self.snapshot), Draft(self.snapshot), self.case.picture
-        answers: list[Muster | Reason] = []
+        answers: list[GangPlacement | Reason] = []
         for unit in self.case.units:
             answer = self._step(draft, unit, picture, found)
             if found:
                 break
             if answer is not None:
                 answers.append(answer)
-            if isinstance(answer, Muster):
+            if isinstance(answer, GangPlacement):
                 picture = picture.after(leaving(picture, answer), tenants_of(picture, unit, answer))
             found += same_accounts(self.snapshot, picture)
-        proposed = draft.plan().musters
-        if not found and proposed != [each for each in answers if isinstance(each, Muster)]:
+        proposed = draft.plan().gang_placements
+        if not found and proposed != [each for each in answers if isinstance(each, GangPlacement)]:
             found.append(f"the plan has {proposed}, the answers were {answers}")
         if not found and photograph(self.snapshot) != before:
             found.append("after the plan was made the columns are not as they were before")
@@ -79,10 +79,10 @@ class Trial:
 
     def _step(
         self, draft: Draft, unit: SmallUnit, picture: Picture, found: list[str]
-    ) -> Muster | Reason | None:
+    ) -> GangPlacement | Reason | None:
         """What becomes of one unit; None if it is a single task that fits, which is not our question."""
         before = photograph(self.snapshot)
-        answer: Muster | Reason | None = None
+        answer: GangPlacement | Reason | None = None
         if isinstance(unit, SmallGang):
             if Search(picture, errand_of(unit)).can_place():
                 found += self._needless(draft, unit)
@@ -92,12 +92,12 @@ class Trial:
         elif Search(picture, errand_of(unit)).can_place():
             found += self._needless(draft, unit)
             return None
-        if found or self.room is None or isinstance(answer, Muster):
+        if found or self.room is None or isinstance(answer, GangPlacement):
             return answer
         answer = self.room(draft, unit, POLICY)
         found += evicting_laws(picture, unit, answer, self.seen)
         found += untouched(before, answer, self.snapshot)
-        if self.counts_best and isinstance(answer, Muster) and not found:
+        if self.counts_best and isinstance(answer, GangPlacement) and not found:
             self._compare(picture, errand_of(unit), leaving(picture, answer))
         return answer
 
@@ -105,7 +105,7 @@ class Trial:
         """Nobody is evicted for a unit that fits as it is."""
         mark = draft.mark()
         answer = self.room(draft, unit, POLICY) if self.room is not None else None
-        if isinstance(answer, Muster) and (answer.victims or answer.displaced):
+        if isinstance(answer, GangPlacement) and (answer.victims or answer.displaced):
             yield f"it fits, and yet these would be evicted: {answer.victims} {answer.displaced}"
         draft.rollback(mark)
 
@@ -117,7 +117,7 @@ class Trial:
 
 
 def placing_laws(
-    picture: Picture, unit: SmallGang, answer: Muster | Reason, seen: Counter[str]
+    picture: Picture, unit: SmallGang, answer: GangPlacement | Reason, seen: Counter[str]
 ) -> Iterator[str]:
     """What must hold of an answer of `place_gang`."""
     errand = errand_of(unit)
@@ -137,7 +137,7 @@ def placing_laws(
 
 
 def evicting_laws(
-    picture: Picture, unit: SmallUnit, answer: Muster | Reason, seen: Counter[str]
+    picture: Picture, unit: SmallUnit, answer: GangPlacement | Reason, seen: Counter[str]
 ) -> Iterator[str]:
     """What must hold of an answer of `make_room` for a unit that finds no room."""
     errand = errand_of(unit)
@@ -157,34 +157,40 @@ def evicting_laws(
             yield f"too many victims: {sorted(gone - fewer)} could stay"
 
 
-def victim_laws(picture: Picture, errand: Errand, muster: Muster, gone: Keys) -> Iterator[str]:
+def victim_laws(picture: Picture, errand: Errand, gang_placement: GangPlacement, gone: Keys) -> Iterator[str]:
     known = {each.key for each in picture.tenants}
-    if len(set(muster.victims)) < len(muster.victims) or not known.issuperset(muster.victims):
-        yield f"victims twice, or who are not there: {muster.victims}"
-    if idle := [job for job in muster.displaced if not any(each.is_promise for each in picture.of_job(job))]:
+    if len(set(gang_placement.victims)) < len(gang_placement.victims) or not known.issuperset(
+        gang_placement.victims
+    ):
+        yield f"victims twice, or who are not there: {gang_placement.victims}"
+    if idle := [
+        job for job in gang_placement.displaced if not any(each.is_promise for each in picture.of_job(job))
+    ]:
         yield f"displaced without a promise: {idle}"
     for tenant in picture.tenants:
-        may_go = is_victim(picture, errand, tenant) or tenant.key in muster.awaited
+        may_go = is_victim(picture, errand, tenant) or tenant.key in gang_placement.awaited
         if tenant.key in gone and not may_go:
             yield f"{tenant.key} of {tenant.job} may not be evicted for {errand.job}"
-    if strangers := set(muster.awaited) - on_their_way(picture, errand):
+    if strangers := set(gang_placement.awaited) - on_their_way(picture, errand):
         yield f"waited for, though nobody could take over their places: {sorted(strangers)}"
     for job in keeps_gangs_whole(picture, gone):
         yield f"gang {job} is left under its minimum"
 
 
-def member_laws(picture: Picture, unit: SmallUnit, muster: Muster, gone: Keys) -> Iterator[str]:
+def member_laws(
+    picture: Picture, unit: SmallUnit, gang_placement: GangPlacement, gone: Keys
+) -> Iterator[str]:
     """Every member is one that waits, has what it asked for, on an open node, and nothing is given twice."""
     errand = errand_of(unit)
-    if muster.job != errand.job:
-        yield f"the muster is of {muster.job}"
-    yield from count_laws(unit, muster)
-    placed = placed_by_row(picture, unit, muster)
+    if gang_placement.job != errand.job:
+        yield f"the gang placement is of {gang_placement.job}"
+    yield from count_laws(unit, gang_placement)
+    placed = placed_by_row(picture, unit, gang_placement)
     if not admitted(picture, errand, tuple(map(sum, zip(*placed.values(), strict=True))), gone):
-        yield f"the quota of {errand.queue} does not admit {len(muster.members)} members"
+        yield f"the quota of {errand.queue} does not admit {len(gang_placement.members)} members"
     rows = {spot.name: row for row, spot in enumerate(picture.spots)}
     by_row: dict[int, list[Placement]] = {}
-    for member in muster.members:
+    for member in gang_placement.members:
         by_row.setdefault(rows[member.node], []).append(member)
         yield from grant_laws(picture, unit, member)
     for row, members in by_row.items():
@@ -200,15 +206,15 @@ def member_laws(picture: Picture, unit: SmallUnit, muster: Muster, gone: Keys) -
             yield f"more memory than is free on {picture.spots[row].name}"
     yield from rule_laws(picture, errand, placed)
     if isinstance(unit, SmallGang):
-        yield from rank_laws(picture, unit, muster)
+        yield from rank_laws(picture, unit, gang_placement)
 
 
-def count_laws(unit: SmallUnit, muster: Muster) -> Iterator[str]:
-    positions = [member.position for member in muster.members]
+def count_laws(unit: SmallUnit, gang_placement: GangPlacement) -> Iterator[str]:
+    positions = [member.position for member in gang_placement.members]
     if len(set(positions)) < len(positions):
         yield f"a member is placed twice: {positions}"
     if not positions:
-        yield "an empty muster"
+        yield "an empty gang placement"
     for number, wanted in enumerate(errand_of(unit).wanted):
         mine = waiting_positions(unit, number)
         count = len(set(mine) & set(positions))
@@ -338,10 +344,10 @@ def apart_from_devices(search: Search) -> Search | None:
     return apart if apart.can_place_all() else None
 
 
-def rank_laws(picture: Picture, unit: SmallGang, muster: Muster) -> Iterator[str]:
+def rank_laws(picture: Picture, unit: SmallGang, gang_placement: GangPlacement) -> Iterator[str]:
     """In order of index the members of a group stand in one run on each node, and in each domain of each layer."""
     paths = {spot.name: spot.path for spot in picture.spots}
-    where = {member.position: paths[member.node] for member in muster.members}
+    where = {member.position: paths[member.node] for member in gang_placement.members}
     for number in range(len(unit.asks)):
         line = [where[position] for _, position in unit.members(number) if position in where]
         for depth in range(1, len(picture.layers)):
@@ -359,11 +365,11 @@ def waiting_positions(unit: SmallUnit, group: int) -> list[int]:
     return list(unit.ready(1))
 
 
-def placed_by_row(picture: Picture, unit: SmallUnit, muster: Muster) -> dict[int, Counts]:
+def placed_by_row(picture: Picture, unit: SmallUnit, gang_placement: GangPlacement) -> dict[int, Counts]:
     """How many members of each group stand on each row."""
     rows = {spot.name: row for row, spot in enumerate(picture.spots)}
     found: dict[int, list[int]] = {}
-    for member in muster.members:
+    for member in gang_placement.members:
         counts = found.setdefault(rows[member.node], [0] * len(unit.job.groups))
         counts[unit.job.group_at(member.position)[0]] += 1
     return {row: tuple(counts) for row, counts in found.items()}
@@ -376,13 +382,15 @@ def common(picture: Picture, placed: dict[int, Counts]) -> tuple[str, ...]:
     return paths[0][:depth]
 
 
-def leaving(picture: Picture, muster: Muster) -> Keys:
+def leaving(picture: Picture, gang_placement: GangPlacement) -> Keys:
     """Everybody who goes: the victims, the promises of the jobs that give way, and who was on the way out."""
-    promised = [each.key for job in muster.displaced for each in picture.of_job(job) if each.is_promise]
-    return frozenset([*muster.victims, *promised, *muster.awaited])
+    promised = [
+        each.key for job in gang_placement.displaced for each in picture.of_job(job) if each.is_promise
+    ]
+    return frozenset([*gang_placement.victims, *promised, *gang_placement.awaited])
 
 
-def tenants_of(picture: Picture, unit: SmallUnit, muster: Muster) -> list[Tenant]:
+def tenants_of(picture: Picture, unit: SmallUnit, gang_placement: GangPlacement) -> list[Tenant]:
     """The members as they stand in the draft: nobody may evict them there."""
     rows = {spot.name: row for row, spot in enumerate(picture.spots)}
     return [
@@ -391,11 +399,11 @@ def tenants_of(picture: Picture, unit: SmallUnit, muster: Muster) -> list[Tenant
             unit.job.group_at(member.position)[0], rows[member.node], member.grant,
             unit.job.priority, NEVER, NEVER, picture.now,
         )
-        for member in muster.members
+        for member in gang_placement.members
     ]  # fmt: skip
 
 
-def untouched(before: object, answer: Muster | Reason, snapshot: Snapshot) -> Iterator[str]:
+def untouched(before: object, answer: GangPlacement | Reason, snapshot: Snapshot) -> Iterator[str]:
     if isinstance(answer, Reason) and photograph(snapshot) != before:
         yield f"a no left its traces in the columns: {answer.code}"
 

@@ -247,8 +247,8 @@ class Search:
 
     def can_place(self) -> bool:
         """Whether every needed member finds a place at once, with all rules kept."""
-        wish = self._wish(self.errand.need)
-        return any(self._whole(domain) & wish for domain in self._allowed(self._must_depth()))
+        options = self._options(self.errand.need)
+        return any(self._whole(domain) & options for domain in self._allowed(self._must_depth()))
 
     def can_place_all(self) -> bool:
         """The same for every member that may be placed now."""
@@ -256,19 +256,19 @@ class Search:
 
     def lowest(self, at_least: Counts) -> str | None:
         """The lowest layer at which one domain holds so many members under all rules, or None if none does."""
-        wish, must = self._wish(at_least), self._must_depth()
+        options, must = self._options(at_least), self._must_depth()
         if must is None:
             return None
         for depth in range(len(self.picture.layers) - 1, must - 1, -1):
-            if any(self._whole(domain) & wish for domain in self._allowed(depth)):
+            if any(self._whole(domain) & options for domain in self._allowed(depth)):
                 return self.picture.layers[depth]
         return None
 
     def homes(self, layer: str, at_least: Counts) -> list[tuple[str, ...]]:
         """The domains of a layer that hold so many members under all rules."""
-        wish = self._wish(at_least)
+        options = self._options(at_least)
         depth = self.picture.layers.index(layer)
-        return [domain for domain in self._allowed(depth) if self._whole(domain) & wish]
+        return [domain for domain in self._allowed(depth) if self._whole(domain) & options]
 
     def grade(self, row: int) -> int:
         """How precious a node is for the first group."""
@@ -322,12 +322,14 @@ class Search:
         below = sorted({spot.path[: depth + 1] for spot in self.picture.spots if spot.path[:depth] == domain})
         return reduce(self.box.sum, (self.held_by(child) for child in below), self.box.nothing)
 
-    def _wish(self, at_least: Counts) -> int:
+    def _options(self, at_least: Counts) -> int:
         """The vectors that would do and that the quota admits."""
-        wish = self.box.at_least(at_least)
+        options = self.box.at_least(at_least)
         if self.errand.queue not in self.picture.quotas:
-            return wish
-        return wish & self.box.where(lambda counts: admitted(self.picture, self.errand, counts, self.without))
+            return options
+        return options & self.box.where(
+            lambda counts: admitted(self.picture, self.errand, counts, self.without)
+        )
 
     def _whole(self, domain: tuple[str, ...]) -> int:
         """What may stand in a domain if nothing stands outside it: the multiples above it count too."""

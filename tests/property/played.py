@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.coordinator.heart import Heart, Turn, restore
-from phalanx.core.cluster.apply import apply
+from phalanx.coordinator.turn import Engine, Turn, restore
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed
 from phalanx.core.cluster.effects import Effect, Send
 from phalanx.core.cluster.events import Event, GangReleased, TaskPlaced, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
-from phalanx.core.cluster.starting import brief, roll
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.start_orders import brief, roll
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import RunnerState
+from phalanx.core.runner.state import RunnerState
 from phalanx.store.protocol import Batch, Loaded
 from tests.property.keeper import PlayedKeeper
 
@@ -94,7 +94,7 @@ class Machine:
             self.wakes(key)
 
 
-class WatchedHeart(Heart):
+class WatchedEngine(Engine):
     """A heart that looks at where tasks are placed in the moment they are."""
 
     def _applied(self, event: Event) -> list[Effect]:
@@ -109,9 +109,9 @@ class WatchedHeart(Heart):
 class Played:
     """The coordinator, its log, and the machines."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Timers) -> None:
         self.rules = rules
-        self.heart = WatchedHeart(ClusterState(rules))
+        self.engine = WatchedEngine(ClusterState(rules))
         self.now = 1000.0
         self.log: list[Batch] = []
         self.history: dict[str, bytes] = {}
@@ -126,12 +126,12 @@ class Played:
 
     @property
     def state(self) -> ClusterState:
-        return self.heart.state
+        return self.engine.state
 
     def open_term(self) -> None:
         """As Loop.open does: read everything back and begin a new epoch. Every connection is gone."""
         epoch = self.state.epoch + 1
-        self.heart = WatchedHeart(restore(Loaded(None, 0, list(self.log)), self.rules))
+        self.engine = WatchedEngine(restore(Loaded(None, 0, list(self.log)), self.rules))
         opened = TermOpened(at=self.now, cause="start", epoch=epoch)
         apply(self.state, opened)
         self.log.append(Batch(self.state.revision, encode([opened])))
@@ -150,7 +150,7 @@ class Played:
 
     def decide(self, *inputs: Input) -> Turn:
         """A turn that is durable and of which nobody has heard yet."""
-        turn = self.heart.turn(list(inputs), self.now)
+        turn = self.engine.turn(list(inputs), self.now)
         self.turns.append(turn)
         if (batch := turn.batch()) is not None:
             self.log.append(batch)

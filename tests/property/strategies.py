@@ -61,10 +61,10 @@ def requests(hosts: tuple[str, ...] = HOSTS) -> st.SearchStrategy[Request]:
 def _request(
     cores: int, memory: int, gpus: int, kind: str | None, gpu_memory: int, target: Target | None
 ) -> Request:
-    """As `api/submission.py` makes them: named devices are the count, and no device means no wish about it."""
+    """As `api/schema/submission.py` makes them: named devices are the count, and no device means no wish about it."""
     gpus = len(target.devices) if target and target.devices else gpus
-    wish = (kind, gpu_memory * GIB) if gpus else (None, 0)
-    return Request(cores, memory * GIB, gpus, *wish, target=target)
+    options = (kind, gpu_memory * GIB) if gpus else (None, 0)
+    return Request(cores, memory * GIB, gpus, *options, target=target)
 
 
 @st.composite

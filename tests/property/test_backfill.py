@@ -11,7 +11,7 @@ from bench.backfill import Replay
 from bench.swf import Logged
 from phalanx.core.model.plan import Placement, Policy
 from phalanx.core.model.tenants import TenantKey
-from phalanx.core.model.waiting import Kept, Rank
+from phalanx.core.model.waiting import KeptNodes, Rank
 from tests.unit.core.yard import GangInLine, TasksInLine, Yard, members_of
 
 CALM = Policy(evicts=False, assumed_run_s=0.0)
@@ -120,7 +120,7 @@ def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nod
         for number, (cores, gpus) in enumerate(nodes):
             yard.add_node(f"r{rack}n{number}", cores, gpus, rack=f"r{rack}")
     coming = list(enumerate(wishes))
-    kept: dict[Rank, tuple[Kept, set[TenantKey]]] = {}
+    kept: dict[Rank, tuple[KeptNodes, set[TenantKey]]] = {}
     for step in range(len(leaving) + 1):
         for number, (is_gang, must, tasks, cores, gpus) in coming[:3]:
             if is_gang:
@@ -136,7 +136,7 @@ def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nod
             yard.gain += 1
 
 
-def check_kept(yard: Yard, known: dict[Rank, tuple[Kept, set[TenantKey]]]) -> None:
+def check_kept(yard: Yard, known: dict[Rank, tuple[KeptNodes, set[TenantKey]]]) -> None:
     """The head keeps its nodes until it starts, and starts as soon as all have left who were there at first."""
     for rank in [rank for rank in known if rank not in yard.waiting.kept]:
         del known[rank]

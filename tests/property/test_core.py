@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from phalanx.coordinator.heart import restore
+from phalanx.coordinator.turn import restore
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.events import (
@@ -37,7 +37,7 @@ from phalanx.core.cluster.inputs import (
     Undrain,
 )
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.gang import Restart
 from phalanx.core.model.ids import ulid
@@ -50,7 +50,7 @@ from tests.builders import a_capacity, a_gang, a_group, a_job
 from tests.property.played import Machine, Played, loaded
 from tests.property.strategies import HOSTS
 
-RULES = Rules(
+RULES = Timers(
     ended_jobs_max=2,
     loss_limit=3,
     pending_max=40,

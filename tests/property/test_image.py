@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.coordinator.heart import restore
+from phalanx.coordinator.turn import restore
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.core.cluster.events import Event, JobSubmitted, NodeLost, TermOpened, decode, encode
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
@@ -15,18 +15,18 @@ from phalanx.core.cluster.invariants import check
 from phalanx.store.protocol import Batch, Loaded, LogHole
 from tests.builders import Cluster, a_cluster, a_job
 
-Deed = tuple[str, int, int]
+RunnerEffect = tuple[str, int, int]
 words = st.sampled_from(("submit", "array", "start", "end", "fail", "cancel", "wait"))
-deeds = st.lists(st.tuples(words, st.integers(0, 9), st.integers(0, 9)), max_size=25)
+effects = st.lists(st.tuples(words, st.integers(0, 9), st.integers(0, 9)), max_size=25)
 
 
-def a_lived_in_cluster(deeds: list[Deed]) -> Cluster:
+def a_lived_in_cluster(effects: list[RunnerEffect]) -> Cluster:
     """Two nodes that have seen some work."""
     cluster = a_cluster(n1={"cores": 3, "gpus": 2, "numa": 1}, n2={"cores": 2})
-    for deed, which, what in deeds:
+    for effect, which, what in effects:
         live = [attempt for job in cluster.state.jobs.values() for attempt in job.live.values()]
         attempt = live[which % len(live)] if live else None
-        match deed:
+        match effect:
             case "submit":
                 cluster.submit(a_job(gpus=what % 2, priority=which, time_limit_s=9.5))
             case "array":
@@ -45,9 +45,9 @@ def a_lived_in_cluster(deeds: list[Deed]) -> Cluster:
     return cluster
 
 
-@given(deeds)
-def test_an_image_holds_the_whole_state(deeds: list[Deed]):
-    state = a_lived_in_cluster(deeds).state
+@given(effects)
+def test_an_image_holds_the_whole_state(effects: list[RunnerEffect]):
+    state = a_lived_in_cluster(effects).state
     again = decode_state(encode_state(state), state.rules)
     assert encode_state(again) == encode_state(state)
     assert check(again) == []
@@ -58,9 +58,9 @@ def test_an_image_holds_the_whole_state(deeds: list[Deed]):
     )
 
 
-@given(deeds)
-def test_a_job_looks_the_same_out_of_the_history(deeds: list[Deed]):
-    state = a_lived_in_cluster(deeds).state
+@given(effects)
+def test_a_job_looks_the_same_out_of_the_history(effects: list[RunnerEffect]):
+    state = a_lived_in_cluster(effects).state
     for job in state.jobs.values():
         if job.live or job.promise is not None:  # such a job does not leave memory
             continue

@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from phalanx.api.jobspec import JobSpec, to_job
+from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.load import load

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from phalanx.core.model.gang import Gang
-from phalanx.core.model.plan import Muster, Policy
+from phalanx.core.model.plan import GangPlacement, Policy
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.topology import Topology
 from phalanx.core.placement.draft import Draft, Mark
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
 from tests.property.placement_cases import a_case
 from tests.property.placement_laws import Trial
 from tests.property.placement_stage import SmallGang, SmallUnit
@@ -30,32 +30,34 @@ def tenants(draft: Draft) -> Iterator[Tenant]:
             yield tenant
 
 
-def enlisted_anew(draft: Draft, mark: Mark, muster: Muster, unit: SmallUnit) -> Muster:
+def enlisted_anew(draft: Draft, mark: Mark, gang_placement: GangPlacement, unit: SmallUnit) -> GangPlacement:
     """Another muster instead of the last one, as if the engine had chosen it."""
     draft.rollback(mark)
     for tenant in list(tenants(draft)):
-        if tenant.key in muster.victims or (tenant.is_promise and tenant.job in muster.displaced):
+        if tenant.key in gang_placement.victims or (
+            tenant.is_promise and tenant.job in gang_placement.displaced
+        ):
             draft.evict(tenant)
-    for member in muster.members:
+    for member in gang_placement.members:
         draft.take(draft.nodes.rows[member.node], member.grant, unit.job.queue)
-    draft.enlist(muster)
-    return muster
+    draft.enlist(gang_placement)
+    return gang_placement
 
 
 def changed(unit: SmallGang, **facts: Any) -> SmallGang:
     return SmallGang(**{**vars(unit), **facts})
 
 
-def one_too_few(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def one_too_few(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     asks = tuple(replace(each, need=max(0, each.need - 1), most=max(0, each.most - 1)) for each in unit.asks)
     return place_gang(draft, changed(unit, asks=asks))
 
 
-def without_rules(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def without_rules(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     return place_gang(draft, changed(unit, job=replace(unit.job, gang=Gang())))
 
 
-def on_closed_nodes(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def on_closed_nodes(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     table = draft.nodes
     closed = [name for name in table.names if not table.is_open(name)]
     for name in closed:
@@ -67,7 +69,7 @@ def on_closed_nodes(draft: Draft, unit: SmallGang) -> Muster | Reason:
             table.set_open(name, False)
 
 
-def blind_to_layers(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def blind_to_layers(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     declared = draft.nodes.topology
     draft.nodes.set_topology(Topology(()))
     try:
@@ -76,7 +78,7 @@ def blind_to_layers(draft: Draft, unit: SmallGang) -> Muster | Reason:
         draft.nodes.set_topology(declared)
 
 
-def ranks_by_chance(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def ranks_by_chance(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     mark = draft.mark()
     answer = place_gang(draft, unit)
     if isinstance(answer, Reason) or len(unit.asks) > 1 or len(answer.members) < 3:
@@ -86,11 +88,11 @@ def ranks_by_chance(draft: Draft, unit: SmallGang) -> Muster | Reason:
     return enlisted_anew(draft, mark, replace(answer, members=swapped), unit)
 
 
-def never_any_room(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def never_any_room(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     return Reason("WaitingCapacity", Tier.CAPACITY, "nothing fits")
 
 
-def traces_of_a_no(draft: Draft, unit: SmallGang) -> Muster | Reason:
+def traces_of_a_no(draft: Draft, unit: SmallGang) -> GangPlacement | Reason:
     answer = place_gang(draft, unit)
     if isinstance(answer, Reason) and (tenant := next(iter(tenants(draft)), None)):
         draft.evict(tenant)
@@ -109,7 +111,9 @@ def traces_of_a_no(draft: Draft, unit: SmallGang) -> Muster | Reason:
         (traces_of_a_no, "left its traces"),
     ],
 )
-def test_a_mistake_in_placing_is_found(mistake: Callable[[Draft, SmallGang], Muster | Reason], words: str):
+def test_a_mistake_in_placing_is_found(
+    mistake: Callable[[Draft, SmallGang], GangPlacement | Reason], words: str
+):
     complaint = ""
     for seed in SEEDS:
         found = Trial(a_case(seed), mistake).complaints()
@@ -119,7 +123,7 @@ def test_a_mistake_in_placing_is_found(mistake: Callable[[Draft, SmallGang], Mus
     assert complaint
 
 
-def one_victim_more(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster | Reason:
+def one_victim_more(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     mark = draft.mark()
     answer = make_room(draft, unit, policy)
     if isinstance(answer, Reason) or not answer.victims:
@@ -146,27 +150,27 @@ def _swapped(draft: Draft, needed: dict[str, tuple[int, ...]]) -> Iterator[None]
         draft.tenants.needed = true
 
 
-def gangs_like_any_other(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster | Reason:
+def gangs_like_any_other(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     with _swapped(draft, {}):
         return make_room(draft, unit, policy)
 
 
-def minimum_off_by_one(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster | Reason:
+def minimum_off_by_one(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     less = {job: tuple(max(0, each - 1) for each in needed) for job, needed in draft.tenants.needed.items()}
     with _swapped(draft, less):
         return make_room(draft, unit, policy)
 
 
-def equals_too(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster | Reason:
+def equals_too(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     higher = replace(unit.job, priority=unit.job.priority + 1)
     return make_room(draft, type(unit)(**{**vars(unit), "job": higher}), policy)
 
 
-def never_evicts(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster | Reason:
+def never_evicts(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     return Reason("WaitingCapacity", Tier.CAPACITY, "nobody may leave")
 
 
-def hides_its_victims(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster | Reason:
+def hides_its_victims(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     answer = make_room(draft, unit, policy)
     return answer if isinstance(answer, Reason) else replace(answer, victims=answer.victims[1:])
 
@@ -183,7 +187,7 @@ def hides_its_victims(draft: Draft, unit: SmallUnit, policy: Policy) -> Muster |
     ],
 )
 def test_a_mistake_in_evicting_is_found(
-    mistake: Callable[[Draft, SmallUnit, Policy], Muster | Reason], words: str
+    mistake: Callable[[Draft, SmallUnit, Policy], GangPlacement | Reason], words: str
 ):
     complaint = ""
     for seed in SEEDS:

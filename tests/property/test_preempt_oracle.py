@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
 from tests.property.placement_cases import a_case
 from tests.property.placement_laws import Trial
 from tests.property.placement_stage import drawing

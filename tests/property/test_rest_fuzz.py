@@ -16,9 +16,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from phalanx.api.openapi import openapi_document
-from phalanx.api.routes import ROUTES
-from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.server.openapi import openapi_document
+from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.job import Job
 from phalanx.errors import NotFound
 from tests.unit.api.cluster import FakeCluster

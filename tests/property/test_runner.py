@@ -28,15 +28,15 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner import (
+from phalanx.core.runner.state import (
     RETOLD,
-    Deed,
     Forget,
     ForgetBrief,
     Freeze,
     Halt,
     Release,
     Retract,
+    RunnerEffect,
     RunnerState,
     Spawn,
 )
@@ -165,11 +165,11 @@ class RunnerLife(RuleBasedStateMachine):
     def a_report_is_answered(self, which: int, what: Disposition) -> None:
         if self.runner.outbox:
             key = list(self.runner.outbox)[which % len(self.runner.outbox)]
-            deeds = self.runner.disposed(key, what)
-            assert deeds[:1] == ([] if what in RETOLD else [Forget(key)])
-            if deeds:
+            effects = self.runner.disposed(key, what)
+            assert effects[:1] == ([] if what in RETOLD else [Forget(key)])
+            if effects:
                 self.forgotten.add(key)
-            self._obey(deeds)
+            self._obey(effects)
 
     # What processes and time do.
 
@@ -287,34 +287,34 @@ class RunnerLife(RuleBasedStateMachine):
     def _order(self, order: Order) -> None:
         self._obey(self.runner.order(self.epoch, order, self.now))
 
-    def _obey(self, deeds: list[Deed], with_lease: bool = True) -> None:
+    def _obey(self, effects: list[RunnerEffect], with_lease: bool = True) -> None:
         phases = dict(self.runner.listing())
-        for deed in deeds:
-            match deed:
+        for effect in effects:
+            match effect:
                 case Spawn():
-                    key = deed.start.key
+                    key = effect.start.key
                     assert self.now <= self.runner.lease_until or not with_lease
                     assert key not in self.ran, "an attempt is started at most once"
                     assert key not in self.stopped, "what was stopped is never started"
                     assert key not in self.answered
-                    assert deed.held or key[0] != GANG or key in self.told_to_go
+                    assert effect.held or key[0] != GANG or key in self.told_to_go
                 case Release():
-                    assert phases[deed.key] == Phase.READY
-                    assert deed.key in self.told_to_go
+                    assert phases[effect.key] == Phase.READY
+                    assert effect.key in self.told_to_go
                 case Halt() | Freeze():
-                    assert phases[deed.key] != Phase.ENDED
+                    assert phases[effect.key] != Phase.ENDED
                 case Retract():
-                    assert phases[deed.key] == Phase.QUEUED
-                    assert deed.key[0] != GANG or self.runner.held[deed.key].start is None
+                    assert phases[effect.key] == Phase.QUEUED
+                    assert effect.key[0] != GANG or self.runner.held[effect.key].start is None
                 case ForgetBrief():
-                    assert deed.job not in {key[0] for key in phases}
+                    assert effect.job not in {key[0] for key in phases}
                 case Forget():
-                    assert deed.key in self.forgotten, "nothing is forgotten before a coordinator knows it"
-        self.keeper.do(deeds, self.now)
+                    assert effect.key in self.forgotten, "nothing is forgotten before a coordinator knows it"
+        self.keeper.do(effects, self.now)
         self._listen()
 
-    def _seen(self, deed: str, key: AttemptKey) -> None:
-        if deed == "spawns":
+    def _seen(self, effect: str, key: AttemptKey) -> None:
+        if effect == "spawns":
             assert key not in self.ran, "an attempt runs at most once"
             assert key not in self.never_to_run, "what was stopped or refused before it ran never runs"
             assert key[0] != GANG or key in self.told_to_go, "no member runs before the word to go"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.sim.report import Report, describe_failure
+from phalanx.sim.report import SeedReport, describe_failure
 from phalanx.sim.trial import run
 
 SEEDS = 500
@@ -19,7 +19,7 @@ def chunks(half: int) -> list[range]:
 
 def check(seeds: range) -> None:
     """Every promise is kept in each of these seeds, and the fences are seen to hold in a third of them."""
-    report = Report()
+    report = SeedReport()
     for seed in seeds:
         report.add(run(seed))
     assert not report.failures, "\n".join(describe_failure(each, None) for each in report.failures)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api import wire
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.view import wake
+from phalanx.link import wire
 from phalanx.sim.fences import Fences
 from phalanx.sim.replica import differences
 from phalanx.sim.violation import Violation

@@ -12,20 +12,22 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from phalanx.coordinator import links
-from phalanx.coordinator.heart import Heart, Turn
-from phalanx.coordinator.links import Letter
+from phalanx.coordinator import link
+from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.loop import Loop
-from phalanx.core.cluster import apply, holdings, liveness, reports
+from phalanx.coordinator.turn import Engine, Turn
+from phalanx.core.cluster.apply import dispatch, grants
+from phalanx.core.cluster.decide import nodes as decide_nodes
+from phalanx.core.cluster.decide import reports
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import AttemptKey
-from phalanx.runner.agent import Agent
+from phalanx.runner.turn import RunnerEngine
 from phalanx.sim.trial import run
-from phalanx.store.etcd_office import EtcdOffice
+from phalanx.store.etcd.leadership import EtcdLeadership
 from phalanx.store.memory import MemoryStore
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 
 Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.timeout(300)
@@ -62,7 +64,7 @@ def anywhere(store: type[MemoryStore | SqliteStore]) -> Any:
 
 
 def test_a_forgotten_release_is_found(monkeypatch: Patch):
-    release = holdings.release
+    release = grants.release
 
     def forgetful(state: ClusterState, job: Any, attempt: Any) -> None:
         node = state.nodes[attempt.node]
@@ -71,33 +73,33 @@ def test_a_forgotten_release_is_found(monkeypatch: Patch):
         if len(node.lanes) < lanes and attempt.grant.devices:  # only devices, and the cores beside them
             state.table.take(node.row, attempt.grant)
 
-    monkeypatch.setattr(apply, "release", forgetful)
+    monkeypatch.setattr(dispatch, "release", forgetful)
     must_find({"ledger"}, within=10)
 
 
 def test_a_reply_before_the_append_is_found(monkeypatch: Patch):
     """A submission is acknowledged while its batch is still on the way to the store."""
     turning: list[Loop] = []
-    loop_turn, heart_turn = Loop._turn, Heart.turn
+    loop_turn, engine_turn = Loop._turn, Engine.turn
 
     async def marked(self: Loop) -> None:
         turning[:] = [self]
         await loop_turn(self)
 
-    def hasty(self: Heart, inputs: list[Input], now: float) -> Turn:
-        turn = heart_turn(self, inputs, now)
+    def hasty(self: Engine, inputs: list[Input], now: float) -> Turn:
+        turn = engine_turn(self, inputs, now)
         turning[0]._in_hand = _answered_early(turning[0]._in_hand, turn)
         return turn
 
     monkeypatch.setattr(Loop, "_turn", marked)
-    monkeypatch.setattr(Heart, "turn", hasty)
+    monkeypatch.setattr(Engine, "turn", hasty)
     must_find({"accepted"}, within=20)
 
 
-def _answered_early(letters: list[Letter], turn: Turn) -> list[Letter]:
-    held: list[Letter] = []
+def _answered_early(envelopes: list[Envelope], turn: Turn) -> list[Envelope]:
+    held: list[Envelope] = []
     at = 0
-    for inputs, reply in letters:
+    for inputs, reply in envelopes:
         answers = turn.answers[at : at + len(inputs)]
         at += len(inputs)
         if inputs and isinstance(inputs[0], Submit):
@@ -114,7 +116,7 @@ def _say_nothing(answers: list[Answer | None]) -> None:
 
 def test_an_ignored_incarnation_is_found(monkeypatch: Patch):
     """In hello, heartbeat and report alike: the last two alone are second guards behind the attempt's number."""
-    for module, name in ((liveness, "hello"), (liveness, "heartbeat"), (reports, "tell")):
+    for module, name in ((decide_nodes, "hello"), (decide_nodes, "heartbeat"), (reports, "tell")):
         monkeypatch.setattr(module, name, _of_any_life(getattr(module, name)))
     must_find({"one-run"}, within=60, faults=["reboot", "dying-node", "runner-crash"])
 
@@ -149,28 +151,28 @@ def test_a_replaced_coordinator_that_keeps_leases_alive_is_found(monkeypatch: Pa
     async def believed(self: object, epoch: int, lease_s: float = 0.0) -> None:
         return None
 
-    for office in (MemoryStore, SqliteStore, EtcdOffice):
+    for office in (MemoryStore, SqliteStore, EtcdLeadership):
         monkeypatch.setattr(office, "confirm", believed)
         monkeypatch.setattr(office, "renew", believed)
     must_find({"heals", "one-run", "leader"}, within=40, faults=["second-leader", "usurper"])
 
 
 def test_an_end_forgotten_because_its_start_was_answered_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(links, "Started", type("Nothing", (), {}))
+    monkeypatch.setattr(link, "Started", type("Nothing", (), {}))
     must_find({"one-commit"}, within=200, faults=["slow-disk", "storm", "crash", "crash-before-append"])
 
 
 def test_a_request_asked_twice_that_makes_two_jobs_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Heart, "_known", lambda self, given, leaders: None)
+    monkeypatch.setattr(Engine, "_known", lambda self, given, leaders: None)
     must_find({"accepted"}, within=10)
 
 
 def test_a_runner_that_clings_to_a_dead_connection_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Agent, "is_deserted", lambda self, now: False)
+    monkeypatch.setattr(RunnerEngine, "is_deserted", lambda self, now: False)
     must_find({"heals"}, within=10, faults=["blackout"])
 
 
 def test_a_lost_resume_that_leaves_a_task_frozen_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(liveness, "_tell_pauses", lambda node, held: [])
+    monkeypatch.setattr(decide_nodes, "_tell_pauses", lambda node, held: [])
     faults = ["broken-connection", "storm", "crash-after-append", "lost-commit"]
     must_find({"heals"}, within=200, faults=faults)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.coordinator import heart, replica
-from phalanx.core.cluster.apply import apply
+from phalanx.coordinator import replica, turn
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.state import ClusterState
 from phalanx.sim.trial import run
 from phalanx.store.chain import events_of
@@ -54,13 +54,13 @@ def test_a_replay_that_goes_on_over_a_hole_is_found(monkeypatch: Patch):
         state.revision = batch.revision
         return events, effects
 
-    for module in (heart, replica):
+    for module in (turn, replica):
         monkeypatch.setattr(module, "replay", careless)
     must_find(within=40)
 
 
 def test_a_store_that_leaves_damaged_records_out_is_found(monkeypatch: Patch):
     """A revision that does not follow is believed, so what the store leaves out is never missed."""
-    monkeypatch.setattr(heart, "missing_before", lambda revision, batch, events: None)
-    monkeypatch.setattr(heart, "events_of", lambda batch: events_of(batch) or [])
+    monkeypatch.setattr(turn, "missing_before", lambda revision, batch, events: None)
+    monkeypatch.setattr(turn, "events_of", lambda batch: events_of(batch) or [])
     must_find(within=40)

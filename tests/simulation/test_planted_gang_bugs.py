@@ -11,23 +11,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from phalanx.coordinator.heart import Heart, Turn
 from phalanx.coordinator.loop import Loop
-from phalanx.core.cluster import (
-    apply,
-    barrier,
-    endings,
-    holdings,
-    image,
-    liveness,
-    musters,
-    reports,
-    wholes,
-)
+from phalanx.coordinator.turn import Engine, Turn
+from phalanx.core.cluster import barrier, image
+from phalanx.core.cluster.apply import dispatch as apply_dispatch
+from phalanx.core.cluster.apply import gangs as apply_gangs
+from phalanx.core.cluster.apply import grants
 from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.decide import endings, nodes, reports
+from phalanx.core.cluster.decide import gangs as decide_gangs
+from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decision import Accepted, Decision
 from phalanx.core.cluster.effects import Effect, Send
-from phalanx.core.cluster.endings import Endings
 from phalanx.core.cluster.events import Event, JobRestarted, TasksCancelled, TasksEvicted
 from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.jobs import JobState
@@ -35,11 +30,12 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Group
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Exit, Go, Phase, Stop
-from phalanx.core.model.plan import Muster
+from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.status import Why
 from phalanx.core.model.tenants import Tenant
-from phalanx.core.placement import engine, preempt
-from phalanx.core.runner import Release, RunnerState
+from phalanx.core.placement import engine
+from phalanx.core.placement.preempt import make_room as preempt_make_room
+from phalanx.core.runner.state import Release, RunnerState
 from tests.simulation.test_planted_bugs import must_find
 
 Patch = pytest.MonkeyPatch
@@ -51,30 +47,32 @@ AT_THE_BARRIER = ["death-at-barrier", "crash-with-release", "dying-node"]
 
 
 def test_victims_that_leave_without_a_promise_are_found(monkeypatch: Patch):
-    promise = musters._promise
+    promise = decide_gangs._promise
 
-    def evict_first(state: ClusterState, job: JobState, muster: Muster, now: float) -> Decision:
-        keys = musters._victims(state, job, muster)
+    def evict_first(
+        state: ClusterState, job: JobState, gang_placement: GangPlacement, now: float
+    ) -> Decision:
+        keys = decide_gangs._victims(state, job, gang_placement)
         if not keys:
-            return promise(state, job, muster, now)
+            return promise(state, job, gang_placement, now)
         return Decision([TasksEvicted(at=now, cause="plan", keys=keys)], [], Accepted())
 
-    monkeypatch.setattr(musters, "_promise", evict_first)
+    monkeypatch.setattr(decide_gangs, "_promise", evict_first)
     must_find({"preemption"}, within=20)
 
 
 def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkeypatch: Patch):
-    make_room = preempt.make_room
+    make_room = preempt_make_room.make_room
 
     def one_too_few(*arguments: Any, **more: Any) -> Any:
         found = make_room(*arguments, **more)
-        if isinstance(found, Muster) and len(found.victims) > 1:
+        if isinstance(found, GangPlacement) and len(found.victims) > 1:
             found = structs.replace(found, victims=found.victims[1:])
-            arguments[0]._musters[-1] = found
+            arguments[0]._gang_placements[-1] = found
         return found
 
     monkeypatch.setattr(engine, "make_room", one_too_few)
-    monkeypatch.setattr(musters, "_fits_after", lambda state, muster: True)
+    monkeypatch.setattr(decide_gangs, "_fits_after", lambda state, gang_placement: True)
     must_find({"preemption", "assertion"}, within=20)
 
 
@@ -106,7 +104,7 @@ def test_a_gang_that_is_released_with_one_member_too_few_is_found(monkeypatch: P
                 forming.ready.add(max(missing))
         return ready(state, attempts, now, cause)
 
-    for module in (liveness, reports):
+    for module in (nodes, reports):
         monkeypatch.setattr(module, "ready", hasty)
     must_find({"gang-whole"}, within=10)
 
@@ -116,20 +114,20 @@ def test_a_gang_that_is_released_with_one_member_too_few_is_found(monkeypatch: P
 
 def test_a_word_to_go_before_the_release_is_durable_is_found(monkeypatch: Patch):
     turning: list[Loop] = []
-    loop_turn, heart_turn = Loop._turn, Heart.turn
+    loop_turn, engine_turn = Loop._turn, Engine.turn
 
     async def marked(self: Loop) -> None:
         turning[:] = [self]
         await loop_turn(self)
 
-    def hasty(self: Heart, inputs: Any, now: float) -> Turn:
-        turn = heart_turn(self, inputs, now)
+    def hasty(self: Engine, inputs: Any, now: float) -> Turn:
+        turn = engine_turn(self, inputs, now)
         words = [each for each in turn.effects if isinstance(each, Send) and isinstance(each.order, Go)]
         turning[0]._hearers.links.dispatch(words)  # type: ignore[attr-defined]
         return turn
 
     monkeypatch.setattr(Loop, "_turn", marked)
-    monkeypatch.setattr(Heart, "turn", hasty)
+    monkeypatch.setattr(Engine, "turn", hasty)
     must_find({"durable"}, within=20)
 
 
@@ -150,25 +148,25 @@ def test_a_recalled_member_that_runs_is_found(monkeypatch: Patch):
 
 
 def test_a_victim_gang_that_is_left_too_small_is_found(monkeypatch: Patch):
-    open_lane = holdings.open_lane
+    open_lane = grants.open_lane
 
     def forgetful(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> Any:
         lane = open_lane(state, job, attempt, at)
         state.tenants.needed.clear()  # as if its members had nothing to do with each other
         return lane
 
-    monkeypatch.setattr(apply, "open_lane", forgetful)
-    monkeypatch.setattr(musters, "_breaks_a_gang", lambda state, keys: False)
+    monkeypatch.setattr(apply_dispatch, "open_lane", forgetful)
+    monkeypatch.setattr(decide_gangs, "_breaks_a_gang", lambda state, keys: False)
     must_find({"preemption"}, within=60, faults=[])
 
 
 def test_a_protected_victim_is_found(monkeypatch: Patch):
-    tenant = holdings.tenant
+    tenant = grants.tenant
 
     def unprotected(job: JobState, attempt: Attempt, at: float) -> Tenant:
         return structs.replace(tenant(job, attempt, at), evictable_at=at)
 
-    for module in (holdings, image):
+    for module in (grants, image):
         monkeypatch.setattr(module, "tenant", unprotected)
     must_find({"preemption"}, within=20)
 
@@ -177,14 +175,14 @@ def test_a_protected_victim_is_found(monkeypatch: Patch):
 
 
 def test_a_promise_that_outlives_its_cancelled_job_is_found(monkeypatch: Patch):
-    cancelled = apply._tasks_cancelled
+    cancelled = apply_dispatch._tasks_cancelled
 
     def leaky(state: ClusterState, event: TasksCancelled) -> list[Effect]:
         with monkeypatch.context() as patch:
-            patch.setattr(apply, "drop_promise", lambda state, job: None)
+            patch.setattr(apply_dispatch, "drop_promise", lambda state, job: None)
             return cancelled(state, event)
 
-    monkeypatch.setattr(apply, "_tasks_cancelled", leaky)
+    monkeypatch.setattr(apply_dispatch, "_tasks_cancelled", leaky)
     must_find({"nomination"}, within=60, faults=[])
 
 
@@ -195,7 +193,7 @@ def test_a_promised_place_that_is_given_to_another_is_found(monkeypatch: Patch):
 
 
 def test_a_promise_that_never_ends_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(liveness, "overdue", lambda state, now: [])
+    monkeypatch.setattr(nodes, "overdue", lambda state, now: [])
     must_find({"nomination"}, within=60)
 
 
@@ -203,7 +201,7 @@ def test_a_promise_that_never_ends_is_found(monkeypatch: Patch):
 
 
 def test_a_member_that_is_done_and_does_not_run_again_is_found(monkeypatch: Patch):
-    restarted = wholes._restarted
+    restarted = apply_gangs._restarted
 
     def lazy(state: ClusterState, event: JobRestarted) -> list[Effect]:
         job = state.jobs[event.job]
@@ -212,7 +210,7 @@ def test_a_member_that_is_done_and_does_not_run_again_is_found(monkeypatch: Patc
         job.done = done
         return effects
 
-    monkeypatch.setattr(wholes, "_restarted", lazy)
+    monkeypatch.setattr(apply_gangs, "_restarted", lazy)
     must_find({"restarts", "heals", "one-commit"}, within=20)
 
 
@@ -247,14 +245,14 @@ def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
 
 
 def test_room_that_appears_and_nobody_looks_is_found(monkeypatch: Patch):
-    release = holdings.release
+    release = grants.release
 
     def unnoticed(state: ClusterState, job: JobState, attempt: Attempt) -> None:
         gain = state.gain
         release(state, job, attempt)
         state.gain = gain
 
-    monkeypatch.setattr(apply, "release", unnoticed)
+    monkeypatch.setattr(apply_dispatch, "release", unnoticed)
     must_find({"heals"}, within=10)
 
 
@@ -268,7 +266,7 @@ def test_an_urgent_job_that_evicts_nobody_is_found(monkeypatch: Patch):
 
 def test_a_protection_that_counts_from_the_clock_of_the_node_is_found(monkeypatch: Patch):
     def from_its_clock(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> None:
-        holdings.note_start(state, job, attempt, attempt.started_at or at)
+        grants.note_start(state, job, attempt, attempt.started_at or at)
 
-    monkeypatch.setattr(apply, "note_start", from_its_clock)
+    monkeypatch.setattr(apply_dispatch, "note_start", from_its_clock)
     must_find({"preemption"}, within=40)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from phalanx.core.cluster.unconfirmed import Unconfirmed
+from phalanx.core.cluster.decide.unconfirmed import UnconfirmedStarts
 from phalanx.runner.health import KeeperHealth
-from phalanx.runner.keeper.table import Table
+from phalanx.runner.keeper.table import KeeperTable
+from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import KeeperFailed
-from phalanx.runner.shell import Shell
 from tests.simulation.test_planted_bugs import must_find
 
 Patch = pytest.MonkeyPatch
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.timeout(300)
 def test_a_shell_that_gives_up_its_keeper_after_one_failure_is_found(monkeypatch: Patch):
     """X3: the failure ended in a task that nobody awaited, and the node looked Online for ever."""
 
-    async def once(self: Shell) -> None:
+    async def once(self: RunnerLoop) -> None:
         with suppress(KeeperFailed):
             await self._attach()
 
-    monkeypatch.setattr(Shell, "_reopen", once)
+    monkeypatch.setattr(RunnerLoop, "_reopen", once)
     must_find({"heals"}, within=10, faults=["no-keeper"])
 
 
@@ -40,18 +40,18 @@ def test_a_runner_that_says_nothing_of_its_keeper_is_found(monkeypatch: Patch):
 
 
 def test_an_attempt_that_its_runner_does_not_list_and_keeps_for_ever_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Unconfirmed, "unlisted", lambda self, attempt: None)
+    monkeypatch.setattr(UnconfirmedStarts, "unlisted", lambda self, attempt: None)
     must_find({"heals"}, within=20, faults=["idle-runner"])
 
 
 def test_an_attempt_that_is_listed_and_never_started_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Unconfirmed, "unstarted", lambda self, attempt, phase: None)
+    monkeypatch.setattr(UnconfirmedStarts, "unstarted", lambda self, attempt, phase: None)
     must_find({"heals"}, within=10, faults=["idle-runner"])
 
 
 def test_a_limit_counted_by_the_wall_clock_is_found(monkeypatch: Patch):
     """X2: a node's clock is set, and a task of seconds is ended for its limit at once, or never."""
-    monkeypatch.setattr(Shell, "_since", lambda self, born: None)
+    monkeypatch.setattr(RunnerLoop, "_since", lambda self, born: None)
     must_find({"limits"}, within=20, faults=["clock-step"])
 
 
@@ -61,8 +61,8 @@ def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
     A lease that was over when it was sent, or is by now, would hide that, so it is not asked either.
     """
 
-    def patient(self: Table, key: str, options: dict[str, Any], now: float) -> tuple[str, str] | None:
+    def patient(self: KeeperTable, key: str, options: dict[str, Any], now: float) -> tuple[str, str] | None:
         return ("stopped", "it was stopped") if key in self.stopped else None
 
-    monkeypatch.setattr(Table, "why_not", patient)
+    monkeypatch.setattr(KeeperTable, "why_not", patient)
     must_find({"one-run"}, within=150, faults=["stopped-keeper"])

@@ -12,18 +12,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.coordinator import heart, loop, member, replica
-from phalanx.coordinator.heart import Heart, Turn
+from phalanx.coordinator import leadership, loop, replica
+from phalanx.coordinator import turn as coordinator_turn
+from phalanx.coordinator.leadership import Leadership
 from phalanx.coordinator.lease import Term
 from phalanx.coordinator.loop import Loop
-from phalanx.coordinator.member import Member
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.state import ClusterState
 from phalanx.sim.trial import etcd_seeds, run
-from phalanx.store.etcd import EtcdStore
-from phalanx.store.etcd_fence import Fence
-from phalanx.store.etcd_kv import Compare, Put
-from phalanx.store.etcd_office import EtcdOffice
-from phalanx.store.etcd_records import Office, number
+from phalanx.store.etcd.fence import Fence
+from phalanx.store.etcd.kv import Compare, Put
+from phalanx.store.etcd.leadership import EtcdLeadership
+from phalanx.store.etcd.records import LeaderRecord, number
+from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Leader
 
 Patch = pytest.MonkeyPatch
@@ -75,7 +76,7 @@ def test_a_lease_that_is_used_as_a_lock_is_found(monkeypatch: Patch):
     """Who has the office writes, whatever the clock says; no write is fenced."""
     monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=False))
     monkeypatch.setattr(Term, "holds", lambda self, now: True)
-    monkeypatch.setattr(EtcdOffice, "confirm", _believed)
+    monkeypatch.setattr(EtcdLeadership, "confirm", _believed)
     must_find({"epochs", "replay", "leader"}, within=20, faults=TAKEOVERS)
 
 
@@ -85,22 +86,24 @@ async def _believed(self: object, epoch: int) -> None:
 
 def test_an_epoch_that_goes_away_with_the_office_is_found(monkeypatch: Patch):
     """It hangs on the same lease, so it restarts when nobody has led for a while."""
-    monkeypatch.setattr(EtcdOffice, "_take", _take(lambda epoch, lease: epoch + 1, bound=True))
+    monkeypatch.setattr(EtcdLeadership, "_take", _take(lambda epoch, lease: epoch + 1, bound=True))
     must_find({"epochs"}, within=20, faults=TAKEOVERS)
 
 
 def test_a_fence_that_comes_from_the_lease_grant_is_found(monkeypatch: Patch):
     """Each member of etcd numbers its leases for itself, so the number of a lease says nothing about who came later."""
-    monkeypatch.setattr(EtcdOffice, "_take", _take(lambda epoch, lease: lease, bound=False))
+    monkeypatch.setattr(EtcdLeadership, "_take", _take(lambda epoch, lease: lease, bound=False))
     must_find({"epochs"}, within=10, faults=TAKEOVERS)
 
 
 def _take(minted: Any, bound: bool) -> Any:
     """Taking the office with an epoch that the transaction does not compare."""
 
-    async def take(self: EtcdOffice, candidate: Any, lease: int, holder: Any, epoch: bytes) -> Leader | None:
+    async def take(
+        self: EtcdLeadership, candidate: Any, lease: int, holder: Any, epoch: bytes
+    ) -> Leader | None:
         keys = self._keys
-        ours = Office(minted(number(epoch), lease), candidate.name, candidate.address, candidate.link)
+        ours = LeaderRecord(minted(number(epoch), lease), candidate.name, candidate.address, candidate.link)
         compares = [Compare(keys.leader, "mod", holder.mod_revision if holder else 0)]
         puts = [
             Put(keys.leader, msgspec.json.encode(ours), lease),
@@ -118,16 +121,16 @@ def _take(minted: Any, bound: bool) -> Any:
 def test_a_promotion_that_does_not_read_the_rest_of_the_log_is_found(monkeypatch: Patch):
     """It knows where the log ends, so its writes are taken, and not what stands there."""
 
-    async def hasty(self: Member, term: Term) -> None:
-        if self._replica.heart is None:
+    async def hasty(self: Leadership, term: Term) -> None:
+        if self._replica.engine is None:
             await self._read()
         loaded = await self._store.load()
-        assert self._replica.heart is not None
-        state = self._replica.heart.state
+        assert self._replica.engine is not None
+        state = self._replica.engine.state
         state.revision = max([state.revision, *(batch.revision for batch in loaded.batches)])
         await self._open_term(term)
 
-    monkeypatch.setattr(Member, "_promote", hasty)
+    monkeypatch.setattr(Leadership, "_promote", hasty)
     wrong = {"replay", "accepted", "one-commit", "one-run", "mistake", "assertion", "heals", "preemption"}
     must_find(wrong, within=40)
 
@@ -149,7 +152,7 @@ def test_a_standby_that_leads_under_the_epoch_of_another_is_found(monkeypatch: P
 
 
 def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
-    restore = heart.restore
+    restore = coordinator_turn.restore
 
     def forgetful(*arguments: Any) -> ClusterState:
         state = restore(*arguments)
@@ -157,7 +160,7 @@ def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
             node.generation = 0
         return state
 
-    for module in (heart, replica):
+    for module in (coordinator_turn, replica):
         monkeypatch.setattr(module, "restore", forgetful)
     must_find({"generations", "replay"}, within=20)
 
@@ -167,26 +170,26 @@ def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
 
 def test_orders_that_go_out_before_they_are_durable_are_found(monkeypatch: Patch):
     turns: list[Loop] = []
-    turn, beat = Loop._turn, Heart.turn
+    turn, beat = Loop._turn, Engine.turn
 
     async def marked(self: Loop) -> None:
         turns[:] = [self]
         await turn(self)
 
-    def hasty(self: Heart, inputs: Any, now: float) -> Turn:
+    def hasty(self: Engine, inputs: Any, now: float) -> Turn:
         done = beat(self, inputs, now)
         turns[0]._hearers.links.dispatch(done.effects)  # type: ignore[attr-defined]
         return done
 
     monkeypatch.setattr(Loop, "_turn", marked)
-    monkeypatch.setattr(Heart, "turn", hasty)
+    monkeypatch.setattr(Engine, "turn", hasty)
     must_find({"durable"}, within=10)
 
 
 def test_a_renewal_that_counts_from_its_answer_is_found(monkeypatch: Patch):
     """Without the second guard, which asks the store every few seconds whether somebody else was elected."""
     monkeypatch.setattr(loop, "confirm_every_s", lambda rules: inf)
-    monkeypatch.setattr(member, "Term", _OptimisticTerm)
+    monkeypatch.setattr(leadership, "Term", _OptimisticTerm)
     must_find({"leader"}, within=300, faults=["slow-disk", "stall", "stall", "lonely-leader"])
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api import wire
-from phalanx.coordinator.entry import SharedKey
-from phalanx.coordinator.heart import recalled
-from phalanx.coordinator.links import Links, Session
-from phalanx.core.cluster.apply import apply
+from phalanx.coordinator.link import Links, RunnerSession
+from phalanx.coordinator.link_auth import SharedToken
+from phalanx.coordinator.turn import recalled
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Hello, Submit, Tick
 from phalanx.core.model.orders import Start
+from phalanx.link import wire
 from phalanx.store.protocol import Batch, Fenced, Loaded
 from tests.builders import a_capacity, a_cluster, a_job
 
@@ -38,8 +38,8 @@ class Kept:
 def test_an_attempt_that_ends_in_the_turn_that_placed_it_is_never_started():
     """The coordinator hung; a job for a node and the node's new life came in meanwhile, in one turn."""
     cluster = a_cluster(n1={})
-    links, connection = Links(lambda: cluster.state, SharedKey()), Kept()
-    links.sessions["n1"] = Session(connection)
+    links, connection = Links(lambda: cluster.state, SharedToken()), Kept()
+    links.sessions["n1"] = RunnerSession(connection)
     cluster.give(Submit(a_job("n1"), no_queue=True), Hello("n1", "b", "origin-n1", a_capacity(), []))
     links.dispatch(cluster.turns[-1].effects)
     assert connection.starts() == [2]
@@ -51,7 +51,7 @@ def test_a_lease_outlives_a_state_that_was_read_back():
     remembered = Loaded(encode_state(cluster.state), cluster.state.revision, [])
     apply(cluster.state, NodeHeard(at=cluster.now + 99.0, node="n1"))
     cluster.give(Disconnect("n1", "a"))
-    state = cluster.heart.state = recalled(cluster.state, remembered, cluster.now + 100.0)
+    state = cluster.engine.state = recalled(cluster.state, remembered, cluster.now + 100.0)
     assert not state.nodes["n1"].connected
     cluster.now += 101.0
     cluster.give(Tick())

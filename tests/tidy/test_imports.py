@@ -1,8 +1,8 @@
 """Imports go one way, and the arrows are drawn here.
 
-    cli ─► sim ─► coordinator | runner ─► dashboard ─► api | store ─► core
+    cli ─► sim ─► coordinator | runner ─► client ─► api.server ─► api.schema | link | store ─► core
 
-Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock`, `diary` and the
+Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock`, `logger` and the
 version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only through `model`.
 """
 
@@ -27,11 +27,12 @@ SHARED = {
     "tls",
     "errors",
     "clock",
-    "diary",
+    "logger",
     "__version__",
 }
-DOORS = CORE | SHARED | {"api", "store"}
-SHELLS = DOORS | {"dashboard", "coordinator", "runner"}
+API = {"api.schema", "api.server"}
+BELOW = CORE | SHARED | API | {"client", "link", "store"}
+SHELLS = BELOW | {"coordinator", "runner"}
 
 # Each room and what it may import besides itself. A room is a package, or a module directly in phalanx.
 ARROWS: dict[str, set[str]] = {
@@ -41,7 +42,7 @@ ARROWS: dict[str, set[str]] = {
     "core.placement": {"core", "core.model"},
     "core.runner": {"core", "core.model"},
     "clock": set(),
-    "diary": set(),
+    "logger": set(),
     "errors": CORE,
     "settings": CORE | {"errors"},
     "tokenfile": {"errors", "settings"},
@@ -51,23 +52,26 @@ ARROWS: dict[str, set[str]] = {
     "tls": {"errors"},
     "certificates": {"clock", "errors"},  # Costly to import, so only those who make or read certificates do.
     "store": CORE | SHARED,
-    "api": CORE | SHARED,
-    "manifests": CORE | SHARED | {"api"},
-    "preview": CORE | SHARED | {"api", "manifests"},
-    "dashboard": DOORS,
-    "coordinator": DOORS | {"certificates", "dashboard", "manifests", "preview"},
-    "runner": DOORS | {"dashboard"},
+    "api": set(),
+    "api.schema": CORE | SHARED,
+    "api.server": CORE | SHARED | {"api.schema"},
+    "link": CORE | SHARED,
+    "client": CORE | SHARED | API,
+    "manifests": CORE | SHARED | {"api.schema"},
+    "preview": CORE | SHARED | {"api.schema", "manifests"},
+    "coordinator": BELOW | {"certificates", "manifests", "preview"},
+    "runner": BELOW,
     "sim": SHELLS,
     "embedded": SHELLS,  # The whole cluster in one process wires both shells together.
     "cli": SHELLS | {"certificates", "manifests", "preview", "sim", "embedded", "phalanx"},
-    "phalanx": CORE | SHARED | {"api", "embedded"},  # The package's own __init__.py.
+    "phalanx": CORE | SHARED | {"client", "embedded"},  # The package's own __init__.py.
     "__main__": {"cli"},
 }
 # Start-up time is felt here, so these may import inside a function. In `store` it is because a coordinator on SQLite
-# must not pay for gRPC or Redis, in `api` because a command must not pay for RE2.
-LAZY_ROOMS = {"api", "cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
+# must not pay for gRPC or Redis, in `api.schema` because a command must not pay for RE2.
+LAZY_ROOMS = {"api.schema", "cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
-ALWAYS_LAZY_FROM_PHALANX = CORE | {"api", "embedded"}
+ALWAYS_LAZY_FROM_PHALANX = CORE | {"client", "embedded"}
 
 
 def room_of(name: str) -> str:
@@ -124,7 +128,7 @@ def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
         {
             "src/phalanx/core/cluster/a.py": "from phalanx.core.placement.engine import plan",
             "src/phalanx/core/model/b.py": "import phalanx.errors",
-            "src/phalanx/api/c.py": "from ..store import memory",
+            "src/phalanx/api/schema/c.py": "from ...store import memory",
             "src/phalanx/coordinator/d.py": "from phalanx import runner",
             "src/phalanx/runner/e.py": "from phalanx.sim.world import World",
             "src/phalanx/embedded.py": "import phalanx.cli.main",
@@ -132,7 +136,7 @@ def test_an_arrow_against_the_stream_is_seen(tmp_path: Path):
     )
     complaints = [line.split(": ")[1] for line in import_violations(sources(tmp_path, "src"))]
     assert complaints == [
-        "api may not import store (phalanx.store.memory)",
+        "api.schema may not import store (phalanx.store.memory)",
         "coordinator may not import runner (phalanx.runner)",
         "core.cluster may not import core.placement (phalanx.core.placement.engine.plan)",
         "core.model may not import errors (phalanx.errors)",
@@ -152,11 +156,11 @@ def test_an_import_inside_a_function_is_seen_outside_the_lazy_rooms(tmp_path: Pa
 
 
 def test_the_package_itself_imports_its_client_lazily(tmp_path: Path):
-    eager = "from phalanx.api.client import Client\n"
+    eager = "from phalanx.client.client import Client\n"
     late = "def __getattr__(name: str) -> object:\n    from phalanx.embedded import Local\n"
     a_tree(tmp_path, {"src/phalanx/__init__.py": eager + late})
     (violation,) = import_violations(sources(tmp_path, "src"))
-    assert "import api inside a function" in violation
+    assert "import client inside a function" in violation
 
 
 def test_a_new_room_has_to_draw_its_arrows(tmp_path: Path):
@@ -171,7 +175,7 @@ def test_arrows_that_are_allowed_are_left_alone(tmp_path: Path):
         {
             "src/phalanx/core/cluster/a.py": "from phalanx.core.model.job import Job\nfrom . import state\n",
             "src/phalanx/coordinator/b.py": "from phalanx.core.cluster import decide\nimport phalanx.clock\n",
-            "src/phalanx/api/c.py": "from phalanx import __version__\n",
+            "src/phalanx/api/schema/c.py": "from phalanx import __version__\n",
             "src/phalanx/cli/d.py": "def run():\n    from phalanx.sim import main\n",
         },
     )

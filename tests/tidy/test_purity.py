@@ -15,7 +15,7 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, mentions, sources
 CORE = "src/phalanx/core/"
 KEEPER_PACKAGE = "phalanx.runner.keeper"
 KEEPER = "src/phalanx/runner/keeper/"
-KEEPER_TABLE = ("attempt", "deeds", "lanes", "table")  # what the keeper decides, and the simulator with it
+KEEPER_TABLE = ("attempt", "effects", "lanes", "table")  # what the keeper decides, and the simulator with it
 TABLE_MODULES = {"__future__", "collections", "collections.abc", "json", "signal", "typing"}
 
 VALUE_MODULES = {

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
-from phalanx.api.calls import parse_gather
-from phalanx.api.schema import NodeView, SubmitRequest, TaskView, WhyReply
+from phalanx.api.schema.jobs import NodeView, SubmitRequest, TaskView, WhyReply
+from phalanx.client.calls import parse_gather
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Phase, Report, Returned, Started
@@ -193,9 +193,9 @@ class Script:
         self.stage.receive(player.session, player.agent.leave(self.stage.now_s, float(keep_s)))
         player.keeper.lease_until = player.agent.state.lease_until
         player.wire.close()
-        letter = self.stage.links.closed(player.session)
-        assert letter is not None
-        self.stage.turn(letter[0])
+        envelope = self.stage.links.closed(player.session)
+        assert envelope is not None
+        self.stage.turn(envelope[0])
 
     def do_hush(self, *nodes: str) -> None:
         """From now on nothing is heard of these nodes, and nobody notices."""

@@ -10,27 +10,27 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar, cast
 
-from phalanx.api import wire
-from phalanx.coordinator import desk
+from phalanx.coordinator import requests
 from phalanx.coordinator.commands import CoordinatorCommands
-from phalanx.coordinator.entry import SharedKey
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.heart import Heart, restore
-from phalanx.coordinator.links import Letter, Links, Session
-from phalanx.coordinator.logs import LogRoads
-from phalanx.core.cluster.apply import apply
+from phalanx.coordinator.link import Envelope, Links, RunnerSession
+from phalanx.coordinator.link_auth import SharedToken
+from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.turn import Engine, restore
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode
 from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.story import sentence
 from phalanx.core.cluster.subjects import job_of
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import Deed
-from phalanx.runner.agent import Agent
+from phalanx.core.runner.state import RunnerEffect
+from phalanx.link import wire
+from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch
 from tests.property.keeper import PlayedKeeper
@@ -48,12 +48,12 @@ class Stage:
         self.lines: list[str] = []
         self.names: dict[str, str] = {"0" * 26: GHOST}  # what the script calls a job, by id
         self.store = MemoryStore()
-        self.rules = Rules()
-        self.heart = Heart(ClusterState(self.rules))
-        self.links = Links(lambda: self.state, SharedKey())
+        self.rules = Timers()
+        self.engine = Engine(ClusterState(self.rules))
+        self.links = Links(lambda: self.state, SharedToken())
         self.players: dict[str, Player] = {}
-        roads = cast(LogRoads, None)  # nobody reads logs here
-        self.commands = Desk(cast(desk.Desk, self), self.store, Feed(), roads, self, retries=3)
+        log_links = cast(LogLinks, None)  # nobody reads logs here
+        self.commands = Desk(cast(requests.Requests, self), self.store, Feed(), log_links, self, retries=3)
         self.commands.names = self.names
         self.open_term()
 
@@ -61,7 +61,7 @@ class Stage:
 
     @property
     def state(self) -> ClusterState:
-        return self.heart.state
+        return self.engine.state
 
     def now(self) -> float:
         return self.now_s
@@ -77,7 +77,7 @@ class Stage:
 
     def open_term(self) -> None:
         epoch = finish(self.store.open_term())
-        self.heart = Heart(restore(finish(self.store.load()), self.rules))
+        self.engine = Engine(restore(finish(self.store.load()), self.rules))
         opened = TermOpened(at=self.now_s, cause="start", epoch=epoch)
         apply(self.state, opened)
         finish(self.store.append(epoch, Batch(self.state.revision, encode([opened])), []))
@@ -85,24 +85,24 @@ class Stage:
         for player in self.players.values():
             player.wire.close()
 
-    def turn(self, inputs: list[Input], letter: Letter | None = None) -> list[Answer | None]:
+    def turn(self, inputs: list[Input], envelope: Envelope | None = None) -> list[Answer | None]:
         """Decide, write down, answer, dispatch: the breath of a coordinator."""
-        turn = self.heart.turn(inputs, self.now_s)
+        turn = self.engine.turn(inputs, self.now_s)
         if (batch := turn.batch()) is not None:
             finish(self.store.append(self.state.epoch, batch, turn.history))
         self.lines += [self.told(event) for event in turn.events if type(event) not in VOLATILE]
-        if letter is not None:
-            letter[1](turn.answers)
+        if envelope is not None:
+            envelope[1](turn.answers)
         self.links.dispatch(turn.effects)
         assert check(self.state) == []
         if turn.more:
             self.turn([])
         return turn.answers
 
-    def receive(self, session: Session, message: wire.Message) -> None:
-        letter = self.links.receive(session, message)
-        if letter is not None:
-            self.turn(letter[0], letter)
+    def receive(self, session: RunnerSession, message: wire.Message) -> None:
+        envelope = self.links.receive(session, message)
+        if envelope is not None:
+            self.turn(envelope[0], envelope)
 
     def settle(self) -> None:
         """Reports travel until there is nothing more to tell."""
@@ -174,9 +174,9 @@ class Player:
         self.frozen: set[AttemptKey] = set()
         self.agent = self._new_life()
 
-    def _new_life(self) -> Agent:
+    def _new_life(self) -> RunnerEngine:
         self.life += 1
-        agent = Agent(self.name, f"{self.name}/{self.life}", f"machine {self.name}", "", self.capacity)
+        agent = RunnerEngine(self.name, f"{self.name}/{self.life}", f"machine {self.name}", "", self.capacity)
         self.keeper.attach(agent.state)
         return agent
 
@@ -187,12 +187,12 @@ class Player:
     def connect(self) -> None:
         self.wire.close()
         self.wire = Wire(self)
-        self.session = Session(self.wire)
+        self.session = RunnerSession(self.wire)
         self.stage.receive(self.session, self.agent.hello(self.stage.now_s))
         if self.agent.rejected is not None:
             self.stage.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
 
-    def receive(self, message: wire.Message) -> list[Deed]:
+    def receive(self, message: wire.Message) -> list[RunnerEffect]:
         """One message; the keeper is given the lease and does the deeds."""
         deeds = self.agent.receive(message, self.stage.now_s)
         self.keeper.lease_until = self.agent.state.lease_until
@@ -232,13 +232,13 @@ class Player:
         if self.connected and now % self.agent.heartbeat_s == 0:
             self.beat()
 
-    def _seen(self, deed: str, key: AttemptKey) -> None:
+    def _seen(self, effect: str, key: AttemptKey) -> None:
         """Pauses are told again with every heartbeat; worth a line is only what changes something."""
-        if deed in ("freezes", "thaws"):
-            if (deed == "freezes") == (key in self.frozen):
+        if effect in ("freezes", "thaws"):
+            if (effect == "freezes") == (key in self.frozen):
                 return
             self.frozen ^= {key}
-        self.stage.lines.append(f"{self.name} {deed} {self.stage.attempt(key)}")
+        self.stage.lines.append(f"{self.name} {effect} {self.stage.attempt(key)}")
 
 
 class Wire:

@@ -19,25 +19,25 @@ def mode_of(path: Path) -> int:
 
 
 def test_the_keys_are_for_their_owner_alone(tmp_path: Path):
-    papers = Authority(tmp_path / "ca").node("n1")
-    assert papers.key_file is not None
+    tls_files = Authority(tmp_path / "ca").node("n1")
+    assert tls_files.key_file is not None
     assert mode_of(tmp_path / "ca" / "ca.key") == 0o600
-    assert mode_of(papers.key_file) == 0o600
+    assert mode_of(tls_files.key_file) == 0o600
     assert mode_of(tmp_path / "ca") == 0o700
 
 
 def test_a_node_is_known_by_its_uri(tmp_path: Path):
-    papers = Authority(tmp_path / "ca").node("n-1.rack-2")
-    assert papers.cert_file is not None
-    view = show(papers.cert_file)
+    tls_files = Authority(tmp_path / "ca").node("n-1.rack-2")
+    assert tls_files.cert_file is not None
+    view = show(tls_files.cert_file)
     assert (view.kind, view.name, view.hosts) == ("node", "n-1.rack-2", [])
 
 
 def test_a_coordinator_has_its_hosts_in_it(tmp_path: Path):
-    papers = Authority(tmp_path / "ca").coordinator("c1", "c1.lab", "10.0.0.1", "::1")
-    assert papers.cert_file is not None
-    assert hosts_in(papers.cert_file) == ["c1.lab", "10.0.0.1", "::1"]
-    assert show(papers.cert_file).issuer == "CN=test"
+    tls_files = Authority(tmp_path / "ca").coordinator("c1", "c1.lab", "10.0.0.1", "::1")
+    assert tls_files.cert_file is not None
+    assert hosts_in(tls_files.cert_file) == ["c1.lab", "10.0.0.1", "::1"]
+    assert show(tls_files.cert_file).issuer == "CN=test"
 
 
 def test_an_authority_says_that_it_is_one(tmp_path: Path):
@@ -48,9 +48,9 @@ def test_an_authority_says_that_it_is_one(tmp_path: Path):
 
 
 def test_a_certificate_lives_as_long_as_it_was_asked_for(tmp_path: Path):
-    papers = Authority(tmp_path / "ca").node("n1", days=7)
-    assert papers.cert_file is not None
-    assert show(papers.cert_file).days_left == 6
+    tls_files = Authority(tmp_path / "ca").node("n1", days=7)
+    assert tls_files.cert_file is not None
+    assert show(tls_files.cert_file).days_left == 6
 
 
 def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path):
@@ -60,9 +60,9 @@ def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path):
 
 
 def test_it_began_a_little_earlier_so_that_clocks_may_differ(tmp_path: Path):
-    papers = Authority(tmp_path / "ca").node("n1")
-    assert papers.cert_file is not None
-    began = datetime.fromisoformat(show(papers.cert_file).valid_from)
+    tls_files = Authority(tmp_path / "ca").node("n1")
+    assert tls_files.cert_file is not None
+    began = datetime.fromisoformat(show(tls_files.cert_file).valid_from)
     assert datetime.now(UTC) - began > timedelta(minutes=4)
 
 
@@ -127,8 +127,8 @@ def test_what_is_no_certificate_is_told(tmp_path: Path):
 
 
 def test_a_leaf_cannot_issue(tmp_path: Path):
-    papers = Authority(tmp_path / "ca").node("n1")
-    assert papers.cert_file is not None
-    found = x509.load_pem_x509_certificate(papers.cert_file.read_bytes())
+    tls_files = Authority(tmp_path / "ca").node("n1")
+    assert tls_files.cert_file is not None
+    found = x509.load_pem_x509_certificate(tls_files.cert_file.read_bytes())
     assert not found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert not found.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign

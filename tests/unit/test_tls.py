@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import ConfigError
-from phalanx.tls import ClientTls, Papers, ServerTls, client_context, explain, peer_node, server_context
+from phalanx.tls import ClientTls, ServerTls, TlsFiles, client_context, explain, peer_node, server_context
 from tests.authority import Authority
 
 
@@ -132,15 +132,15 @@ def test_old_versions_are_refused(tmp_path: Path):
 
 def test_a_renewed_certificate_is_taken_up_and_a_bad_one_is_not(tmp_path: Path):
     ca = Authority(tmp_path)
-    papers = ca.coordinator()
-    tls = ServerTls(papers)
+    tls_files = ca.coordinator()
+    tls = ServerTls(tls_files)
     assert not tls.reload()
     before = tls.rest
     ca.coordinator()
     assert tls.reload()
     assert tls.rest is not before
-    assert papers.cert_file is not None
-    papers.cert_file.write_text("half a file")
+    assert tls_files.cert_file is not None
+    tls_files.cert_file.write_text("half a file")
     good = tls.rest
     with pytest.raises(ConfigError, match="cannot be used"):
         tls.reload()
@@ -149,11 +149,11 @@ def test_a_renewed_certificate_is_taken_up_and_a_bad_one_is_not(tmp_path: Path):
 
 def test_whoever_dials_takes_up_a_renewed_certificate_and_keeps_the_old_one_meanwhile(tmp_path: Path):
     ca = Authority(tmp_path)
-    papers = ca.node("n1")
-    tls = ClientTls(papers)
+    tls_files = ca.node("n1")
+    tls = ClientTls(tls_files)
     first = tls.context()
-    assert papers.key_file is not None
-    papers.key_file.write_text("")
+    assert tls_files.key_file is not None
+    tls_files.key_file.write_text("")
     assert tls.context() is first
     ca.node("n1")
     assert tls.context() is not first
@@ -168,4 +168,4 @@ def test_a_key_of_another_certificate_is_told(tmp_path: Path):
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"nowhere\.crt cannot be read"):
-        client_context(Papers(tmp_path / "nowhere.crt"))
+        client_context(TlsFiles(tmp_path / "nowhere.crt"))

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.aconnection import HttpxExchange
-from phalanx.api.client import Client
-from phalanx.api.connection import HttpExchange
+from phalanx.client.async_http import HttpxTransport
+from phalanx.client.client import Client
+from phalanx.client.http import HttpTransport
 from phalanx.config import from_file, load, trusted
 from phalanx.errors import BadRequest, ConfigError
 from phalanx.runner.main import check_doors
 from phalanx.settings import Settings
-from phalanx.tls import NO_PAPERS, Papers
+from phalanx.tls import NO_TLS, TlsFiles
 from tests.unit.cli.conftest import away, cli  # noqa: F401 - fixtures
 from tests.unit.cli.stage import Cli
 
@@ -278,8 +278,8 @@ def test_what_a_file_sets_is_read_without_trust(tmp_path: Path):
 def test_no_token_goes_over_plain_http_to_another_machine(address: str, token: Path, cli: Cli):  # noqa: F811
     for refuse in (
         lambda: Client(address, "phx_planted"),
-        lambda: HttpExchange(["http://127.0.0.1:1", address]),
-        lambda: HttpxExchange(address),
+        lambda: HttpTransport(["http://127.0.0.1:1", address]),
+        lambda: HttpxTransport(address),
     ):
         with pytest.raises(BadRequest, match="expected https, or a loopback") as caught:
             refuse()
@@ -293,11 +293,11 @@ def test_no_token_goes_over_plain_http_to_another_machine(address: str, token: P
     "address", ["http://127.0.0.1:1", "http://LOCALHOST:1", "http://[::1]:1", "https://192.0.2.2:1"]
 )
 def test_this_machine_and_tls_are_good(address: str):
-    HttpExchange(address).close()
+    HttpTransport(address).close()
 
 
 def test_a_runner_shows_its_token_in_the_clear_on_this_machine_only():
-    check_doors(("127.0.0.1:7434", "[::1]:7434", "localhost:1"), NO_PAPERS)
-    check_doors(("head:7434",), Papers(Path("ca.crt")))
+    check_doors(("127.0.0.1:7434", "[::1]:7434", "localhost:1"), NO_TLS)
+    check_doors(("head:7434",), TlsFiles(Path("ca.crt")))
     with pytest.raises(ConfigError, match=r"runner.join = 'head:7434' .*expected TLS"):
-        check_doors(("127.0.0.1:7434", "head:7434"), NO_PAPERS)
+        check_doors(("127.0.0.1:7434", "head:7434"), NO_TLS)

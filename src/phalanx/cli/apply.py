@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
 import typer
 from msgspec import structs
 
-from phalanx.api.applied import ApplyReply, ApplyRequest
-from phalanx.api.jobspec import JobSpec
-from phalanx.api.layers import to_spec
-from phalanx.api.quotas import QuotaSpec
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest
+from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.layers import to_spec
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.cli.drafts import TRIES, Drafts, read_files
 from phalanx.cli.output import OutputOption, emit, note, tell_error
 from phalanx.cli.session import session
@@ -29,8 +29,8 @@ from phalanx.errors import BadRequest, Conflict, PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
-    from phalanx.manifests.found import Found
+    from phalanx.client.client import Client
+    from phalanx.manifests.found import ParsedJob
     from phalanx.manifests.read import Manifests
 
 T = TypeVar("T")
@@ -187,7 +187,7 @@ def _handed_in(
         yield _told(drafts.amend(found, allow_infeasible=allow_infeasible), [found])
 
 
-def _told(reply: ApplyReply, waiting: Sequence[Found]) -> ApplyReply:
+def _told(reply: ApplyReply, waiting: Sequence[ParsedJob]) -> ApplyReply:
     """The reply, after it was told what is as it was, and what the gangs that wait for members lack."""
     for job in reply.jobs:
         if job.unchanged:

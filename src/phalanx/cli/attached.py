@@ -15,8 +15,8 @@ from phalanx.cli.wait import ENDED
 from phalanx.errors import NotFound, PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
-    from phalanx.api.commands import Stream
+    from phalanx.api.schema.queries import Stream
+    from phalanx.client.client import Client
 
 PACE_S = 0.2
 DRAIN_S = 10.0

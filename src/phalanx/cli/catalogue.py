@@ -13,10 +13,10 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-Entries = Mapping[str, "str | Group | Daemon"]
+Entries = Mapping[str, "str | CommandGroup | Daemon"]
 
 
-class Group:
+class CommandGroup:
     """A noun with its verbs."""
 
     def __init__(self, purpose: str, verbs: Entries) -> None:
@@ -58,9 +58,9 @@ COMMANDS: Entries = {
     "topology": "topology:topology",
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",
-    "job": Group("Jobs, by noun and verb.", _JOB_VERBS),
-    "task": Group("Tasks: the same verbs, for one task of a job.", _JOB_VERBS),
-    "node": Group(
+    "job": CommandGroup("Jobs, by noun and verb.", _JOB_VERBS),
+    "task": CommandGroup("Tasks: the same verbs, for one task of a job.", _JOB_VERBS),
+    "node": CommandGroup(
         "Nodes: look at them, empty them, take them back.",
         {
             "list": "node:nodes",
@@ -71,11 +71,11 @@ COMMANDS: Entries = {
             "remove": "node:remove",
         },
     ),
-    "gang": Group(
+    "gang": CommandGroup(
         "Gangs: jobs whose tasks start together or not at all.",
         {"list": "gang:gangs", "show": "gang:show", "why": "why:why", "evict": "job:evict"},
     ),
-    "queue": Group(
+    "queue": CommandGroup(
         "Queues: what the jobs of each may hold together.",
         {
             "list": "queue:queues",
@@ -84,7 +84,7 @@ COMMANDS: Entries = {
             "unset": "queue:unset_quota",
         },
     ),
-    "token": Group(
+    "token": CommandGroup(
         "Tokens: who may do what.",
         {
             "create": "token:create",
@@ -96,7 +96,7 @@ COMMANDS: Entries = {
     "audit": "token:audit",
     "coordinator": "daemon:coordinator",
     "runner": Daemon("daemon:runner", {"stop": "runner_stop:stop"}),
-    "config": Group(
+    "config": CommandGroup(
         "Settings: what they are, and where each comes from.",
         {
             "show": "config:show",
@@ -106,7 +106,7 @@ COMMANDS: Entries = {
             "untrust": "config_trust:untrust",
         },
     ),
-    "store": Group(
+    "store": CommandGroup(
         "Where the state is kept: check it, repair it, move it, keep a copy of it.",
         {
             "check": "store:check",
@@ -117,7 +117,7 @@ COMMANDS: Entries = {
             "repair": "repair:repair",
         },
     ),
-    "ca": Group(
+    "ca": CommandGroup(
         "Certificates: an authority of the cluster's own, and what it issues.",
         {"init": "ca:init", "issue": "ca:issue", "show": "ca:show"},
     ),
@@ -140,7 +140,7 @@ class Catalogue(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         entry = self._entries[name]
-        if isinstance(entry, Group):
+        if isinstance(entry, CommandGroup):
             return LazyGroup(name=name, help=entry.purpose, commands=cast(Any, Catalogue(entry.verbs)))
         return _daemon(name, entry) if isinstance(entry, Daemon) else _command(name, entry)
 

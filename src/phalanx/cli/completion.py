@@ -19,7 +19,7 @@ from phalanx.config import load
 from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 Offer = tuple[str, str]
 TIMEOUT_S = 1.0

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from phalanx.api.schema_cluster import CoordinatorView
+from phalanx.api.schema.cluster import CoordinatorView
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError
 from phalanx.settings import Settings
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 ANSWER_S = 3.0  # for all of them together, beside what the command itself asks
 
@@ -41,13 +41,13 @@ class Coordinators:
             yield "Alarm", f"{active} coordinators are active: do all of them have the same --store?"
 
     def _ask(self, settings: Settings) -> None:
-        from phalanx.api.client import Client
-        from phalanx.api.connection import HttpExchange
-        from phalanx.api.reach import reach_by
+        from phalanx.client.access import reach_by
+        from phalanx.client.client import Client
+        from phalanx.client.http import HttpTransport
 
         found = reach_by(settings)
         for address in found.addresses:
-            exchange = HttpExchange(address, found.tls, vouched=found.vouched, patience_s=0.0)
+            exchange = HttpTransport(address, found.tls, vouched=found.vouched, patience_s=0.0)
             client = Client(token=found.token, token_file=found.token_file, exchange=exchange)
             thread = Thread(target=self._note, args=(address, client), daemon=True)
             self._asking.append((address, client, thread))

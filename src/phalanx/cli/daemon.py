@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.cli.session import SERVING, papers_in, session
+from phalanx.cli.session import SERVING, session, tls_files_in
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 
 
@@ -61,7 +61,7 @@ def coordinator(  # noqa: PLR0913, PLR0917 - its options
         coordinator_advertise=advertise,
         coordinator_link_advertise=link_advertise,
         coordinator_lease_s=lease,
-        **papers_in("coordinator", tls),
+        **tls_files_in("coordinator", tls),
     )
     from phalanx.coordinator.main import run
 
@@ -103,7 +103,7 @@ def runner(  # noqa: PLR0913, PLR0917 - its options
         runner_address=address,
         runner_labels=";".join(label) if label else None,
         runner_token_file=token_file,
-        **papers_in("runner", tls),
+        **tls_files_in("runner", tls),
     )
     from phalanx.runner.main import run
 

@@ -14,7 +14,7 @@ from phalanx.cli.child import redirect
 from phalanx.errors import PhalanxError, Unavailable
 
 
-class Report(msgspec.Struct):
+class StartReport(msgspec.Struct):
     """How it went: a text to print, or an error."""
 
     text: str = ""
@@ -23,7 +23,7 @@ class Report(msgspec.Struct):
     exit_code: int = 0
 
 
-def detached(work: Callable[[Callable[[str], None]], None], log: Path) -> Report:
+def detached(work: Callable[[Callable[[str], None]], None], log: Path) -> StartReport:
     """Run `work` in the background, until it says something with its argument or raises an error."""
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -38,7 +38,7 @@ def detached(work: Callable[[Callable[[str], None]], None], log: Path) -> Report
         told = answer.readline()
     if not told:
         raise Unavailable("the cluster did not start", hint=f"see {log}")
-    return msgspec.json.decode(told, type=Report)
+    return msgspec.json.decode(told, type=StartReport)
 
 
 def _leave(work: Callable[[Callable[[str], None]], None], answer: IO[bytes], log: Path) -> None:
@@ -49,18 +49,18 @@ def _leave(work: Callable[[Callable[[str], None]], None], answer: IO[bytes], log
     code = 1
     try:
         redirect(log)
-        work(lambda text: _tell(answer, Report(text=text)))
+        work(lambda text: _tell(answer, StartReport(text=text)))
         code = 0
     except PhalanxError as error:
         print(f"error: {error.detail}", file=sys.stderr)
         code = error.exit_code
-        _tell(answer, Report(error=error.detail, hint=error.hint, exit_code=code))
+        _tell(answer, StartReport(error=error.detail, hint=error.hint, exit_code=code))
     finally:
         sys.stderr.flush()
         os._exit(code)
 
 
-def _tell(answer: IO[bytes], report: Report) -> None:
+def _tell(answer: IO[bytes], report: StartReport) -> None:
     if not answer.closed:
         answer.write(msgspec.json.encode(report) + b"\n")
         answer.close()

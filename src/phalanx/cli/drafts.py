@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from phalanx.api.applied import AmendSpec, ApplyReply, ApplyRequest, DraftView
-from phalanx.api.jobspec import GangSpec, JobSpec
+from phalanx.api.schema.apply import AmendSpec, ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.jobspec import GangSpec, JobSpec
 from phalanx.cli.members import ENDED
 from phalanx.core.model.ids import is_object
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
-    from phalanx.manifests.found import Found, Incomplete
+    from phalanx.client.client import Client
+    from phalanx.manifests.found import Incomplete, ParsedJob
     from phalanx.manifests.read import Manifests, Text
 
 TRIES = 10
@@ -54,12 +54,12 @@ class Drafts:
         """As before, with what others have applied meanwhile."""
         return self.read(self._reader([]))
 
-    def of(self, found: Found) -> list[DraftView]:
+    def of(self, found: ParsedJob) -> list[DraftView]:
         """What a gang was before, the oldest first."""
         known = {self._known[name].job: self._known[name] for name in _names(found) if name in self._known}
         return [known[job] for job in sorted(known)]
 
-    def spec(self, found: Found) -> JobSpec:
+    def spec(self, found: ParsedJob) -> JobSpec:
         """The spec, with what it was made from: digests, and the text if it waits for members."""
         from phalanx.manifests.digests import digests
         from phalanx.manifests.drafts import kept_text
@@ -76,7 +76,7 @@ class Drafts:
         text = kept_text(found.documents, str(Path.cwd()))
         return structs.replace(spec, draft=structs.replace(spec.draft, manifests=text))
 
-    def amend(self, found: Found, *, allow_infeasible: bool) -> ApplyReply:
+    def amend(self, found: ParsedJob, *, allow_infeasible: bool) -> ApplyReply:
         """Add members to a gang that waits for them."""
         for _ in range(TRIES):
             first, *others = self.of(found)
@@ -160,7 +160,7 @@ def read_files(texts: Sequence[Text], kept: Sequence[str], *, strict: bool) -> M
     return read(texts, strict=strict, kept=kept, folder=str(Path.cwd()))
 
 
-def _names(found: Found) -> list[str]:
+def _names(found: ParsedJob) -> list[str]:
     gang = found.spec.gang
     if not found.documents or not isinstance(gang, GangSpec):
         return []

@@ -10,7 +10,7 @@ from phalanx.cli.job import IdArgument, job_lines
 from phalanx.cli.members import member_table, placed
 from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.pages import collected
-from phalanx.cli.ps import LIVE, Listing
+from phalanx.cli.ps import LIVE, JobListing
 from phalanx.cli.session import session
 from phalanx.cli.table import Table, plain_lines
 
@@ -25,7 +25,7 @@ def gangs(
 ) -> None:
     """List gangs, the newest first, with the phase of each."""
     here = session(ctx)
-    listing = Listing(None, [] if every else list(LIVE), None, None)
+    listing = JobListing(None, [] if every else list(LIVE), None, None)
     found, _ = listing.read_jobs(here.client(), limit)
     items = [job for job in found if job.gang is not None]
     table = Table("ID", "NAME", "PHASE", "PLACED", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")

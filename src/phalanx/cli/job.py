@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from msgspec import to_builtins
 
-from phalanx.api.schema import JobView, TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
 from phalanx.cli.output import OutputOption, emit, fields, note
@@ -18,7 +18,7 @@ from phalanx.core.model.quantity import describe_seconds
 from phalanx.errors import Conflict, PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 T = TypeVar("T")
 IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.cli.owner import END_WITHIN_S, Owner
+from phalanx.cli.owner import END_WITHIN_S, ProcessOwner
 from phalanx.cli.shape import remembered
 from phalanx.cli.wait import Deadline
 from phalanx.runner import stopping
@@ -80,7 +80,7 @@ def _still_there(waiting: dict[int, int]) -> set[int]:
 
 def _is_alone(folder: Path) -> bool:
     runner = stopping.runner_of(folder)
-    return runner is None or not Owner(runner.pid, runner.started).is_alive
+    return runner is None or not ProcessOwner(runner.pid, runner.started).is_alive
 
 
 def _is_ours(pid: int) -> bool:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from phalanx.api.schema import WatchEvent
+from phalanx.api.schema.jobs import WatchEvent
 from phalanx.cli.output import json_text
-from phalanx.cli.session import Session
+from phalanx.cli.session import CliSession
 from phalanx.cli.table import Table, coloured
 from phalanx.cli.text import clean, moment
 from phalanx.errors import PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 DRAW_PACE_S = 0.25
 CLOCK_PACE_S = 1.0
 
 
-def follow(here: Session, job: str | None, output: Output, draw: Callable[[Client], Table]) -> None:
+def follow(here: CliSession, job: str | None, output: Output, draw: Callable[[Client], Table]) -> None:
     """Stay until interrupted."""
     if output in {"table", "wide"} and sys.stdout.isatty():
         _redraw(here, job, draw)
@@ -34,7 +34,7 @@ def follow(here: Session, job: str | None, output: Output, draw: Callable[[Clien
         sys.stdout.flush()
 
 
-def _redraw(here: Session, job: str | None, draw: Callable[[Client], Table]) -> None:
+def _redraw(here: CliSession, job: str | None, draw: Callable[[Client], Table]) -> None:
     from rich.console import Console
     from rich.live import Live
 
@@ -49,7 +49,7 @@ def _redraw(here: Session, job: str | None, draw: Callable[[Client], Table]) -> 
 class _Changes:
     """Listens in a thread of its own, so that the screen can be drawn at a steady pace."""
 
-    def __init__(self, here: Session, job: str | None) -> None:
+    def __init__(self, here: CliSession, job: str | None) -> None:
         self._here = here
         self._job = job
         self._came = Event()

@@ -18,7 +18,7 @@ from phalanx.cli.output import note, tell_error
 from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
     from phalanx.manifests.read import Manifests, Text
 
 T = TypeVar("T")

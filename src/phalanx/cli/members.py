@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from phalanx.api.schema import Counts, GroupView, JobView, RequestView, TaskView
-from phalanx.api.schema_gang import GangView
+from phalanx.api.schema.gang import GangView
+from phalanx.api.schema.jobs import Counts, GroupView, JobView, RequestView, TaskView
 from phalanx.cli.table import Table, plain_lines
 from phalanx.cli.text import clean, moment, plural, size
 from phalanx.core.model.quantity import describe_seconds

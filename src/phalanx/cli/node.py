@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.schema import EXCLUDED, NodeView
+from phalanx.api.schema.jobs import EXCLUDED, NodeView
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session

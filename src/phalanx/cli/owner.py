@@ -16,14 +16,14 @@ from phalanx.errors import Conflict, Unavailable
 END_WITHIN_S = 45.0
 
 
-class Owner(Struct, frozen=True):
+class ProcessOwner(Struct, frozen=True):
     """A process, told apart from a later one with the same pid."""
 
     pid: int
     started: int  # clock ticks after boot
 
     @classmethod
-    def of(cls, pid: int) -> Owner | None:
+    def of(cls, pid: int) -> ProcessOwner | None:
         """The process that has this pid now."""
         with suppress(OSError, ValueError):
             # The program's name may hold spaces and brackets, so we count from the last bracket on.
@@ -33,10 +33,10 @@ class Owner(Struct, frozen=True):
 
     @property
     def is_alive(self) -> bool:
-        return Owner.of(self.pid) == self
+        return ProcessOwner.of(self.pid) == self
 
 
-def end(owner: Owner, is_right: Callable[[int], bool] = lambda _pid: True) -> None:
+def end(owner: ProcessOwner, is_right: Callable[[int], bool] = lambda _pid: True) -> None:
     """Ask it to end and wait until it has. A pidfd cannot come to mean another process.
 
     What is asked of its pid while the pidfd is open is about this process: only if it is right, it is told.

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from phalanx.api.schema import Page
+from phalanx.api.schema.jobs import Page
 
 PAGE_MAX = 1000
 T = TypeVar("T")
 
 
-class Ask(Protocol[T]):
+class AskPage(Protocol[T]):
     """A call of the client that answers one page."""
 
     def __call__(self, *, cursor: str | None, limit: int) -> Page[T]: ...
 
 
-def collected(ask: Ask[T], limit: int) -> tuple[list[T], bool]:
+def collected(ask: AskPage[T], limit: int) -> tuple[list[T], bool]:
     """The first `limit` items, and whether there are more."""
     items: list[T] = []
     cursor = None

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import structs
 
-from phalanx.api.schema_plan import Called, PlanReply, PlanRequest
+from phalanx.api.schema.plan import Called, PlanReply, PlanRequest
 from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files, read_with_drafts
+from phalanx.cli.options import SubmitOptions, takes_options
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
-from phalanx.cli.wish import Wish, takes_a_wish
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
     from phalanx.manifests.read import Manifests
 
 
-@takes_a_wish
+@takes_options
 def plan(
     ctx: typer.Context,
-    wish: Wish,
+    options: SubmitOptions,
     file: Annotated[
         list[Path] | None,
         typer.Option("-f", "--file", help="Job files or manifests to plan; - is standard input; repeatable."),
@@ -41,13 +41,13 @@ def plan(
     """
     here = session(ctx)
     chosen = here.output(output)
-    _check(wish, file, cluster)
+    _check(options, file, cluster)
     if cluster:
-        reply = _offline(read_files(file or [], cluster, strict), wish)
+        reply = _offline(read_files(file or [], cluster, strict), options)
     elif file:
         reply = _online(here.client(), file, strict)
     else:
-        reply = here.client().plan(PlanRequest(submit=wish.request()))
+        reply = here.client().plan(PlanRequest(submit=options.request()))
     _tell(reply.warnings, strict)
     if not (reply.placements or reply.reasons):
         note("nobody waits there, so there is nothing to plan")
@@ -55,10 +55,10 @@ def plan(
     return reply.exit
 
 
-def _check(wish: Wish, file: list[Path] | None, cluster: list[Path] | None) -> None:
-    if wish.command and file:
+def _check(options: SubmitOptions, file: list[Path] | None, cluster: list[Path] | None) -> None:
+    if options.command and file:
         raise typer.BadParameter("give files with -f or a command, not both", param_hint="CMD")
-    if not (wish.command or file or cluster):
+    if not (options.command or file or cluster):
         raise typer.BadParameter(
             "nothing to plan: give files with -f, or a command after `--`", param_hint="-f"
         )
@@ -72,10 +72,10 @@ def _tell(warnings: list[str], strict: bool) -> None:
         raise typer.Exit(BAD_FILE)
 
 
-def _offline(made: Manifests, wish: Wish) -> PlanReply:
+def _offline(made: Manifests, options: SubmitOptions) -> PlanReply:
     from phalanx.preview.offline import Offline
 
-    found = Offline(made, SystemClock().now(), wish.request() if wish.command else None)
+    found = Offline(made, SystemClock().now(), options.request() if options.command else None)
     return structs.replace(found.plan(), warnings=found.warnings)
 
 

@@ -9,7 +9,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from phalanx.api.schema import JobView, TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.output import note
 from phalanx.cli.text import clean
 

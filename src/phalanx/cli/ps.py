@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from phalanx.api.schema import JobView, StatusWord, TaskView
+from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.members import placed, standing
 from phalanx.cli.output import OutputOption, emit, note
@@ -25,7 +25,7 @@ from phalanx.cli.text import moment, span
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 SCREEN_ROWS = 100
 LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
@@ -33,7 +33,7 @@ LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
 Status = Enum("Status", [(word, word) for word in get_args(StatusWord)])  # type: ignore[misc]
 
 
-class Listing:
+class JobListing:
     """Which jobs or tasks to show."""
 
     def __init__(
@@ -103,7 +103,7 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     chosen = here.output(output)
     most = _most(limit)
     statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
-    listing = Listing(tasks, statuses, queue, name, selector)
+    listing = JobListing(tasks, statuses, queue, name, selector)
     if watch:
         from phalanx.cli.live import follow
 

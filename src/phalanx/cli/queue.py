@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.quotas import QueueView, QuotaSpec
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session
 from phalanx.cli.table import Table

@@ -16,20 +16,20 @@ from phalanx.cli.session import STORED, session
 from phalanx.cli.store import Url, finish, place_of, reading, refuse_memory, writing
 from phalanx.cli.text import plural
 from phalanx.errors import BadRequest, Conflict, NotFound
-from phalanx.settings import Coordinator
+from phalanx.settings import CoordinatorSettings
 
 if TYPE_CHECKING:
-    from phalanx.store.place import Place
-    from phalanx.store.repair import Choice, Repaired, Survey
-    from phalanx.store.wary import Seen
+    from phalanx.store.address import Place
+    from phalanx.store.repair import Choice, DamageSurvey, Repaired
+    from phalanx.store.verified import Seen
 
 NAMED_MAX = 20  # of each kind, in a table; -o json has all of them
 
 
-class Report(Struct, frozen=True):
+class RepairReport(Struct, frozen=True):
     """What was found, and how it compares with what the coordinator of this state folder has seen of this store."""
 
-    survey: Survey
+    survey: DamageSurvey
     seen_epoch: int
     seen_revision: int
     has_lost: bool
@@ -79,24 +79,24 @@ def repair(
     return 0
 
 
-async def _looked(place: Place, section: Coordinator) -> Report:
-    from phalanx.store.repair import Survey, survey
-    from phalanx.store.sqlite_file import is_blank
+async def _looked(place: Place, section: CoordinatorSettings) -> RepairReport:
+    from phalanx.store.repair import DamageSurvey, survey
+    from phalanx.store.sqlite.file import is_blank
 
     seen = _seen(place, section)
     if place.path is not None and is_blank(place.path):
         if not seen.epoch:
             raise NotFound(f"there is no store at {place.path}", hint="is the address right?")
-        found = Survey(str(place), 0, None, 0, [], [], [], [], [])
+        found = DamageSurvey(str(place), 0, None, 0, [], [], [], [], [])
     else:
         async with reading(place, section) as store:
             found = await survey(store, str(place))
     has_lost = (found.epoch, found.revision) < (seen.epoch, seen.revision)
-    return Report(found, seen.epoch, seen.revision, has_lost)
+    return RepairReport(found, seen.epoch, seen.revision, has_lost)
 
 
 async def _repaired(
-    place: Place, section: Coordinator, found: Report, choice: Choice, *, yes: bool
+    place: Place, section: CoordinatorSettings, found: RepairReport, choice: Choice, *, yes: bool
 ) -> Repaired:
     from phalanx.clock import SystemClock
     from phalanx.store.repair import repair
@@ -111,7 +111,9 @@ async def _repaired(
         return await repair(store, str(place), choice, SystemClock().now())
 
 
-async def _accepted(place: Place, section: Coordinator, found: Report, *, yes: bool) -> dict[str, Any]:
+async def _accepted(
+    place: Place, section: CoordinatorSettings, found: RepairReport, *, yes: bool
+) -> dict[str, Any]:
     """An epoch above all that was seen: runners obey it, and the coordinator believes the store again."""
     if not found.has_lost:
         raise Conflict(f"{place} knows all that was seen of it: there is no loss to accept")
@@ -137,13 +139,13 @@ def _chosen(done: Repaired) -> dict[str, Any]:
     }
 
 
-def _seen(place: Place, section: Coordinator) -> Seen:
-    from phalanx.store.wary import EpochsSeen
+def _seen(place: Place, section: CoordinatorSettings) -> Seen:
+    from phalanx.store.verified import EpochsSeen
 
     return EpochsSeen(section.state_dir, place).highest
 
 
-def _lines(found: Report) -> Iterable[str]:
+def _lines(found: RepairReport) -> Iterable[str]:
     survey = found.survey
     yield from fields(
         [
@@ -166,7 +168,7 @@ def _lines(found: Report) -> Iterable[str]:
         yield "The log has no hole: there is nothing to choose."
 
 
-def _choices(survey: Survey) -> Iterable[str]:
+def _choices(survey: DamageSurvey) -> Iterable[str]:
     yield "Choose:"
     yield "  phalanx store restore FILE URL    into an empty store: what happened since the backup is forgotten"
     count = plural(len(survey.concerned), "job")
@@ -178,7 +180,7 @@ def _choices(survey: Survey) -> Iterable[str]:
     yield "Tokens revoked, quotas and nodes changed in what is missing: look at them again in either case."
 
 
-def _cost(survey: Survey) -> Iterable[str]:
+def _cost(survey: DamageSurvey) -> Iterable[str]:
     yield from _named("accepted since, would be forgotten", survey.forgotten)
     yield from _named("ended since, would run again", survey.again)
 
@@ -189,7 +191,7 @@ def _named(what: str, jobs: list[str]) -> Iterable[str]:
         yield f"    {plural(len(jobs), 'job')} {what}: {' '.join(jobs[:NAMED_MAX])}{more}"
 
 
-def _loss(found: Report) -> str:
+def _loss(found: RepairReport) -> str:
     return (
         f"The store is at epoch {found.survey.epoch}, revision {found.survey.revision}, and was seen at epoch "
         f"{found.seen_epoch}, revision {found.seen_revision}: what came after is lost."

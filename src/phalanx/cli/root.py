@@ -16,7 +16,7 @@ import typer
 
 from phalanx.cli.catalogue import Root
 from phalanx.cli.output import tell_error
-from phalanx.cli.session import Session, flags_before
+from phalanx.cli.session import CliSession, flags_before
 from phalanx.errors import PhalanxError
 
 INTERRUPTED = 130
@@ -40,7 +40,7 @@ def root(
 
     Begin with `phalanx up`, then `phalanx run -- echo hello`.
     """
-    ctx.obj = Session(flags_before(address, token_file, ca_file, state))
+    ctx.obj = CliSession(flags_before(address, token_file, ca_file, state))
     if version:
         from phalanx import __version__
 

@@ -12,23 +12,23 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.cli.attached import Attached
+from phalanx.cli.options import SubmitOptions, takes_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
 from phalanx.cli.wait import ENDED, Deadline, TimedOut, View, deadline, exit_code
-from phalanx.cli.wish import Wish, takes_a_wish
 from phalanx.errors import BadRequest, PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 WAIT_PACE_S = 60.0
 SHOWN_MAX = 32  # members of a gang whose output is shown
 
 
-@takes_a_wish
+@takes_options
 def run(
     ctx: typer.Context,
-    wish: Wish,
+    options: SubmitOptions,
     timeout: Annotated[str | None, typer.Option(help="Cancel it after this long, and exit with 124.")] = None,
 ) -> int:
     """Run a command and show its output.
@@ -38,7 +38,7 @@ def run(
     each behind the number of its task. Tasks have no standard input: give them a file.
     """
     until = deadline(timeout)
-    request = replace(wish, retries=wish.retries or 0).request()
+    request = replace(options, retries=options.retries or 0).request()
     if request.array or len(request.targets) > 1:
         raise BadRequest("`run` shows the output of one task", hint="use `phalanx submit` for several")
     client = session(ctx).client()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import Owner, end
+from phalanx.cli.owner import ProcessOwner, end
 from phalanx.cli.session import session
 from phalanx.cli.text import plural
 from phalanx.core.model.quantity import describe_seconds, parse_seconds
@@ -37,7 +37,7 @@ def stop(
         session(ctx).settings_of("state_dir", "runner", state_dir=state, runner_name=name).runner.state_dir
     )
     found = stopping.runner_of(folder)
-    owner = None if found is None else Owner(found.pid, found.started)
+    owner = None if found is None else ProcessOwner(found.pid, found.started)
     if owner is None or not owner.is_alive:
         raise NotFound(
             f"no runner is at work in {folder}",

@@ -1,7 +1,7 @@
 """Session: the settings of one command, and the way to its cluster.
 
 Made by the root command from the flags that stand before the verb. Which settings there are is
-`phalanx.config`'s business, how to talk to a coordinator is `phalanx.api.client`'s; it is imported late,
+`phalanx.config`'s business, how to talk to a coordinator is `phalanx.client.client`'s; it is imported late,
 because a command that asks nobody should not wait for it.
 """
 
@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 import typer
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import Owner
+from phalanx.cli.owner import ProcessOwner
 from phalanx.config import load
 from phalanx.endpoint import endpoint
 from phalanx.errors import ConfigError, Unavailable
 from phalanx.settings import TRUST_HINT, Output, Settings
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 
 SERVING = ("coordinator", "scheduler", "runner", "state_dir")  # what a daemon goes by
 STORED = ("coordinator", "state_dir")  # what says where the state is kept
 
 
-class Session:
+class CliSession:
     """What the flags before the verb said. Settings are read when they are first needed."""
 
     def __init__(self, flags: dict[str, object] | None = None) -> None:
@@ -68,15 +68,15 @@ class Session:
 
 def connect(settings: Settings, patience_s: float | None = None) -> Client:
     """A client for the cluster that the settings name; how long it tries again may be said."""
-    from phalanx.api.client import Client
-    from phalanx.api.connection import HttpExchange
-    from phalanx.api.following import PATIENCE_S
-    from phalanx.api.reach import reach_by
+    from phalanx.client.access import reach_by
+    from phalanx.client.client import Client
+    from phalanx.client.http import HttpTransport
+    from phalanx.client.leader import PATIENCE_S
 
     if settings.client.address is None:
         _refuse_dead(settings)
     found = reach_by(settings)
-    exchange = HttpExchange(
+    exchange = HttpTransport(
         found.addresses,
         found.tls,
         patience_s=PATIENCE_S if patience_s is None else patience_s,
@@ -101,17 +101,17 @@ class _Stale:
 def _refuse_dead(settings: Settings) -> None:
     """A cluster that was killed leaves its address behind, and by now somebody else may listen there."""
     local = endpoint(settings.state_dir)
-    if local is not None and Owner.of(local.pid) is None:
+    if local is not None and ProcessOwner.of(local.pid) is None:
         raise Unavailable(
             f"the cluster in {settings.state_dir} was killed",
             hint="`phalanx up` starts it again where it was",
         )
 
 
-def session(ctx: typer.Context) -> Session:
+def session(ctx: typer.Context) -> CliSession:
     """The session of a running command."""
-    found = ctx.find_object(Session)
-    return found if found is not None else Session()
+    found = ctx.find_object(CliSession)
+    return found if found is not None else CliSession()
 
 
 def flags_before(
@@ -126,7 +126,7 @@ def flags_before(
     }
 
 
-def papers_in(section: str, folder: Path | None) -> dict[str, object]:
+def tls_files_in(section: str, folder: Path | None) -> dict[str, object]:
     """The flags that a folder made by `phalanx ca issue` stands for."""
     names = {"ca_file": "ca.crt", "cert_file": "tls.crt", "key_file": "tls.key"}
     return {} if folder is None else {f"{section}_tls_{key}": folder / file for key, file in names.items()}

@@ -19,7 +19,7 @@ FILE = "up.json"
 NAMES_MAX = 10_000
 
 
-class Shape(Struct, frozen=True):
+class ClusterShape(Struct, frozen=True):
     """The nodes of a cluster on this machine."""
 
     nodes: int = 1
@@ -39,14 +39,14 @@ class Shape(Struct, frozen=True):
         return f"{what}{labels} as last time; --nodes 1 for this machine alone"
 
 
-def remembered(folder: Path) -> Shape:
+def remembered(folder: Path) -> ClusterShape:
     """The last cluster of a state folder; a plain one if nothing can be read of it."""
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=Shape)
-    return Shape()
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=ClusterShape)
+    return ClusterShape()
 
 
-def remember(folder: Path, shape: Shape) -> None:
+def remember(folder: Path, shape: ClusterShape) -> None:
     """Keep it for the next time. On a full disk what stands there stays."""
     names = dict.fromkeys((*shape.names, *remembered(folder).names))
     kept = msgspec.structs.replace(shape, names=tuple(names)[:NAMES_MAX])

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import Owner
+from phalanx.cli.owner import ProcessOwner
 from phalanx.endpoint import Endpoint
 from phalanx.errors import Conflict, Unavailable
 from phalanx.settings import Settings
@@ -52,7 +52,7 @@ def claimed(folder: Path) -> Iterator[int]:
             os.close(lock)
             raise _already_up(folder) from None
         with _room_or_note(folder):
-            _overwrite(lock, msgspec.json.encode(Owner.of(os.getpid())))
+            _overwrite(lock, msgspec.json.encode(ProcessOwner.of(os.getpid())))
     try:
         yield lock
     finally:
@@ -60,10 +60,10 @@ def claimed(folder: Path) -> Iterator[int]:
         os.close(lock)
 
 
-def owner(folder: Path) -> Owner | None:
+def owner(folder: Path) -> ProcessOwner | None:
     """The living supervisor of a folder, if it has one."""
     with suppress(OSError, msgspec.MsgspecError):
-        found = msgspec.json.decode((folder / "up.pid").read_bytes(), type=Owner)
+        found = msgspec.json.decode((folder / "up.pid").read_bytes(), type=ProcessOwner)
         return found if found.is_alive else None
     return None
 

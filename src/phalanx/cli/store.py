@@ -18,11 +18,11 @@ from phalanx.cli.output import OutputOption, emit, fields, note
 from phalanx.cli.session import STORED, session
 from phalanx.cli.text import moment, plural
 from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError, Unavailable
-from phalanx.settings import Coordinator
+from phalanx.settings import CoordinatorSettings
 
 if TYPE_CHECKING:
+    from phalanx.store.address import Place
     from phalanx.store.check import Checked
-    from phalanx.store.place import Place
     from phalanx.store.protocol import Store
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def migrate(
 
         async with writing(places[0], section) as old, writing(places[1], section) as new:
             names = str(places[0]), str(places[1])
-            copied = await migrate(old, new, names, Progress(), force=force)
+            copied = await migrate(old, new, names, CopyProgress(), force=force)
         return {"from": names[0], "to": names[1], **_counts(copied)}
 
     told = finish(moved())
@@ -112,7 +112,7 @@ def backup(
         async with reading(place, section) as store:
             contents = await StoreContents.read(store, str(place))
             now = SystemClock().now()
-            end = await write_archive(path, contents, now, __version__, Progress(), force=force)
+            end = await write_archive(path, contents, now, __version__, CopyProgress(), force=force)
         sizes = {"bytes": path.stat().st_size, "batches": end.batches, "ended_jobs": end.records}
         return {"file": str(path), "store": str(place), "revision": contents.head, **sizes}
 
@@ -140,7 +140,7 @@ def restore(
         note(f"{file}: backup of {moment(archive.made_at)}, made by version {archive.version}")
         async with writing(place, section) as store:
             await check_vacant(store, archive.name, str(place))
-            copied = await fill(store, archive, archive.epoch + RESTORE_LEAP, Progress())
+            copied = await fill(store, archive, archive.epoch + RESTORE_LEAP, CopyProgress())
         return {"from": str(file), "to": str(place), **_counts(copied)}
 
     told = finish(filled())
@@ -169,7 +169,7 @@ def reopen(
     emit(told, here.output(output), [str(place)], lambda _wide: [f"{place} may be used again, epoch {epoch}"])
 
 
-class Progress:
+class CopyProgress:
     """How far it is, on one line of a terminal; a log gets a line now and then."""
 
     def __init__(self) -> None:
@@ -220,8 +220,8 @@ def _counts(copied: Any) -> dict[str, Any]:
     }
 
 
-def place_of(url: str | None, section: Coordinator) -> Place:
-    from phalanx.store.place import read_place
+def place_of(url: str | None, section: CoordinatorSettings) -> Place:
+    from phalanx.store.address import read_place
 
     return read_place(section.store if url is None else url, section.state_dir)
 
@@ -238,10 +238,10 @@ def refuse_missing(place: Place) -> None:
 
 
 @asynccontextmanager
-async def reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
+async def reading(place: Place, section: CoordinatorSettings) -> AsyncIterator[Store]:
+    from phalanx.store.address import read_access
     from phalanx.store.open import open_to_read
-    from phalanx.store.place import read_access
-    from phalanx.store.sqlite_file import is_blank
+    from phalanx.store.sqlite.file import is_blank
 
     if place.path is not None and is_blank(place.path):
         raise NotFound(f"there is no store at {place.path}", hint="is the address right?")
@@ -250,9 +250,9 @@ async def reading(place: Place, section: Coordinator) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def writing(place: Place, section: Coordinator) -> AsyncIterator[Store]:
+async def writing(place: Place, section: CoordinatorSettings) -> AsyncIterator[Store]:
+    from phalanx.store.address import read_access
     from phalanx.store.open import open_place
-    from phalanx.store.place import read_access
 
     async with _closed_after(await open_place(place, read_access(section))) as store:
         yield store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phalanx.api.schema import StoryLine
+from phalanx.api.schema.jobs import StoryLine
 from phalanx.cli.job import IdArgument
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.pages import collected
@@ -17,7 +17,7 @@ from phalanx.cli.text import moment
 from phalanx.errors import NotFound
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 
 def story(

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.schema import SubmitReply
+from phalanx.api.schema.jobs import SubmitReply
+from phalanx.cli.options import SubmitOptions, takes_options
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
-from phalanx.cli.wish import Wish, takes_a_wish
 from phalanx.settings import Output
 
 
-@takes_a_wish
+@takes_options
 def submit(
     ctx: typer.Context,
-    wish: Wish,
+    options: SubmitOptions,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it ends, and exit with its code.")] = False,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
@@ -31,7 +31,7 @@ def submit(
     code is 1 then.
     """
     here = session(ctx)
-    request, chosen, until = wish.request(), here.output(output), deadline(timeout)
+    request, chosen, until = options.request(), here.output(output), deadline(timeout)
     client = here.client()
     reply = client.submit(request)
     for warning in reply.warnings:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phalanx.api.audit import AuditLine
-from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.audit import AuditLine
 from phalanx.cli.output import OutputOption, emit, fields, note
 from phalanx.cli.session import session
 from phalanx.cli.table import Table
@@ -23,7 +23,7 @@ from phalanx.errors import BadRequest
 from phalanx.settings import Output, Settings
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 SHARED_ACCOUNT = (
     "warning: tasks on {nodes} run under the account of the cluster itself. Whoever submits jobs there can read its"

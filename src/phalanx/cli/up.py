@@ -21,7 +21,7 @@ from phalanx.cli.child import Child, no_threads
 from phalanx.cli.detach import detached
 from phalanx.cli.output import note, tell_error
 from phalanx.cli.session import SERVING, session
-from phalanx.cli.shape import Shape, remember, remembered
+from phalanx.cli.shape import ClusterShape, remember, remembered
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.cli.text import plural
@@ -65,7 +65,7 @@ def up(
     )
     pretends = tuple(pretend or ([settings.runner.pretend] if settings.runner.pretend else []))
     prepare(settings.state_dir)
-    shape = Shape(nodes or 1, pretends, settings.runner.labels)
+    shape = ClusterShape(nodes or 1, pretends, settings.runner.labels)
     if nodes is None and shape.is_plain and not (last := remembered(settings.state_dir)).is_plain:
         note(last.told)
         shape = last
@@ -81,7 +81,7 @@ def up(
     return report.exit_code
 
 
-def _supervise(settings: Settings, shape: Shape, tell: Callable[[str], None]) -> None:
+def _supervise(settings: Settings, shape: ClusterShape, tell: Callable[[str], None]) -> None:
     """Bring it up, tell when it is ready, keep it up, bring it down."""
     with claimed(settings.state_dir) as lock, signals_held():
         settings = _with_ports(settings)
@@ -168,7 +168,7 @@ def _share(nodes: int) -> str:
 
 
 def _readiness(address: str, token: str, names: set[str]) -> Callable[[], bool]:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
     client = Client(address, token)
 

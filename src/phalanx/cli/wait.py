@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from phalanx.api.schema import JobView, TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
 from phalanx.cli.output import OutputOption, emit, note
@@ -23,7 +23,7 @@ from phalanx.errors import PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
-    from phalanx.api.client import Client
+    from phalanx.client.client import Client
 
 View = JobView | TaskView
 ENDED = frozenset({"Completed", "Failed", "Cancelled"})

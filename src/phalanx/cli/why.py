@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import typer
 from msgspec.structs import replace
 
-from phalanx.api.schema import DomainSlots, NodeReasons, WhyReply
+from phalanx.api.schema.jobs import DomainSlots, NodeReasons, WhyReply
 from phalanx.cli.job import IdArgument
 from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.session import session

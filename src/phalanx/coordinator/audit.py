@@ -12,12 +12,12 @@ from pathlib import Path
 
 from msgspec import MsgspecError, json
 
-from phalanx.api.audit import AuditLine
+from phalanx.api.server.audit import AuditLine
 from phalanx.clock import Clock
-from phalanx.diary import diary
 from phalanx.errors import ConfigError
+from phalanx.logger import logger
 
-log = diary("coordinator")
+log = logger("coordinator")
 FILE_BYTES_MAX = 64 << 20
 REFUSALS_AT_ONCE = 100  # that may be written one after another,
 REFUSALS_PER_S = 1.0  # and how fast room for more comes back

@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import structs
 
-from phalanx.api.commands import Stream
-from phalanx.api.roles import PRIORITY_OF_USERS
-from phalanx.api.schema import (
+from phalanx.api.schema.jobs import (
     AcceptedTask,
     CancelReply,
     EvictReply,
@@ -26,16 +24,18 @@ from phalanx.api.schema import (
     TaskView,
     WatchEvent,
 )
-from phalanx.api.submission import to_jobs
+from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.submission import to_jobs
+from phalanx.api.server.roles import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import is_same
-from phalanx.coordinator.desk import Desk
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.logs import LogRoads
+from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.previews import Previews
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
-from phalanx.coordinator.tokens import TokenWishes
+from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.tokens import TokenCommands
 from phalanx.coordinator.views import job_view, node_view, task_view
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
@@ -57,15 +57,15 @@ from phalanx.manifests.layers import fit_submitted
 from phalanx.store.protocol import Store
 
 
-class CoordinatorCommands(Previews, TokenWishes):
+class CoordinatorCommands(Previews, TokenCommands):
     """Everything REST may ask; the questions are inherited, and what is declared whole."""
 
     def __init__(
-        self, loop: Desk, store: Store, feed: Feed, roads: LogRoads, clock: Clock, retries: int
+        self, loop: Requests, store: Store, feed: Feed, log_links: LogLinks, clock: Clock, retries: int
     ) -> None:
         super().__init__(loop, store, clock, retries)
         self._feed = feed
-        self._roads = roads
+        self._log_links = log_links
 
     async def submit(
         self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
@@ -96,15 +96,15 @@ class CoordinatorCommands(Previews, TokenWishes):
     async def cancel(self, id: str) -> CancelReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
         whole = position is None or "." not in id
-        wish = Cancel(job.job.id, None if whole else position)
-        done = accepted(await self._loop.ask([wish]), id)
+        options = Cancel(job.job.id, None if whole else position)
+        done = accepted(await self._loop.ask([options]), id)
         return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
 
     async def evict(self, id: str, user: str) -> EvictReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
         whole = position is None or "." not in id
-        wish = Evict(job.job.id, None if whole else position, f"user {user}")
-        done = accepted(await self._loop.ask([wish]), id)
+        options = Evict(job.job.id, None if whole else position, f"user {user}")
+        done = accepted(await self._loop.ask([options]), id)
         return EvictReply(job.job.id if whole else job.job.task_id(position or 0), done.count)
 
     async def pause(self, id: str) -> TaskView:
@@ -194,7 +194,7 @@ class CoordinatorCommands(Previews, TokenWishes):
             job, position = placed
         node = self._node_of(job, position, number)
         key = (job.job.id, position, number)
-        async for chunk in self._roads.read(
+        async for chunk in self._log_links.read(
             node, key, stream=stream, offset=offset, lines=lines, follow=follow
         ):
             yield chunk

@@ -11,26 +11,26 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from phalanx.api.audit import NO_AUDIT, Audit, AuditLine
-from phalanx.api.auth import TOKEN_MAX, digest, fingerprint
-from phalanx.api.roles import Bearer, Identity
+from phalanx.api.server.audit import NO_AUDIT, Audit, AuditLine
+from phalanx.api.server.auth import TOKEN_MAX, digest, fingerprint
+from phalanx.api.server.roles import Bearer, Identity
 from phalanx.clock import Clock, SteadyClock
-from phalanx.coordinator.entry import STRANGER, Entry
-from phalanx.coordinator.links import Letter
+from phalanx.coordinator.link import Envelope
+from phalanx.coordinator.link_auth import STRANGER, LinkAccess
 from phalanx.coordinator.secret import ClusterSecret
-from phalanx.coordinator.tokenset import TokenSet
+from phalanx.coordinator.token_set import TokenSet
 from phalanx.core.cluster.credentials import is_use_news, why_not
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import is_name
-from phalanx.diary import diary, told
 from phalanx.errors import ConfigError, Unavailable
+from phalanx.logger import logger, told
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token, split_tokens
 
-log = diary("coordinator")
+log = logger("coordinator")
 LOOK_EVERY_S = 1.0
 SHORT = 16  # characters of a token that are too few
 RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; S7 allows 30 s
@@ -112,36 +112,40 @@ class Credentials:
             return self._person(record)
         return self._task(token)
 
-    def accepts_node(self, token: str, node: str, origin: str = "", peer_name: str | None = None) -> Entry:
+    def accepts_node(
+        self, token: str, node: str, origin: str = "", peer_name: str | None = None
+    ) -> LinkAccess:
         """Whether a token, shown over a connection of `peer_name`'s certificate, may speak for a node."""
         if peer_name is not None and peer_name != node:
-            return Entry(f"the certificate is for node {peer_name!r}, not for {node!r}")
+            return LinkAccess(f"the certificate is for node {peer_name!r}, not for {node!r}")
         if not token or len(token) > TOKEN_MAX:
-            return Entry(STRANGER)
+            return LinkAccess(STRANGER)
         shown = digest(token)
         if self._nodes.holds(shown):
-            return Entry()
+            return LinkAccess()
         record = self._record(shown)
         if record is None or not is_name(node):
-            return Entry(STRANGER)
+            return LinkAccess(STRANGER)
         if record.kind == "join":
             return self._joining(record, node, origin)
         if record.kind != "node":
-            return Entry(
+            return LinkAccess(
                 "a user's token cannot speak for a node: `phalanx token create --join` makes one that can"
             )
         if record.name != node:
-            return Entry(f"this credential is for node {record.name!r}, not for {node!r}")
+            return LinkAccess(f"this credential is for node {record.name!r}, not for {node!r}")
         if not record.is_valid(self._clock.now()):
-            return Entry("the node's credential was revoked: `phalanx token create --join` makes a new start")
+            return LinkAccess(
+                "the node's credential was revoked: `phalanx token create --join` makes a new start"
+            )
         self._note_use(record)
-        return Entry()
+        return LinkAccess()
 
     def task_token(self, job: str) -> str:
         """What the processes of a job may show."""
         return self._secret.task_token(job)
 
-    def refused(self, node: str, entry: Entry, where: str) -> None:
+    def refused(self, node: str, entry: LinkAccess, where: str) -> None:
         """Write down that somebody was turned away at the link port."""
         log.warning("a runner was refused", node=node[:80], why=entry.refusal, where=where)
         id = node if is_name(node) else ""
@@ -149,7 +153,7 @@ class Credentials:
             AuditLine(where=where, method="HELLO", route="link", id=id, status=401, reason="Unauthorized")
         )
 
-    def joined(self, node: str, entry: Entry, where: str) -> None:
+    def joined(self, node: str, entry: LinkAccess, where: str) -> None:
         """Write down that a node has a credential from now on."""
         self.audit.note(
             AuditLine(
@@ -189,7 +193,7 @@ class Credentials:
         self._asked_to_reload.set()
 
     async def keep(
-        self, post: Callable[[Letter], object], recheck: Iterable[Callable[[], None]] = ()
+        self, post: Callable[[Envelope], object], recheck: Iterable[Callable[[], None]] = ()
     ) -> None:
         """Read the files again and again, end connections that have lost their right, write down who came."""
         loop = asyncio.get_running_loop()
@@ -265,13 +269,13 @@ class Credentials:
             return None
         return Identity(known.job.user, "task", fingerprint(token), job)
 
-    def _joining(self, join: Credential, node: str, origin: str) -> Entry:
+    def _joining(self, join: Credential, node: str, origin: str) -> LinkAccess:
         state, now = self._known_state(), self._clock.now()
         assert state is not None
         if not origin:
-            return Entry("a join token is for the first hello of a runner only")
+            return LinkAccess("a join token is for the first hello of a runner only")
         if (no := why_not(state, join.id, node, origin, now)) is not None:
-            return Entry(no)
+            return LinkAccess(no)
         token = self._secret.node_credential(join.id, node, origin)
         made = Credential(
             fingerprint(token),
@@ -283,7 +287,7 @@ class Credentials:
             parent=join.id,
             origin=origin,
         )
-        return Entry("", join.id, made, token)
+        return LinkAccess("", join.id, made, token)
 
     def _note_use(self, record: Credential) -> None:
         if record.kind != "join" and is_use_news(record, self._clock.now()):

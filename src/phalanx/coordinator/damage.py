@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from phalanx.coordinator.heart import NAMED_MAX
+from phalanx.coordinator.turn import NAMED_MAX
 from phalanx.core.model.ids import is_job_id
 from phalanx.errors import Unavailable
-from phalanx.store.around import StoreAround
 from phalanx.store.protocol import Batch, History, LogHole, Store, StoreDamaged, StoreError
+from phalanx.store.wrapper import StoreAround
 
 RETRY_AFTER_S = 5.0
 

@@ -12,20 +12,20 @@ from contextlib import contextmanager
 
 from msgspec import structs
 
-from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest, check_extent
-from phalanx.api.jobspec import JobSpec, to_job
-from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
-from phalanx.api.quotas import QueueView, QuotaSpec, to_quota
-from phalanx.api.roles import PRIORITY_OF_USERS
-from phalanx.api.submission import check_request_id
+from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest, check_extent
+from phalanx.api.schema.jobspec import JobSpec, to_job
+from phalanx.api.schema.layers import TopologyReply, TopologySpec, to_topology
+from phalanx.api.schema.queues import QueueView, QuotaSpec, to_quota
+from phalanx.api.schema.submission import check_request_id
+from phalanx.api.server.roles import PRIORITY_OF_USERS
 from phalanx.clock import Clock
-from phalanx.coordinator.desk import Desk
-from phalanx.coordinator.questions import Questions
+from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused
+from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import queue_view
 from phalanx.coordinator.why_gang import never
-from phalanx.core.cluster.applied import applied_before
-from phalanx.core.cluster.decide import decide
+from phalanx.core.cluster.decide.applied_objects import applied_before
+from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
@@ -38,10 +38,10 @@ from phalanx.manifests.layers import fit_layers
 from phalanx.store.protocol import Store
 
 
-class Declarations(Questions):
+class Declarations(StateReads):
     """Wishes that are written down whole before they are handed in."""
 
-    def __init__(self, loop: Desk, store: Store, clock: Clock, retries: int) -> None:
+    def __init__(self, loop: Requests, store: Store, clock: Clock, retries: int) -> None:
         super().__init__(loop, store, clock)
         self._default_retries = retries
 
@@ -88,14 +88,14 @@ class Declarations(Questions):
         )
 
     async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
-        wish = SetQuota(name, None if quota is None else to_quota(quota), user)
-        accepted(await self._loop.ask([wish]), name)
+        options = SetQuota(name, None if quota is None else to_quota(quota), user)
+        accepted(await self._loop.ask([options]), name)
         return queue_view(self._loop.state, name)
 
     async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply:
-        wish = SetTopology(to_topology(topology), user)
-        done = accepted(await self._loop.ask([wish]), "topology")
-        return TopologyReply(wish.topology.names(), done.count > 0)
+        options = SetTopology(to_topology(topology), user)
+        done = accepted(await self._loop.ask([options]), "topology")
+        return TopologyReply(options.topology.names(), done.count > 0)
 
     def _new_ids(self, count: int) -> list[str]:
         """Ids that sort in the order in which they are given."""
@@ -132,8 +132,8 @@ class Declarations(Questions):
         with declared.tried(state):
             for number, job in enumerate(jobs):
                 no = None if allowed else never(state.table, job)
-                wish = Submit(job, "", allowed, never=no, priority_max=priority_max, amends=version)
-                answer = decide(state, wish, now).answer
+                options = Submit(job, "", allowed, never=no, priority_max=priority_max, amends=version)
+                answer = decide(state, options, now).answer
                 if isinstance(answer, Refused):
                     raise job_refusal(state, number, job, answer)
 

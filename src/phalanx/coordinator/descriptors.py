@@ -9,9 +9,9 @@ from __future__ import annotations
 import resource
 from typing import NamedTuple
 
-from phalanx.diary import diary
+from phalanx.logger import logger
 
-log = diary("coordinator")
+log = logger("coordinator")
 WANTED = 65_536
 LOW = 4096  # with fewer there is not room for everything that the defaults allow
 KEPT = 128

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from itertools import islice
 
-from phalanx.api.pace import Pace
-from phalanx.api.schema import WatchEvent
+from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.server.time_slices import TimeSlices
 from phalanx.clock import SystemClock
-from phalanx.coordinator.heart import Turn
+from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.state import ClusterState
@@ -35,7 +35,7 @@ class Feed:
         self._events: deque[tuple[int, e.Event]] = deque(maxlen=kept)
         self._fresh = asyncio.Event()
         self._waiters: dict[tuple[str, int | None], set[asyncio.Future[None]]] = {}
-        self._pace = Pace(SystemClock())
+        self._slices = TimeSlices(SystemClock())
         self._first = 0  # the revision before the oldest event kept
         self._last = -1  # the newest revision that watchers know; −1: none yet
 
@@ -104,11 +104,11 @@ class Feed:
                 )
             fresh = self._fresh
             since = self._since(after)
-            piece = await self._pace.turn() if since else None
+            piece = await self._slices.turn() if since else None
             for revision, event in since:
                 after = revision
                 if piece is not None and piece.is_over:
-                    piece = await self._pace.turn()
+                    piece = await self._slices.turn()
                 if job is None or job in jobs_of(event):
                     yield watch_event(revision, event, state())
             if fresh is self._fresh:

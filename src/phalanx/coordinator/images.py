@@ -14,16 +14,16 @@ from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.lease import Term
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.state import ClusterState
-from phalanx.diary import diary
+from phalanx.logger import logger
 from phalanx.store.protocol import Fenced, Store, StoreError
 
-log = diary("coordinator")
+log = logger("coordinator")
 EVERY = 100_000  # events between two images
 AT_START = 5_000  # more than that, and the next start should not have to read them again
 RETRY_PART = 10  # an image that could not be written is tried again after a tenth of that
 
 
-class Keep(Struct, frozen=True):
+class Retention(Struct, frozen=True):
     """How much of the past is kept, and how many events may come between two images."""
 
     events: int = 1_000_000
@@ -34,7 +34,7 @@ class Keep(Struct, frozen=True):
 class Images:
     """The images of one term."""
 
-    def __init__(self, keep: Keep, clock: Clock, newest: int) -> None:
+    def __init__(self, keep: Retention, clock: Clock, newest: int) -> None:
         self._keep = keep
         self._clock = clock
         self._newest = newest  # the revision of the last image

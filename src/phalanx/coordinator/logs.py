@@ -10,61 +10,61 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from phalanx.api import wire
-from phalanx.api.schema import LogChunk
-from phalanx.coordinator.entry import STRANGER, Keys
+from phalanx.api.schema.jobs import LogChunk
+from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
 from phalanx.core.model.orders import AttemptKey
 from phalanx.errors import NotFound, Unavailable
+from phalanx.link import wire
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
 ROAD_WITHIN_S = 3.0
 
 
-class Road(Protocol):
+class LogLink(Protocol):
     def send(self, messages: list[wire.Message]) -> None: ...
 
     def close(self) -> None: ...
 
 
-class LogRoads:
+class LogLinks:
     """Which connection leads to which node's logs."""
 
-    def __init__(self, keys: Keys, require_active: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, keys: LinkAuthenticator, require_active: Callable[[], None] = lambda: None) -> None:
         self._keys = keys
-        self._hellos: dict[Road, tuple[wire.LogHello, str | None]] = {}
+        self._hellos: dict[LogLink, tuple[wire.LogHello, str | None]] = {}
         self._require_active = require_active  # runners dial only the active coordinator
-        self._roads: dict[str, Road] = {}
-        self._waiting: dict[int, tuple[Road, asyncio.Future[wire.LogData]]] = {}
+        self._log_links: dict[str, LogLink] = {}
+        self._waiting: dict[int, tuple[LogLink, asyncio.Future[wire.LogData]]] = {}
         self._next_id = 0
 
-    def opened(self, road: Road, hello: wire.LogHello, peer_name: str | None = None) -> bool:
+    def opened(self, log_link: LogLink, hello: wire.LogHello, peer_name: str | None = None) -> bool:
         refusal = self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal
         if hello.version != wire.VERSION or refusal:
-            road.send([wire.Rejected("Unauthorized", refusal or STRANGER, False)])
-            road.close()
+            log_link.send([wire.Rejected("Unauthorized", refusal or STRANGER, False)])
+            log_link.close()
             return False
-        self._roads[hello.node] = road
-        self._hellos[road] = hello, peer_name
+        self._log_links[hello.node] = log_link
+        self._hellos[log_link] = hello, peer_name
         return True
 
     def recheck(self) -> None:
         """Close the roads whose token is no longer accepted; a runner with a new one dials again."""
-        for road, (hello, peer_name) in list(self._hellos.items()):
+        for log_link, (hello, peer_name) in list(self._hellos.items()):
             if self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal:
-                road.close()
+                log_link.close()
 
-    def closed(self, road: Road) -> None:
-        self._hellos.pop(road, None)
-        self._roads = {node: each for node, each in self._roads.items() if each is not road}
+    def closed(self, log_link: LogLink) -> None:
+        self._hellos.pop(log_link, None)
+        self._log_links = {node: each for node, each in self._log_links.items() if each is not log_link}
         for way, answer in list(self._waiting.values()):
-            if way is road and not answer.done():
-                answer.set_exception(_no_road("its runner went away"))
+            if way is log_link and not answer.done():
+                answer.set_exception(_no_log_link("its runner went away"))
 
-    def arrived(self, road: Road, data: wire.LogData) -> None:
+    def arrived(self, log_link: LogLink, data: wire.LogData) -> None:
         """An answer; what another road says of it is not one."""
         waiting = self._waiting.get(data.id)
-        if waiting is not None and waiting[0] is road and not waiting[1].done():
+        if waiting is not None and waiting[0] is log_link and not waiting[1].done():
             waiting[1].set_result(data)
 
     async def read(
@@ -87,35 +87,35 @@ class LogRoads:
             if over:
                 return
 
-    async def _road(self, node: str) -> Road:
+    async def _log_link(self, node: str) -> LogLink:
         """The way to a node. A runner that has just come back dials it a moment after it joined."""
         deadline = asyncio.get_running_loop().time() + ROAD_WITHIN_S
-        while node not in self._roads:
+        while node not in self._log_links:
             if asyncio.get_running_loop().time() >= deadline:
-                raise _no_road(f"node {node} is not connected")
+                raise _no_log_link(f"node {node} is not connected")
             await asyncio.sleep(0.02)
-        return self._roads[node]
+        return self._log_links[node]
 
     async def _ask(
         self, node: str, key: AttemptKey, stream: str, offset: int | None, lines: int | None, wait: bool
     ) -> wire.LogData:
-        road = await self._road(node)
+        log_link = await self._log_link(node)
         self._next_id += 1
         id = self._next_id
         answer: asyncio.Future[wire.LogData] = asyncio.get_running_loop().create_future()
-        self._waiting[id] = (road, answer)
-        road.send([wire.ReadLog(id, key, stream, offset, lines, PIECE_BYTES, wait)])
+        self._waiting[id] = (log_link, answer)
+        log_link.send([wire.ReadLog(id, key, stream, offset, lines, PIECE_BYTES, wait)])
         try:
             if wait:
                 return await answer
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 return await answer
         except TimeoutError:
-            raise _no_road(f"node {node} did not answer within {ANSWER_WITHIN_S:.0f} s") from None
+            raise _no_log_link(f"node {node} did not answer within {ANSWER_WITHIN_S:.0f} s") from None
         finally:
             del self._waiting[id]
             if not answer.done() or answer.cancelled():
-                road.send([wire.CancelRead(id)])
+                log_link.send([wire.CancelRead(id)])
 
 
 def _no_log(node: str, key: AttemptKey) -> NotFound:
@@ -126,7 +126,7 @@ def _no_log(node: str, key: AttemptKey) -> NotFound:
     )
 
 
-def _no_road(what: str) -> Unavailable:
+def _no_log_link(what: str) -> Unavailable:
     return Unavailable(
         f"the log cannot be read: {what}",
         reason="LogUnavailable",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from phalanx.coordinator.desk import Desk
+from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -20,27 +20,27 @@ _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
 NAMESAKES_TOLD = 5
 
 
-async def find_job(desk: Desk, store: Store, text: str) -> JobState:
+async def find_job(requests: Requests, store: Store, text: str) -> JobState:
     """The job that an id or a unique prefix names, in memory or in the history.
 
     A standby that does not know it reads the log to its end before it says so.
     """
     try:
-        return await _find_job(desk.state, store, text)
+        return await _find_job(requests.state, store, text)
     except NotFound:
-        if not await desk.catch_up():
+        if not await requests.catch_up():
             raise
-    return await _find_job(desk.state, store, text)
+    return await _find_job(requests.state, store, text)
 
 
-async def find_named(desk: Desk, name: str, user: str, *, of_all: bool) -> str:
+async def find_named(requests: Requests, name: str, user: str, *, of_all: bool) -> str:
     """The id of the job or task of a user that Kubernetes calls so.
 
     With `of_all` it may be another user's if he has none so called himself, and only one other has.
     """
-    found = _named(desk.state, name, user, of_all=of_all)
-    if found is None and await desk.catch_up():
-        found = _named(desk.state, name, user, of_all=of_all)
+    found = _named(requests.state, name, user, of_all=of_all)
+    if found is None and await requests.catch_up():
+        found = _named(requests.state, name, user, of_all=of_all)
     if found is None:
         whose = "no job or task" if of_all else "no job or task of yours"
         raise NotFound(
@@ -99,10 +99,10 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     return state.jobs.get(names[0]) or decode_job(past[0].body)
 
 
-async def find_task(desk: Desk, store: Store, text: str) -> tuple[JobState, int | None]:
+async def find_task(requests: Requests, store: Store, text: str) -> tuple[JobState, int | None]:
     """The job and position that an id names; the position is None for an array named as a whole."""
     job_text, dot, index_text = text.partition(".")
-    job = await find_job(desk, store, job_text)
+    job = await find_job(requests, store, job_text)
     if not dot:
         return job, 0 if job.job.array is None and job.job.tasks == 1 else None
     if not (index_text.isascii() and index_text.isdecimal() and len(index_text) <= 9):
@@ -114,9 +114,9 @@ async def find_task(desk: Desk, store: Store, text: str) -> tuple[JobState, int 
     return job, position
 
 
-async def find_one_task(desk: Desk, store: Store, text: str) -> tuple[JobState, int]:
+async def find_one_task(requests: Requests, store: Store, text: str) -> tuple[JobState, int]:
     """As find_task, for what is only done to one task at a time."""
-    job, position = await find_task(desk, store, text)
+    job, position = await find_task(requests, store, text)
     if position is None:
         first = job.job.task_id(0)
         hint = f"name one of its tasks, such as {first}"

@@ -3,7 +3,7 @@
 Whatever arrives while a batch is being written goes into the next one. If the store refuses because of a newer
 epoch, the term is over. If it cannot write, what was decided in memory is thrown away, the state is read back,
 and only heartbeats are served until a write succeeds again. Before anything is said the clock is looked at: one who
-was paused may have been replaced. Winning the office and keeping it is left to `member.py`.
+was paused may have been replaced. Winning the office and keeping it is left to `leadership.py`.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Protocol
 
 from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
-from phalanx.coordinator.heart import Heart, Turn, confirm_every_s, leases_only, recalled
 from phalanx.coordinator.images import Images
 from phalanx.coordinator.lease import Term
-from phalanx.coordinator.links import Letter, Reply
+from phalanx.coordinator.link import Envelope, Reply
 from phalanx.coordinator.mailbox import Mailbox
+from phalanx.coordinator.turn import Engine, Turn, confirm_every_s, leases_only, recalled
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.events import encode
+from phalanx.core.cluster.events_log import LogSettled
 from phalanx.core.cluster.inputs import Input, Tick
-from phalanx.core.cluster.log_events import LogSettled
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import next_due
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.diary import diary, told
 from phalanx.errors import PhalanxError, TooMany, Unavailable
+from phalanx.logger import logger, told
 from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Regressed, Store, StoreError
 
-log = diary("coordinator")
+log = logger("coordinator")
 TICK_S = 0.25
 NOT_TAKEN = Refused(Reason("NotActive", Tier.HELD, "this coordinator is not the active one"), "stale")
 
@@ -50,9 +50,9 @@ class Loop:
     """The turns of one term."""
 
     def __init__(
-        self, store: Store, heart: Heart, term: Term, clock: Clock, hearers: Hearers, images: Images
+        self, store: Store, engine: Engine, term: Term, clock: Clock, hearers: Hearers, images: Images
     ) -> None:
-        self.heart = heart
+        self.engine = engine
         self.term = term
         self.mailbox = Mailbox()
         self.trouble: StoreError | None = None  # why nothing can be written just now
@@ -63,19 +63,19 @@ class Loop:
         self._wake = asyncio.Event()
         self._is_stale = False  # what is in memory was not kept, and could not be read back yet
         self._kept = 0  # where the log ended when it was read back
-        self._in_hand: list[Letter] = []  # taken out of the mailbox and not yet answered
+        self._in_hand: list[Envelope] = []  # taken out of the mailbox and not yet answered
         self._ticked_at = 0.0
         self._confirmed_at = term.sent_at  # when the store last knew no newer epoch than ours
-        self._confirm_every_s = confirm_every_s(heart.state.rules)
+        self._confirm_every_s = confirm_every_s(engine.state.rules)
 
     @property
     def state(self) -> ClusterState:
-        return self.heart.state
+        return self.engine.state
 
-    def post(self, letter: Letter) -> bool:
+    def post(self, envelope: Envelope) -> bool:
         """Put inputs into the mailbox; the reply is called when they are durable. False if it is full or closed."""
         self._wake.set()
-        return self.mailbox.post(letter)
+        return self.mailbox.post(envelope)
 
     async def ask(self, inputs: list[Input]) -> list[Answer | None]:
         """Post inputs and wait for their durable answers; NOT_TAKEN for each if the term ended before it read them."""
@@ -138,7 +138,7 @@ class Loop:
         if now - self._ticked_at >= TICK_S:
             self._ticked_at = now
             inputs.append(Tick())
-        turn = self.heart.turn(inputs, now)
+        turn = self.engine.turn(inputs, now)
         for failed in turn.failures:
             log.error("no plan can be made with this job, the others go on", job=failed.job, exc_info=failed)
         batch = turn.batch()
@@ -164,23 +164,23 @@ class Loop:
 
     def _answer(self, turn: Turn) -> None:
         at = 0
-        letters, self._in_hand = self._in_hand, []
-        for inputs, reply in letters:
+        envelopes, self._in_hand = self._in_hand, []
+        for inputs, reply in envelopes:
             reply(turn.answers[at : at + len(inputs)])
             at += len(inputs)
 
     def _say_nothing(self) -> None:
         """Whoever waits for these letters learns that their fate is not known."""
-        letters, self._in_hand = self._in_hand, []
-        for _, reply in letters:
+        envelopes, self._in_hand = self._in_hand, []
+        for _, reply in envelopes:
             _told(reply, [])
 
     def _leave(self) -> None:
         """The term is over: what was in hand may have been kept or not, what was never taken surely was not."""
         self._say_nothing()
         self.mailbox.close()
-        while letters := self.mailbox.take():
-            for inputs, reply in letters:
+        while envelopes := self.mailbox.take():
+            for inputs, reply in envelopes:
                 _told(reply, [NOT_TAKEN for _ in inputs])
 
     def _throw_away(self, error: StoreError) -> None:
@@ -199,7 +199,7 @@ class Loop:
             loaded = await self._store.load()
             with collector_still():
                 state = recalled(self.state, loaded, self._clock.now())
-            self.heart = Heart(state, self.heart.policy)
+            self.engine = Engine(state, self.engine.policy)
             self._is_stale = False
             self._kept = state.revision
             self._hearers.reread(loaded, state)
@@ -220,8 +220,8 @@ class Loop:
         """Heartbeats need no write, but they need to know that nobody has replaced us."""
         self.trouble = error
         await self._store.confirm(self.term.epoch)
-        letters, self._in_hand = self._in_hand, []
-        for inputs, reply in letters:
+        envelopes, self._in_hand = self._in_hand, []
+        for inputs, reply in envelopes:
             reply(leases_only(self.state, inputs, self._clock.now()))
 
 

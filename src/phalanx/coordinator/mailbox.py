@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from phalanx.coordinator.links import Letter
+from phalanx.coordinator.link import Envelope
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Submit, Tell
 
 RUNNERS_MAX = 200_000  # letters; a connection that comes on top is closed, and tells again
@@ -24,23 +24,23 @@ class Mailbox:
     """Letters that wait for a turn, oldest first in each lane."""
 
     def __init__(self) -> None:
-        self._first: deque[Letter] = deque()
-        self._second: deque[Letter] = deque()
+        self._first: deque[Envelope] = deque()
+        self._second: deque[Envelope] = deque()
         self.is_closed = False
 
     def __len__(self) -> int:
         return len(self._first) + len(self._second)
 
-    def post(self, letter: Letter) -> bool:
+    def post(self, envelope: Envelope) -> bool:
         """Put a letter in; False if there is no room for its kind, or none for anybody any more."""
-        inputs = letter[0]
+        inputs = envelope[0]
         lane = self._second if any(type(each) is Submit for each in inputs) else self._first
         if self.is_closed or len(lane) >= _limit(inputs, lane is self._second):
             return False
-        lane.append(letter)
+        lane.append(envelope)
         return True
 
-    def take(self) -> list[Letter]:
+    def take(self) -> list[Envelope]:
         """The letters of the next turn. A letter is never divided, so one large one may exceed the limit alone."""
         return [*_take(self._first, FIRST_PER_TURN), *_take(self._second, SUBMITS_PER_TURN)]
 
@@ -55,8 +55,8 @@ def _limit(inputs: list[Input], is_second: bool) -> int:
     return RUNNERS_MAX if inputs and isinstance(inputs[0], _OF_RUNNERS) else WISHES_MAX
 
 
-def _take(lane: deque[Letter], most: int) -> list[Letter]:
-    taken: list[Letter] = []
+def _take(lane: deque[Envelope], most: int) -> list[Envelope]:
+    taken: list[Envelope] = []
     count = 0
     while lane and (not taken or count + len(lane[0][0]) <= most):
         taken.append(lane.popleft())

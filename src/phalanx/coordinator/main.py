@@ -12,8 +12,7 @@ from pathlib import Path
 
 import uvloop
 
-from phalanx.api import wire
-from phalanx.api.app import build_app
+from phalanx.api.server.app import build_app
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.audit import AuditFile
 from phalanx.coordinator.collector import keep_short
@@ -22,29 +21,30 @@ from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import raise_limit, shares
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.heart import Turn
-from phalanx.coordinator.images import Keep
-from phalanx.coordinator.links import Links
-from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.member import Charter, Member
-from phalanx.coordinator.papers import ServerPapers
+from phalanx.coordinator.images import Retention
+from phalanx.coordinator.leadership import Leadership, LeadershipConfig
+from phalanx.coordinator.link import Links
+from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.rest import RestServer, rest_server
-from phalanx.coordinator.server import Hall, serve
+from phalanx.coordinator.server import RunnerConnections, serve
+from phalanx.coordinator.tls import TlsPorts
+from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.plan import Policy
-from phalanx.diary import diary, open_diary, told
 from phalanx.errors import ConfigError, PhalanxError
-from phalanx.settings import Coordinator as Section
+from phalanx.link import wire
+from phalanx.logger import logger, open_log, told
+from phalanx.settings import CoordinatorSettings as Section
 from phalanx.settings import Settings
+from phalanx.store.address import read_place
 from phalanx.store.open import open_store
-from phalanx.store.place import read_place
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
-from phalanx.store.wary import EpochsSeen, WaryStore
+from phalanx.store.verified import EpochsSeen, VerifiedStore
 
-log = diary("coordinator")
+log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the diary
@@ -57,7 +57,7 @@ class Coordinator:
     def __init__(
         self,
         store: Store,
-        charter: Charter,
+        config: LeadershipConfig,
         keys: Credentials,
         retries: int,
         clock: Clock | None = None,
@@ -66,14 +66,14 @@ class Coordinator:
         clock = clock or SteadyClock()
         self.keys = keys
         self.store = store
-        self.member = Member(store, candidate, charter, clock, self, keys)
+        self.member = Leadership(store, candidate, config, clock, self, keys)
         self.feed = Feed()
-        self.roads = LogRoads(keys, self.member.require_active)
+        self.log_links = LogLinks(keys, self.member.require_active)
         self.links = Links(lambda: self.member.state, keys)
         keys.follow(lambda: self.member.state)
-        self.doors = Hall()
+        self.addresses = RunnerConnections()
         self.commands = CoordinatorCommands(
-            self.member, AskedStore(store), self.feed, self.roads, clock, retries
+            self.member, AskedStore(store), self.feed, self.log_links, clock, retries
         )
 
     # As a Porch, for the member.
@@ -89,8 +89,8 @@ class Coordinator:
             "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
         )
         self.links.dismiss()
-        for door in list(self.doors):
-            door.close()
+        for connection in list(self.addresses):
+            connection.close()
 
     def turned(self, turn: Turn) -> None:
         """The turn is durable: say it."""
@@ -112,12 +112,12 @@ class Coordinator:
 
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
-        await self.keys.keep(self.member.post, (self.links.recheck, self.roads.recheck))
+        await self.keys.keep(self.member.post, (self.links.recheck, self.log_links.recheck))
 
 
 def run(settings: Settings) -> int:
     """Run a coordinator until it is told to stop; the exit code."""
-    open_diary()
+    open_log()
     try:
         return uvloop.run(_serve(settings))
     except (StoreError, PhalanxError, OSError) as error:
@@ -125,17 +125,17 @@ def run(settings: Settings) -> int:
         return 1
 
 
-def charter_of(settings: Settings) -> Charter:
+def config_of(settings: Settings) -> LeadershipConfig:
     """By which rules this coordinator serves."""
     section = settings.coordinator
-    keep = Keep(section.keep_events, section.keep_jobs)
-    return Charter(rules_of(settings), section.lease_s, Policy(score=settings.scheduler.score), keep)
+    keep = Retention(section.keep_events, section.keep_jobs)
+    return LeadershipConfig(rules_of(settings), section.lease_s, Policy(score=settings.scheduler.score), keep)
 
 
-def rules_of(settings: Settings) -> Rules:
+def rules_of(settings: Settings) -> Timers:
     """The rules that follow from the settings: a runner stops its tasks well before it may be declared lost."""
     section = settings.coordinator
-    return Rules(
+    return Timers(
         heartbeat_s=section.heartbeat_s,
         lost_after_s=section.lost_after_s,
         self_fence_s=section.lost_after_s * 2 / 3,
@@ -176,39 +176,39 @@ async def _opened(section: Section) -> Store:
             await asyncio.sleep(FULL_PAUSE_S)
     if section.store == "memory:":
         return store
-    return WaryStore(store, EpochsSeen(section.state_dir, read_place(section.store, section.state_dir)))
+    return VerifiedStore(store, EpochsSeen(section.state_dir, read_place(section.store, section.state_dir)))
 
 
 async def _serve(settings: Settings) -> int:
     section = settings.coordinator
     Path(section.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
     room = shares(raise_limit())
-    clock, papers = SteadyClock(), ServerPapers(section)
+    clock, tls_files = SteadyClock(), TlsPorts(section)
     keys = Credentials.open(settings, clock)
     keys.audit = AuditFile(section.audit_file, clock)
     store = await _opened(section)
     try:
         coordinator = Coordinator(
             store,
-            charter_of(settings),
+            config_of(settings),
             keys,
             section.max_task_retries,
             clock,
             candidate=candidate_of(section),
         )
         coordinator.closed()
-        server, coordinator.doors = await serve(
+        server, coordinator.addresses = await serve(
             section.bind,
             section.link_port,
             coordinator.links,
-            coordinator.roads,
+            coordinator.log_links,
             coordinator.member.post,
-            papers.link,
+            tls_files.link,
             room,
         )
-        app = build_app(coordinator.commands, keys, papers.hosts(), audit=keys.audit)
-        rest = rest_server(app, section.bind, section.port, papers.rest, room)
-        renewing = asyncio.gather(papers.keep(), keep_short())
+        app = build_app(coordinator.commands, keys, tls_files.hosts(), audit=keys.audit)
+        rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
+        renewing = asyncio.gather(tls_files.keep(), keep_short())
         log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
         try:
             return await _until_stopped(coordinator, rest)

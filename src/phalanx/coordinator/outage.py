@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.clock import Clock
-from phalanx.diary import diary, told
 from phalanx.errors import NotActive
+from phalanx.logger import logger, told
 from phalanx.store.copy import MIGRATED
 from phalanx.store.protocol import Candidate, Fenced, LogHole, Regressed, StoreError
 
-log = diary("coordinator")
+log = logger("coordinator")
 TELL_EVERY_S = 60.0
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.api.roles import PRIORITY_OF_USERS
-from phalanx.api.schema_plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.server.roles import PRIORITY_OF_USERS
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.refusals import refusal, unwelcome
-from phalanx.core.cluster import admission
-from phalanx.core.cluster.applied import applied_before
+from phalanx.core.cluster.decide import jobs
+from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decision import Refused, Unchanged
 from phalanx.core.model.job import Job
 from phalanx.preview.online import plan_online
@@ -23,26 +23,28 @@ class Previews(Declarations):
     """Questions about what would be."""
 
     async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
-        await self._pace.turn()
-        heart, now = self._loop.heart, self._clock.now()
+        await self._slices.turn()
+        engine, now = self._loop.engine, self._clock.now()
 
         def check(job: Job) -> None:
             """What would be refused at once is refused here, too; a gang with more members is not refused."""
-            known = applied_before(heart.state, job)
+            known = applied_before(engine.state, job)
             if isinstance(known, Unchanged):
                 there.append(
                     f"{job.object_name or job.name} is job {known.job} already: it would not be started again"
                 )
             if isinstance(known, Refused) and known.reason.code != "Amended":
                 raise refusal(known, job.object_name or job.name)
-            if (no := admission.unwelcome(heart.state, job, priority_max)) is not None:
+            if (no := jobs.unwelcome(engine.state, job, priority_max)) is not None:
                 raise unwelcome(no)
 
         retries = self._default_retries
         there: list[str] = []
-        reply = plan_online(heart.state, request, heart.policy, now, user=user, retries=retries, check=check)
+        reply = plan_online(
+            engine.state, request, engine.policy, now, user=user, retries=retries, check=check
+        )
         return structs.replace(reply, warnings=[*reply.warnings, *there])
 
     async def topology(self) -> TopologyView:
-        await self._pace.turn()
+        await self._slices.turn()
         return topology_view(self._loop.state)

@@ -8,11 +8,9 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from phalanx import __version__
-from phalanx.api.applied import DraftView
-from phalanx.api.fields import read_selector
-from phalanx.api.pace import Pace
-from phalanx.api.quotas import QueueView
-from phalanx.api.schema import (
+from phalanx.api.schema.apply import DraftView
+from phalanx.api.schema.fields import read_selector
+from phalanx.api.schema.jobs import (
     ClusterView,
     Counts,
     JobView,
@@ -23,10 +21,12 @@ from phalanx.api.schema import (
     TaskView,
     WhyReply,
 )
+from phalanx.api.schema.queues import QueueView
+from phalanx.api.server.time_slices import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
-from phalanx.coordinator.desk import Desk
 from phalanx.coordinator.feed import watch_event
+from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import (
     brake_text,
     job_status,
@@ -78,11 +78,11 @@ class Asked:
         )
 
 
-class Questions:
+class StateReads:
     """Reads of the state as this coordinator knows it, and of the store behind it."""
 
-    def __init__(self, loop: Desk, store: Store, clock: Clock) -> None:
-        self._pace = Pace(clock)
+    def __init__(self, loop: Requests, store: Store, clock: Clock) -> None:
+        self._slices = TimeSlices(clock)
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -165,8 +165,8 @@ class Questions:
         job, position = await lookup.find_task(self._loop, self._store, id)
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
-        await self._pace.turn()
-        return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.heart.policy)
+        await self._slices.turn()
+        return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.engine.policy)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:
@@ -200,7 +200,7 @@ class Questions:
         return queue_view(state, name)
 
     async def cluster(self) -> ClusterView:
-        await self._pace.turn()
+        await self._slices.turn()
         state = self._loop.state
         table = state.table
         ledgers = [each for each in table.ledgers if table.is_open(each.name)]
@@ -223,10 +223,10 @@ class Questions:
     async def _in_pieces(self, things: Iterable[T], view: Callable[[T], V]) -> list[V]:
         """A view of each, made in pieces."""
         views: list[V] = []
-        piece = await self._pace.turn()
+        piece = await self._slices.turn()
         for thing in things:
             if piece.is_over:
-                piece = await self._pace.turn()
+                piece = await self._slices.turn()
             views.append(view(thing))
         return views
 
@@ -247,7 +247,7 @@ class Questions:
         A job may stand in both: its record can be kept a moment before the word that it left memory. Memory is right.
         One that left memory between two pieces of the work is read from the history by its id.
         """
-        piece = await self._pace.turn()
+        piece = await self._slices.turn()
         state, wanted = self._loop.state, asked.status
         if wanted in (Status.ASSIGNED, Status.RUNNING):  # only what is on a node, however many wait
             ids = sorted({key[0] for node in state.nodes.values() for key in node.attempts})
@@ -259,26 +259,26 @@ class Questions:
         record = await anext(past, None) if past else None
         for number, id in enumerate(reversed(ids)):
             if not number % LOOKS_PER_GLANCE and piece.is_over:
-                piece = await self._pace.turn()
+                piece = await self._slices.turn()
             while past and record and record.job >= id:
                 if record.job not in state.jobs and asked.is_for(old := decode_job(record.body)):
                     yield old
                 record = await anext(past, None)
                 if piece.is_over:
-                    piece = await self._pace.turn()
+                    piece = await self._slices.turn()
             job = state.jobs.get(id)
             if job is None and is_past and (body := await self._store.history(id)) is not None:
                 job = decode_job(body)
             if job is not None and asked.is_for(job):
                 yield job
                 if piece.is_over:
-                    piece = await self._pace.turn()
+                    piece = await self._slices.turn()
         while past and record:
             if asked.is_for(old := decode_job(record.body)):
                 yield old
             record = await anext(past, None)
             if piece.is_over:
-                piece = await self._pace.turn()
+                piece = await self._slices.turn()
 
     async def _past(self, before: str | None) -> AsyncIterator[History]:
         while records := await self._store.past(before, RECORDS_PER_PAGE):
@@ -293,10 +293,10 @@ class Questions:
         lines: list[StoryLine] = []
         while len(lines) < limit:
             batches = await self._store.story(subject, after, BATCHES_PER_PAGE)
-            piece = await self._pace.turn()
+            piece = await self._slices.turn()
             for batch in batches:
                 if piece.is_over:
-                    piece = await self._pace.turn()
+                    piece = await self._slices.turn()
                 lines += self._lines(batch, subject, job, position)
                 after = batch.revision
             if not batches:  # a short page is not the last: damaged records are left out of it

@@ -1,7 +1,7 @@
 """What a standby knows: the state as the log tells it, read on from time to time.
 
 It is never written to but by the log, so it lags a moment behind and is never wrong. When its owner wins the office it
-becomes the state of the term. Who holds the office, and when to look, is left to `member.py`.
+becomes the state of the term. Who holds the office, and when to look, is left to `leadership.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
-from phalanx.coordinator.heart import Heart, Turn, replay, restore
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.coordinator.turn import Engine, Turn, replay, restore
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.plan import Policy
 from phalanx.store.protocol import Batch, Loaded, Store
@@ -23,8 +23,8 @@ BATCHES_PER_LOOK = 500
 class Replica:
     """A heart that never beats by itself; None until the log was read, and after it was thrown away."""
 
-    def __init__(self, rules: Rules, policy: Policy) -> None:
-        self.heart: Heart | None = None
+    def __init__(self, rules: Timers, policy: Policy) -> None:
+        self.engine: Engine | None = None
         self.image_revision = 0  # of the image that the last whole reading began with
         self.read_at = float("-inf")  # when the end of the log was last seen
         self._rules = rules
@@ -34,25 +34,25 @@ class Replica:
     def begin(self, loaded: Loaded, now: float) -> ClusterState:
         """Take all of what the store remembers."""
         with collector_still():
-            self.heart = Heart(restore(loaded, self._rules), self._policy)
+            self.engine = Engine(restore(loaded, self._rules), self._policy)
         self.image_revision = loaded.image_revision
         self.read_at = now
-        return self.heart.state
+        return self.engine.state
 
     def forget(self) -> None:
-        self.heart = None
+        self.engine = None
 
     async def follow(self, store: Store, clock: Clock) -> AsyncIterator[tuple[Batch, Turn]]:
         """Read on to the end of the log. What each batch did is given as the turn it was, without answers."""
         async with self._reading:
-            while (heart := self.heart) is not None:
+            while (engine := self.engine) is not None:
                 asked_at = clock.monotonic()
-                batches = await store.since(heart.state.revision, BATCHES_PER_LOOK)
+                batches = await store.since(engine.state.revision, BATCHES_PER_LOOK)
                 for batch in batches:
-                    events, effects = replay(heart.state, batch)
+                    events, effects = replay(engine.state, batch)
                     yield batch, Turn(events, effects, [], [], batch.revision)
                 if len(batches) < BATCHES_PER_LOOK:
-                    wake(heart.state, clock.now())
+                    wake(engine.state, clock.now())
                     self.read_at = asked_at
                     return
                 await asyncio.sleep(0)  # others want to be answered too

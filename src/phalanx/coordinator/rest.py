@@ -11,10 +11,10 @@ from typing import cast
 
 import uvicorn
 
-from phalanx.api.problems import spell_problem
-from phalanx.api.protocol import BoundedProtocol, Connections, set_connections
+from phalanx.api.schema.problems import spell_problem
+from phalanx.api.server.protocol import BoundedProtocol, Connections, set_connections
+from phalanx.coordinator.acceptor import HANDSHAKES_MAX, Acceptor
 from phalanx.coordinator.descriptors import Shares
-from phalanx.coordinator.porter import HANDSHAKES_MAX, Porter
 from phalanx.errors import BadRequest
 
 
@@ -26,15 +26,15 @@ class RestServer(uvicorn.Server):
     """
 
     tls: Callable[[], ssl.SSLContext] | None = None
-    newcomers_max = HANDSHAKES_MAX
+    unauthenticated_max = HANDSHAKES_MAX
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         self.started = False
-        porter = await Porter.open(
-            self.config.host, self.config.port, self.tls, self._protocol, NEEDS_TLS, self.newcomers_max
+        acceptor = await Acceptor.open(
+            self.config.host, self.config.port, self.tls, self._protocol, NEEDS_TLS, self.unauthenticated_max
         )
-        self.servers = [cast(asyncio.Server, porter)]
+        self.servers = [cast(asyncio.Server, acceptor)]
         self.started = True
 
     def _protocol(self) -> asyncio.Protocol:
@@ -69,7 +69,7 @@ def rest_server(
     server = RestServer(config)
     server.tls = tls
     if room is not None:
-        server.newcomers_max = room.rest_newcomers
+        server.unauthenticated_max = room.rest_newcomers
         set_connections(server.server_state, Connections(room.rest_known, room.rest_newcomers))
     return server
 

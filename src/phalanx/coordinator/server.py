@@ -7,16 +7,16 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from phalanx.api import wire
-from phalanx.api.newcomers import Newcomers
+from phalanx.api.server.unauthenticated import Unauthenticated
+from phalanx.coordinator.acceptor import Acceptor
 from phalanx.coordinator.descriptors import Shares
-from phalanx.coordinator.links import Letter, Links, Session
-from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.porter import Porter
-from phalanx.diary import diary
+from phalanx.coordinator.link import Envelope, Links, RunnerSession
+from phalanx.coordinator.logs import LogLinks
+from phalanx.link import wire
+from phalanx.logger import logger
 from phalanx.tls import peer_node
 
-log = diary("coordinator")
+log = logger("coordinator")
 HELLO_WITHIN_S = 10.0
 LINGER_S = 1.0
 TELL_EVERY_S = 1.0
@@ -32,7 +32,7 @@ NEEDS_TLS = wire.pack(
 )
 
 
-class Hall(set["Door"]):
+class RunnerConnections(set["RunnerConnection"]):
     """All connections. Strangers among them may neither say much nor be many: they could fill the memory.
 
     When there are too many, the one who has stood there longest goes: a runner says hello at once. When they have said
@@ -42,16 +42,16 @@ class Hall(set["Door"]):
     def __init__(self, known: int = CONNECTIONS_MAX, strangers: int = STRANGERS_MAX) -> None:
         super().__init__()
         self.known_max = known
-        self.strangers: Newcomers[Door] = Newcomers(strangers)
-        self.said: dict[Door, int] = {}  # by strangers, in bytes that are not a whole frame yet
+        self.strangers: Unauthenticated[RunnerConnection] = Unauthenticated(strangers)
+        self.said: dict[RunnerConnection, int] = {}  # by strangers, in bytes that are not a whole frame yet
         self._bytes = 0
         self._told_at = -TELL_EVERY_S
         self._untold = 0
 
-    def hear(self, door: Door, pending: int) -> None:
+    def hear(self, connection: RunnerConnection, pending: int) -> None:
         """A stranger has said so much of a frame."""
-        self._bytes += pending - self.said.get(door, 0)
-        self.said[door] = pending
+        self._bytes += pending - self.said.get(connection, 0)
+        self.said[connection] = pending
         if self._bytes > STRANGERS_BYTES_MAX:
             max(self.said, key=self.said.__getitem__).abort()
 
@@ -63,22 +63,24 @@ class Hall(set["Door"]):
             log.warning("connection refused", error=why, refused=self._untold)
             self._told_at, self._untold = now, 0
 
-    def forget(self, door: Door) -> None:
+    def forget(self, connection: RunnerConnection) -> None:
         """It is no stranger any more, or it is gone."""
-        self.strangers.remove(door)
-        self._bytes -= self.said.pop(door, 0)
+        self.strangers.remove(connection)
+        self._bytes -= self.said.pop(connection, 0)
 
 
-class Door(asyncio.Protocol):
+class RunnerConnection(asyncio.Protocol):
     """One connection. Its first message says whether it is for control or for logs."""
 
-    def __init__(self, links: Links, roads: LogRoads, post: Callable[[Letter], bool], all: Hall) -> None:
+    def __init__(
+        self, links: Links, log_links: LogLinks, post: Callable[[Envelope], bool], all: RunnerConnections
+    ) -> None:
         self._links = links
-        self._roads = roads
+        self._log_links = log_links
         self._post = post
         self._all = all
         self._unpacker = wire.Unpacker(STRANGERS_FRAME_MAX)
-        self._session = Session(self)
+        self._session = RunnerSession(self)
         self._is_log_road = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -121,9 +123,9 @@ class Door(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         if self._is_log_road:
-            self._roads.closed(self)
-        elif (letter := self._links.closed(self._session)) is not None:
-            self._post(letter)
+            self._log_links.closed(self)
+        elif (envelope := self._links.closed(self._session)) is not None:
+            self._post(envelope)
 
     def send(self, messages: list[wire.Message]) -> None:
         if self._session.node and self in self._all.strangers:  # this is its welcome
@@ -176,14 +178,16 @@ class Door(asyncio.Protocol):
             self.send([self._links.not_active])
             self.close()
         elif isinstance(message, wire.LogHello):
-            self._is_log_road = self._roads.opened(self, message, self._session.peer_name)
+            self._is_log_road = self._log_links.opened(self, message, self._session.peer_name)
             if self._is_log_road:
                 self._let_in()
         elif isinstance(message, wire.LogData):
-            self._roads.arrived(self, message)
+            self._log_links.arrived(self, message)
         elif not self._session.node and not isinstance(message, wire.HelloMessage):
             raise wire.WireError("the first message must be a hello")
-        elif (letter := self._links.receive(self._session, message)) is not None and not self._post(letter):
+        elif (envelope := self._links.receive(self._session, message)) is not None and not self._post(
+            envelope
+        ):
             self.close()  # nobody will read it: the runner dials again, and tells again
 
 
@@ -196,18 +200,18 @@ async def serve(
     host: str,
     port: int,
     links: Links,
-    roads: LogRoads,
-    post: Callable[[Letter], bool],
+    log_links: LogLinks,
+    post: Callable[[Envelope], bool],
     tls: Callable[[], ssl.SSLContext] | None = None,
     room: Shares | None = None,
-) -> tuple[Porter, Hall]:
+) -> tuple[Acceptor, RunnerConnections]:
     """Listen for runners, with TLS if `tls` gives a context for it."""
     known, strangers = (
         (CONNECTIONS_MAX, STRANGERS_MAX) if room is None else (room.link_known, room.link_newcomers)
     )
-    doors = Hall(known, strangers)
+    addresses = RunnerConnections(known, strangers)
 
-    def make() -> Door:
-        return Door(links, roads, post, doors)
+    def make() -> RunnerConnection:
+        return RunnerConnection(links, log_links, post, addresses)
 
-    return await Porter.open(host, port, tls, make, NEEDS_TLS, strangers), doors
+    return await Acceptor.open(host, port, tls, make, NEEDS_TLS, strangers), addresses

@@ -1,18 +1,18 @@
 """Tokens, created and ended: wishes about them become inputs, and records become what REST shows.
 
-Who may wish for what was asked before, in `api/routes_tokens.py`. A token is made here by chance and told once.
+Who may wish for what was asked before, in `api/server/routes/tokens.py`. A token is made here by chance and told once.
 """
 
 from __future__ import annotations
 
 import secrets
 
-from phalanx.api.auth import digest, fingerprint
-from phalanx.api.roles import Identity
-from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.auth import digest, fingerprint
+from phalanx.api.server.roles import Identity
 from phalanx.clock import Clock
-from phalanx.coordinator.desk import Desk
 from phalanx.coordinator.refusals import accepted
+from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.inputs import CreateCredential, RevokeCredential, RotateCredential
 from phalanx.core.model.credential import Credential
 from phalanx.errors import Forbidden, NotFound
@@ -20,10 +20,10 @@ from phalanx.errors import Forbidden, NotFound
 PREFIXES = {"user": "phx_", "join": "phx_join_"}
 
 
-class TokenWishes:
+class TokenCommands:
     """What REST may ask about tokens."""
 
-    _loop: Desk
+    _loop: Requests
     _clock: Clock
 
     async def tokens(self) -> list[TokenView]:
@@ -51,8 +51,8 @@ class TokenWishes:
             span_s = known.expires_at - now
         request = TokenRequest("user", known.name, known.role)  # type: ignore[arg-type]  # a user's has a role
         token, made = self._made(request, span_s, by)
-        wish = RotateCredential(id, made, now + overlap_s, f"user {by.name}")
-        accepted(await self._loop.ask([wish]), f"token {id}")
+        options = RotateCredential(id, made, now + overlap_s, f"user {by.name}")
+        accepted(await self._loop.ask([options]), f"token {id}")
         return NewToken(token, _view(made, now))
 
     def _made(self, request: TokenRequest, span_s: float | None, by: Identity) -> tuple[str, Credential]:

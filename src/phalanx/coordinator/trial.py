@@ -50,4 +50,4 @@ def would_start(state: ClusterState, former: JobState, changed: Job, policy: Pol
     proposal = plan(snapshot, structs.replace(policy, placements_max=EVERYTHING, prefetch_max=0))
     if again.gang is None:
         return any(each.job == changed.id and each.lane is None for each in proposal.placements)
-    return any(each.job == changed.id and not each.is_promise for each in proposal.musters)
+    return any(each.job == changed.id and not each.is_promise for each in proposal.gang_placements)

@@ -7,8 +7,7 @@ from typing import Literal
 
 from msgspec import structs
 
-from phalanx.api.quotas import QueueView, QuotaView, UsageView
-from phalanx.api.schema import (
+from phalanx.api.schema.jobs import (
     EXCLUDED,
     Counts,
     DeviceView,
@@ -20,9 +19,10 @@ from phalanx.api.schema import (
     StatusWord,
     TaskView,
 )
+from phalanx.api.schema.queues import QueueView, QuotaView, UsageView
 from phalanx.coordinator.views_gang import conditions, gang_view, has_no_members, ranks
 from phalanx.coordinator.why_whole import comes_first
-from phalanx.core.cluster.brake import holds_for
+from phalanx.core.cluster.decide.brake import holds_for
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.health import trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState

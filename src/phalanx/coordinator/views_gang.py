@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.api.jobspec import GatherSpec
-from phalanx.api.schema_gang import ConditionView, FormationView, GangView, PhaseWord, PromiseView
+from phalanx.api.schema.gang import ConditionView, FormationView, GangView, PhaseWord, PromiseView
+from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.core.cluster.apply.gangs import is_preemption
 from phalanx.core.cluster.gangs import Formation, GangState, Promise
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.wholes import is_preemption
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status
 

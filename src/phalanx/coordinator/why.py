@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from phalanx.api.schema import DomainSlots, Fix, NodeReasons, ReasonView, WhyReply
+from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons, ReasonView, WhyReply
 from phalanx.coordinator.trial import Trials
 from phalanx.coordinator.views import job_status
 from phalanx.coordinator.why_gang import change_to_fit, change_to_start, gang_verdict
 from phalanx.coordinator.why_whole import on_its_node, standstill
-from phalanx.core.cluster.admission import why_closed
+from phalanx.core.cluster.decide.jobs import why_closed
 from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
@@ -27,7 +27,7 @@ from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.placement import explain
 from phalanx.core.placement.explain import Change, Holder, Verdict
-from phalanx.core.placement.outlook import held_back, kept_now
+from phalanx.core.placement.reserve.outlook import held_back, kept_now
 
 HOLDERS_TRIED = 2000
 

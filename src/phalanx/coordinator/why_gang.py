@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.api.schema import DomainSlots
+from phalanx.api.schema.jobs import DomainSlots
 from phalanx.coordinator.trial import Trials
 from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.jobs import JobState
@@ -20,9 +20,9 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.explain import Change
 from phalanx.core.placement.explain_gang import gang_never
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.outlook import held_back
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
+from phalanx.core.placement.reserve.outlook import held_back
 from phalanx.preview import fixes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from phalanx.coordinator.views_gang import nominated, task_names
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.barrier import not_ready
-from phalanx.core.cluster.brake import holds_for
+from phalanx.core.cluster.decide.brake import holds_for
 from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState

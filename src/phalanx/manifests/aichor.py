@@ -10,15 +10,15 @@ import shlex
 
 import msgspec
 
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import JobSpec, RestartSpec, SuccessSpec
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.products import device_kind
 from phalanx.core.model.quantity import SECONDS_MAX
 from phalanx.manifests import quantities
 from phalanx.manifests.containers import NOTHING_RUNS
-from phalanx.manifests.found import Found, plain_name
+from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.view import View
 
 OPERATORS = ("jobset", "kuberay")
@@ -38,7 +38,7 @@ def is_aichor(document: View) -> bool:
     return "kind" not in document and isinstance(spec, dict) and "operator" in spec
 
 
-def read_aichor(document: View) -> Found:
+def read_aichor(document: View) -> ParsedJob:
     """Read one experiment."""
     document.skip("kind", "apiVersion")
     spec = document.view("spec")
@@ -51,7 +51,7 @@ def read_aichor(document: View) -> Found:
     limit = spec.view("restartPolicy").number("backoffLimit", 0, 0, RETRIES_MAX)
     made = _jobset(groups, limit) if operator == "jobset" else _kuberay(groups, limit, types)
     made = msgspec.structs.replace(made, name=plain_name(name, document), time_limit=_time_limit(spec))
-    return Found(made, document.where(), f"default/{made.name}")
+    return ParsedJob(made, document.where(), f"default/{made.name}")
 
 
 def _jobset(groups: list[GroupSpec], limit: int) -> JobSpec:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import GangSpec, JobSpec, RestartSpec
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec, RestartSpec
 from phalanx.manifests.drafts import documents_of, draft
-from phalanx.manifests.found import Found, Placed, object_names, plain_name
-from phalanx.manifests.gangs import Gang, GangBook, gang_id, with_gang
+from phalanx.manifests.found import ParsedJob, Placed, object_names, plain_name
+from phalanx.manifests.gangs import GangBook, PodGang, gang_id, with_gang
 from phalanx.manifests.members import by_shape, in_order, indexes, needed_of_each
 from phalanx.manifests.pods import Pod
 from phalanx.manifests.taints import Toleration
@@ -23,7 +23,7 @@ from phalanx.manifests.traits import common_traits, with_traits
 from phalanx.manifests.view import View
 
 
-def assemble(pods: list[Pod], book: GangBook) -> list[Found]:
+def assemble(pods: list[Pod], book: GangBook) -> list[ParsedJob]:
     """Jobs out of pods."""
     members: dict[str, list[Pod]] = {}
     alone: dict[str, list[Pod]] = {}
@@ -37,7 +37,7 @@ def assemble(pods: list[Pod], book: GangBook) -> list[Found]:
     return found
 
 
-def _together(members: dict[str, list[Pod]], book: GangBook) -> Iterator[Found]:
+def _together(members: dict[str, list[Pod]], book: GangBook) -> Iterator[ParsedJob]:
     templates = {name: [pod.template for pod in pods] for name, pods in members.items()}
     for name in [*book.podgroups, *members]:
         if name in book.spoken:
@@ -60,7 +60,7 @@ def _together(members: dict[str, list[Pod]], book: GangBook) -> Iterator[Found]:
             yield draft(gangs, [pod for gang in gangs for pod in members.get(gang.name, [])], book, before)
 
 
-def _gang_job(gangs: list[Gang], members: dict[str, list[Pod]], book: GangBook) -> Found:
+def _gang_job(gangs: list[PodGang], members: dict[str, list[Pod]], book: GangBook) -> ParsedJob:
     groups: list[GroupSpec] = []
     ranks: list[Pod] = []
     for gang in gangs:
@@ -80,7 +80,7 @@ def _gang_job(gangs: list[Gang], members: dict[str, list[Pod]], book: GangBook) 
     return msgspec.structs.replace(made, documents=documents_of(gangs, ranks, book))
 
 
-def _without_gang(id: str, pods: list[Pod]) -> Found:
+def _without_gang(id: str, pods: list[Pod]) -> ParsedJob:
     """Pods of one owner, each of which starts when there is room for it."""
     pods = in_order(pods)
     view = pods[0].template.view
@@ -126,9 +126,9 @@ def _common_tags(shape: list[Pod]) -> dict[str, str]:
     return dict(set.intersection(*(set(pod.template.tags.items()) for pod in shape)))
 
 
-def _found(spec: JobSpec, id: str, ranks: list[Pod]) -> Found:
+def _found(spec: JobSpec, id: str, ranks: list[Pod]) -> ParsedJob:
     placed = tuple(_placed(position, pod) for position, pod in enumerate(ranks) if pod.node)
-    return Found(
+    return ParsedJob(
         spec=spec,
         where=ranks[0].template.view.where(),
         id=id,
@@ -157,7 +157,7 @@ def _placed(position: int, pod: Pod) -> Placed:
     return Placed(position, pod.node, cores, asked.memory_bytes, gpus, pod.started_at, pod.ending)
 
 
-def _name(gang: Gang, gangs: list[Gang], number: int | None, taken: set[str]) -> str:
+def _name(gang: PodGang, gangs: list[PodGang], number: int | None, taken: set[str]) -> str:
     """The name of a group: that of its gang, with as much added as tells it from the others."""
     bare = gang.name.rpartition("/")[2]
     alike = sum(each.name.rpartition("/")[2] == bare for each in gangs)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from phalanx.api.jobspec import JobSpec, RestartSpec, SuccessSpec
+from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.quantity import SECONDS_MAX
-from phalanx.manifests.found import Found, object_names, plain_name
+from phalanx.manifests.found import ParsedJob, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import QUEUE_LABELS, Reader, Template, read_tags
@@ -21,7 +21,7 @@ BACKOFF_LIMIT = 6  # Kubernetes' own
 COUNT_MAX = (1 << 31) - 1
 
 
-class Batch(Struct, frozen=True):
+class BatchJob(Struct, frozen=True):
     """What the spec of a Job says."""
 
     template: Template
@@ -34,7 +34,7 @@ class Batch(Struct, frozen=True):
     any_will_do: bool
 
 
-def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | None:
+def read_batch_job(document: View, reader: Reader, book: GangBook) -> ParsedJob | None:
     """Read one Job; None if it is of a gang that lacks something."""
     metadata = document.view("metadata")
     id = full_name(metadata)
@@ -64,12 +64,12 @@ def read_batch_job(document: View, reader: Reader, book: GangBook) -> Found | No
     tolerations = (batch.template.tolerations,)
     if made is None:
         return None
-    return Found(
+    return ParsedJob(
         made, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, made)
     )
 
 
-def read_batch(spec: View, reader: Reader) -> Batch:
+def read_batch(spec: View, reader: Reader) -> BatchJob:
     """Read the spec of a Job, by itself or inside a JobSet."""
     parallelism = spec.number("parallelism", 1, 0, COUNT_MAX)
     completions = _completions(spec, parallelism)
@@ -88,7 +88,7 @@ def read_batch(spec: View, reader: Reader) -> Batch:
         spec.caution("activeDeadlineSeconds", "it limits each attempt of a task, not all attempts together")
     template = spec.view("template")
     spec.skip("selector", "manualSelector")
-    return Batch(
+    return BatchJob(
         template=reader.template(template.view("metadata"), template.view("spec")),
         completions=completions,
         at_once=0 if parallelism >= completions else parallelism,

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from phalanx.api.fields import read_size, shown
-from phalanx.api.groupspec import CORES_MAX, GPUS_MAX
+from phalanx.api.schema.fields import read_size, shown
+from phalanx.api.schema.groupspec import CORES_MAX, GPUS_MAX
 from phalanx.core.model.ids import is_name
 from phalanx.core.model.job import PRIORITY_MAX, Job
 from phalanx.core.model.queue import QUEUES_MAX, Quota
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.core.model.topology import Topology
 from phalanx.errors import PhalanxError
-from phalanx.manifests.found import Found, Placed
+from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.manifests.job import read_native, validate
 from phalanx.manifests.load import Document, Map
 from phalanx.manifests.nodes import NodeSpec
@@ -35,7 +35,7 @@ class ClusterSpec(Struct):
     """A cluster at one instant. Jobs that hold places have them in `placed`; the others wait, in this order."""
 
     nodes: list[NodeSpec]
-    jobs: list[Found]
+    jobs: list[ParsedJob]
     topology: Topology | None = None
     queues: dict[str, Quota] = {}
     now: float | None = None  # what time it is there, if a file says so
@@ -113,7 +113,7 @@ def _devices(each: View, numa: int) -> Iterator[Device]:
             index += 1
 
 
-def _job(each: View, field: str) -> Found:
+def _job(each: View, field: str) -> ParsedJob:
     """A job that runs or waits: the words of a job file, and `places`."""
     content = Map(each.content)
     content.line, content.lines = each.line, each.content.lines
@@ -130,7 +130,7 @@ def _job(each: View, field: str) -> Found:
     job = validate(spec, view, view.where(), "")
     each.skip(*each.content)
     placed = tuple(_placed(job, groups, places))
-    return Found(spec, view.where(), spec.name or field, placed=placed, asked=False)
+    return ParsedJob(spec, view.where(), spec.name or field, placed=placed, asked=False)
 
 
 def _places(group: View) -> list[str]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import DraftSpec, JobSpec, RestartSpec
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import DraftSpec, JobSpec, RestartSpec
 from phalanx.manifests.containers import NOTHING_RUNS
-from phalanx.manifests.found import Found, object_names, plain_name
-from phalanx.manifests.gangs import Gang, GangBook, gang_id, with_gang
+from phalanx.manifests.found import ParsedJob, object_names, plain_name
+from phalanx.manifests.gangs import GangBook, PodGang, gang_id, with_gang
 from phalanx.manifests.load import Map
 from phalanx.manifests.members import by_shape, in_order
 from phalanx.manifests.pods import Pod
@@ -25,7 +25,7 @@ from phalanx.manifests.traits import common_traits, with_traits
 LACKS_MAX = 900  # characters
 
 
-def draft(gangs: list[Gang], pods: list[Pod], book: GangBook, before: int) -> Found:
+def draft(gangs: list[PodGang], pods: list[Pod], book: GangBook, before: int) -> ParsedJob:
     """A job that waits for members, made of those that have come, or of a group that stands for them."""
     told = book.incomplete[before:]
     pods = in_order(pods)
@@ -51,7 +51,7 @@ def draft(gangs: list[Gang], pods: list[Pod], book: GangBook, before: int) -> Fo
     spec = JobSpec(groups, name=name, restart=RestartSpec(whole=False), draft=waits)
     traits = common_traits([pod.template for pod in pods]) if pods else None
     spec = with_gang(with_traits(spec, traits) if traits else spec, gangs, traits.affinity if traits else "")
-    return Found(
+    return ParsedJob(
         spec=spec,
         where=gangs[0].view.where(),
         id=gang_id(gangs),
@@ -62,7 +62,7 @@ def draft(gangs: list[Gang], pods: list[Pod], book: GangBook, before: int) -> Fo
     )
 
 
-def documents_of(gangs: list[Gang], pods: list[Pod], book: GangBook) -> tuple[Map, ...]:
+def documents_of(gangs: list[PodGang], pods: list[Pod], book: GangBook) -> tuple[Map, ...]:
     """The PodGroups and pods of gangs, as they were written."""
     names = [name for gang in gangs for name in gang.name.split(",")]
     views = [book.podgroups[name].view for name in names if name in book.podgroups]
@@ -70,7 +70,7 @@ def documents_of(gangs: list[Gang], pods: list[Pod], book: GangBook) -> tuple[Ma
     return tuple(view.around.content for view in views if view.around is not None)
 
 
-def with_classes(found: Found, classes: tuple[Map, ...]) -> Found:
+def with_classes(found: ParsedJob, classes: tuple[Map, ...]) -> ParsedJob:
     """With the priority classes of its reading among what is kept of it."""
     return (
         msgspec.structs.replace(found, documents=(*classes, *found.documents)) if found.documents else found

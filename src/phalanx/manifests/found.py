@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from phalanx.api.jobspec import JobSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.core.model.ids import NAME_MAX, is_name, is_object
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.manifests.load import Map
@@ -30,7 +30,7 @@ class Placed(Struct, frozen=True):
     ending: bool = False  # it has been told to leave
 
 
-class Found(Struct, frozen=True):
+class ParsedJob(Struct, frozen=True):
     """A job as read, and what is known about it besides."""
 
     spec: JobSpec

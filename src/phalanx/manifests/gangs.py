@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from phalanx.api.jobspec import GangSpec, JobSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec
 from phalanx.manifests.found import Incomplete, gang_lacks
 from phalanx.manifests.load import Map
 from phalanx.manifests.podgroups import WAIT_S, PodGroup, Terms
@@ -19,7 +19,7 @@ from phalanx.manifests.pods import Template
 from phalanx.manifests.view import View
 
 
-class Gang(Struct, frozen=True):
+class PodGang(Struct, frozen=True):
     """One gang with all that is said about it."""
 
     name: str  # namespace/name
@@ -37,7 +37,7 @@ class GangBook:
         self.keeps = False  # what a gang lacks may come later, and is no error
         self.spoken: set[str] = set()  # gangs that a job has been made of, or that have been complained about
 
-    def gang(self, name: str, templates: Sequence[Template]) -> Gang:
+    def gang(self, name: str, templates: Sequence[Template]) -> PodGang:
         """What is said about one gang: by its PodGroup, and, with more weight, by its pods."""
         podgroup = self.podgroups.get(name)
         view = podgroup.view if podgroup is not None else templates[0].view
@@ -47,9 +47,9 @@ class GangBook:
             if said is not None:
                 terms = msgspec.structs.replace(terms, **{field: said})
         asked = any(not each.view.source.lenient for each in templates) or not view.source.lenient
-        return Gang(name, terms, view, asked)
+        return PodGang(name, terms, view, asked)
 
-    def company(self, name: str, templates: dict[str, list[Template]]) -> list[Gang] | None:
+    def company(self, name: str, templates: dict[str, list[Template]]) -> list[PodGang] | None:
         """The gangs that start together with this one; None if some are not there, which has been told."""
         gang = self.gang(name, templates.get(name, []))
         names = gang.terms.groups or (name,)
@@ -72,7 +72,7 @@ class GangBook:
                 )
         return gangs
 
-    def has_all(self, gang: Gang, members: int, placed: bool = False) -> bool:
+    def has_all(self, gang: PodGang, members: int, placed: bool = False) -> bool:
         """Whether a gang has a minimum and the members for it; what it lacks is told."""
         minimum = gang.terms.min
         if minimum is None:
@@ -83,17 +83,19 @@ class GangBook:
             return True
         return False
 
-    def _lacks(self, gang: Gang, text: str, needed: int = 0, members: int = 0) -> None:
+    def _lacks(self, gang: PodGang, text: str, needed: int = 0, members: int = 0) -> None:
         source = gang.view.source
         if not (source.lenient or source.for_plan or self.keeps):
             raise gang.view.error("", f"gang {gang.name} {text}", reason="GangIncomplete")
         reason = gang_lacks(gang.name, text, needed, members)
         self.incomplete.append(Incomplete(gang.name, gang.view.where(), reason, gang.asked))
 
-    def alone(self, name: str, templates: Sequence[Template]) -> Gang:
+    def alone(self, name: str, templates: Sequence[Template]) -> PodGang:
         """A gang whose company is not there, with all whom it would start with in its name."""
         gang = self.gang(name, templates)
-        return Gang(",".join(sorted({name, *(gang.terms.groups or ())})), gang.terms, gang.view, gang.asked)
+        return PodGang(
+            ",".join(sorted({name, *(gang.terms.groups or ())})), gang.terms, gang.view, gang.asked
+        )
 
     def documents_of(self, document: View, spec: JobSpec) -> tuple[Map, ...]:
         """A workload and the PodGroups it is a gang of, as they were written."""
@@ -106,16 +108,16 @@ class GangBook:
         for name, podgroup in self.podgroups.items():
             if name not in self.spoken:
                 terms = podgroup.terms
-                gang = Gang(name, terms, podgroup.view, not podgroup.view.source.lenient)
+                gang = PodGang(name, terms, podgroup.view, not podgroup.view.source.lenient)
                 if gang.asked:
                     self._lacks(gang, f"needs {_members(terms.min or 1)} and has 0", terms.min or 0)
 
 
-def gang_id(gangs: Iterable[Gang]) -> str:
+def gang_id(gangs: Iterable[PodGang]) -> str:
     return ",".join(sorted(gang.name for gang in gangs))
 
 
-def with_gang(spec: JobSpec, gangs: list[Gang], affinity: str = "") -> JobSpec:
+def with_gang(spec: JobSpec, gangs: list[PodGang], affinity: str = "") -> JobSpec:
     """The job as a gang, on the terms that all of `gangs` agree on."""
     wait = _agreed_by_all(gangs, "wait_s")
     gather = _agreed_by_all(gangs, "gather")
@@ -149,7 +151,7 @@ def _agreed(said: list[tuple[object, View]], name: str, field: str) -> object:
     return agreed
 
 
-def _agreed_by_all(gangs: list[Gang], field: str) -> Any:
+def _agreed_by_all(gangs: list[PodGang], field: str) -> Any:
     agreed = None
     for gang in gangs:
         value = getattr(gang.terms, field)
@@ -178,7 +180,7 @@ def _members(count: int) -> str:
     return f"{count} member" if count == 1 else f"{count} members"
 
 
-def _no_minimum(gang: Gang, podgroups: dict[str, PodGroup]) -> str:
+def _no_minimum(gang: PodGang, podgroups: dict[str, PodGroup]) -> str:
     if gang.name in podgroups:
         return "has no minMember: say how many members it needs"
     bare = gang.name.rpartition("/")[2]

@@ -13,10 +13,18 @@ from typing import Any
 
 import msgspec
 
-from phalanx.api.documents import complaint
-from phalanx.api.fields import shown
-from phalanx.api.groupspec import AfterSpec, GroupSpec
-from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec, to_job
+from phalanx.api.schema.documents import complaint
+from phalanx.api.schema.fields import shown
+from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
+from phalanx.api.schema.jobspec import (
+    GangSpec,
+    GatherSpec,
+    JobSpec,
+    RestartSpec,
+    RuleSpec,
+    SuccessSpec,
+    to_job,
+)
 from phalanx.core.model.job import Job
 from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import ManifestError

@@ -10,13 +10,13 @@ from typing import cast
 
 import msgspec
 
-from phalanx.api.groupspec import AfterSpec, GroupSpec
-from phalanx.api.jobspec import JobSpec, RestartSpec, RuleSpec, SuccessSpec
+from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
+from phalanx.api.schema.jobspec import JobSpec, RestartSpec, RuleSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.gang import Action
 from phalanx.core.model.job import RETRIES_MAX
-from phalanx.manifests.batchjob import COUNT_MAX, Batch, read_batch, tell_namespace, with_labels
-from phalanx.manifests.found import Found, object_names, plain_name
+from phalanx.manifests.batchjob import COUNT_MAX, BatchJob, read_batch, tell_namespace, with_labels
+from phalanx.manifests.found import ParsedJob, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import Reader
@@ -48,12 +48,12 @@ REASONS = {
 STRATEGIES = ("Recreate", "BlockingRecreate", "InPlaceRestart")
 
 
-def read_jobset(document: View, reader: Reader, book: GangBook) -> Found | None:
+def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | None:
     """Read one JobSet; None if it is of a gang that lacks something."""
     metadata, spec = document.view("metadata"), document.view("spec")
     id = full_name(metadata)
     groups: list[GroupSpec] = []
-    batches: list[Batch] = []
+    batches: list[BatchJob] = []
     for each in spec.views("replicatedJobs"):
         if each.number("replicas", 1, 0, TASKS_MAX) == 0:
             each.caution("replicas", "there is nothing to run in this group, it is left out")
@@ -80,12 +80,12 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> Found | None:
     tolerations = tuple(template.tolerations for template in templates)
     if gang is None:
         return None
-    return Found(
+    return ParsedJob(
         gang, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, gang)
     )
 
 
-def _group(each: View, batch: Batch, before: list[GroupSpec], spec: View) -> GroupSpec:
+def _group(each: View, batch: BatchJob, before: list[GroupSpec], spec: View) -> GroupSpec:
     name = each.text("name")
     if not name:
         raise each.error("name", "it is missing")
@@ -112,7 +112,7 @@ def _group(each: View, batch: Batch, before: list[GroupSpec], spec: View) -> Gro
     )
 
 
-def _restart(spec: View, batches: list[Batch], groups: list[GroupSpec]) -> RestartSpec:
+def _restart(spec: View, batches: list[BatchJob], groups: list[GroupSpec]) -> RestartSpec:
     counts = any(batch.counts_evictions for batch in batches)
     alone = len(groups) == 1 and groups[0].replicas == 1 and not batches[0].each_by_itself
     if "failurePolicy" not in spec:
@@ -158,7 +158,7 @@ def _success(spec: View, groups: list[GroupSpec]) -> SuccessSpec:
     return SuccessSpec(is_any, policy.strings("targetReplicatedJobs"))
 
 
-def _retries(spec: View, batches: list[Batch]) -> int:
+def _retries(spec: View, batches: list[BatchJob]) -> int:
     retries = {batch.retries for batch in batches}
     if len(retries) > 1:
         spec.caution(
@@ -167,7 +167,7 @@ def _retries(spec: View, batches: list[Batch]) -> int:
     return max(retries)
 
 
-def _time_limit(spec: View, batches: list[Batch]) -> int | None:
+def _time_limit(spec: View, batches: list[BatchJob]) -> int | None:
     limits = {batch.time_limit or batch.template.traits.time_limit for batch in batches}
     if len(limits) == 1:
         return limits.pop()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.api.jobspec import GatherSpec, JobSpec, read_gather
+from phalanx.api.schema.jobspec import GatherSpec, JobSpec, read_gather
 from phalanx.core.model import reason
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
@@ -57,23 +57,23 @@ def _fit(
     wishes: dict[str, GatherSpec] = {}
     cautions: list[Caution] = []
     missing: Reason | None = None
-    for number, wish in enumerate(gather):
+    for number, options in enumerate(gather):
         path = f"{field}[{number}].layer"
-        meant = _meant(wish.layer, topology)
+        meant = _meant(options.layer, topology)
         if meant is None:
-            if wish.must:
-                missing = missing or reason.layer_unknown(wish.layer, topology.names())
-                wishes[wish.layer] = wish
+            if options.must:
+                missing = missing or reason.layer_unknown(options.layer, topology.names())
+                wishes[options.layer] = options
             else:
-                cautions.append(Caution(where, path, repr(wish.layer), _ignored(wish.layer, topology)))
+                cautions.append(Caution(where, path, repr(options.layer), _ignored(options.layer, topology)))
             continue
-        if meant != wish.layer:
+        if meant != options.layer:
             cautions.append(
-                Caution(where, path, repr(wish.layer), f"it is read as {meant}, the layer of this network")
+                Caution(where, path, repr(options.layer), f"it is read as {meant}, the layer of this network")
             )
         former = wishes.get(meant)
-        must = wish.must or (former is not None and former.must)
-        wishes[meant] = GatherSpec(meant, must, max(wish.multiple, former.multiple if former else 1))
+        must = options.must or (former is not None and former.must)
+        wishes[meant] = GatherSpec(meant, must, max(options.multiple, former.multiple if former else 1))
     return list(wishes.values()), cautions, missing
 
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import yaml
 from msgspec import Struct
 
-from phalanx.api.fields import shown
+from phalanx.api.schema.fields import shown
 from phalanx.manifests.caution import ManifestError
 
 try:

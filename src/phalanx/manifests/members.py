@@ -25,9 +25,9 @@ def by_shape(pods: list[Pod]) -> list[list[Pod]]:
     """
     shapes: dict[bytes, list[Pod]] = {}
     for pod in pods:
-        wish = pod.template
-        tolerated = wish.tolerations if wish.view.source.for_plan else ()
-        shapes.setdefault(msgspec.msgpack.encode((wish.group, tolerated)), []).append(pod)
+        options = pod.template
+        tolerated = options.tolerations if options.view.source.for_plan else ()
+        shapes.setdefault(msgspec.msgpack.encode((options.group, tolerated)), []).append(pod)
     return list(shapes.values())
 
 

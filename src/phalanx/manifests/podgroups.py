@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from phalanx.api.fields import shown
-from phalanx.api.jobspec import GatherSpec
+from phalanx.api.schema.fields import shown
+from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.gang import Match
 from phalanx.manifests.load import Map
@@ -188,10 +188,10 @@ def _gather(view: View) -> tuple[GatherSpec, ...] | None:
         raise view.error(
             key, f'{shown(value)} is not a topology spec, such as {{"gatherStrategy": [{{"layer": …}}]}}'
         )
-    return tuple(_wish(each) for each in view.inner(key, value).views("gatherStrategy"))
+    return tuple(_options(each) for each in view.inner(key, value).views("gatherStrategy"))
 
 
-def _wish(each: View) -> GatherSpec:
+def _options(each: View) -> GatherSpec:
     layer = each.text("layer")
     if not layer:
         raise each.error("layer", "it is missing")

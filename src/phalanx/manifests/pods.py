@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from phalanx.api.fields import shown
-from phalanx.api.groupspec import GPUS_MAX, GroupSpec
+from phalanx.api.schema.fields import shown
+from phalanx.api.schema.groupspec import GPUS_MAX, GroupSpec
 from phalanx.core.model.quantity import SECONDS_MAX
 from phalanx.core.model.tags import TAGS_MAX, is_tag
 from phalanx.manifests.amounts import Amounts, read_amounts
@@ -50,7 +50,7 @@ class Traits(Struct, frozen=True):
     affinity: str = ""
 
 
-class Wish(Struct, frozen=True):
+class PodRequest(Struct, frozen=True):
     """What the spec of a pod says."""
 
     group: GroupSpec
@@ -92,7 +92,7 @@ class Reader:
 
     def __init__(self, priorities: Priorities) -> None:
         self._priorities = priorities
-        self._known: dict[bytes, Wish] = {}
+        self._known: dict[bytes, PodRequest] = {}
 
     def pod(self, document: View) -> Pod | None:
         """Read one Pod; None if it lies in a cluster, has ended and counts for nobody.
@@ -123,28 +123,28 @@ class Reader:
 
     def template(self, metadata: View, spec: View) -> Template:
         """Read what a pod, or a template for pods, asks for, runs and obeys."""
-        wish = self._wish(spec) if spec.source.lenient else read_wish(spec, self._priorities)
-        traits = _labelled(wish.traits, metadata)
+        options = self._options(spec) if spec.source.lenient else read_options(spec, self._priorities)
+        traits = _labelled(options.traits, metadata)
         return Template(
-            wish.group,
-            wish.amounts,
+            options.group,
+            options.amounts,
             traits,
             gang_of(metadata),
             read_terms(metadata),
-            wish.tolerations,
+            options.tolerations,
             metadata,
             {} if metadata.source.lenient else read_tags(metadata),
         )
 
-    def _wish(self, spec: View) -> Wish:
+    def _options(self, spec: View) -> PodRequest:
         key = msgspec.json.encode([each for each in spec.content.items() if each[0] not in OF_ONE_POD])
-        wish = self._known.get(key)
-        if wish is None:
-            wish = self._known[key] = read_wish(spec, self._priorities)
-        return wish
+        options = self._known.get(key)
+        if options is None:
+            options = self._known[key] = read_options(spec, self._priorities)
+        return options
 
 
-def read_wish(spec: View, priorities: Priorities) -> Wish:
+def read_options(spec: View, priorities: Priorities) -> PodRequest:
     """What the spec of a pod says."""
     scheduler = spec.text("schedulerName")
     if scheduler not in SCHEDULERS:
@@ -164,7 +164,7 @@ def read_wish(spec: View, priorities: Priorities) -> Wish:
         labels=labels,
         target=target,
     )
-    return Wish(group, amounts, _traits(spec, priorities), read_tolerations(spec))
+    return PodRequest(group, amounts, _traits(spec, priorities), read_tolerations(spec))
 
 
 def _traits(spec: View, priorities: Priorities) -> Traits:

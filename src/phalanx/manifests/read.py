@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from phalanx.api.jobspec import JobSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.topology import Topology
 from phalanx.manifests.aichor import is_aichor, read_aichor
@@ -23,9 +23,9 @@ from phalanx.manifests.assembly import assemble
 from phalanx.manifests.batchjob import read_batch_job
 from phalanx.manifests.caution import Caution, Cautions, ManifestError
 from phalanx.manifests.cluster import ClusterSpec, is_cluster_file, read_cluster_file
+from phalanx.manifests.contents import settled
 from phalanx.manifests.drafts import in_folder, is_same_document, with_classes
-from phalanx.manifests.estate import settled
-from phalanx.manifests.found import Found, Incomplete
+from phalanx.manifests.found import Incomplete, ParsedJob
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.job import read_native, validate
 from phalanx.manifests.jobset import read_jobset
@@ -58,7 +58,7 @@ Text = tuple[str, str]  # the name of a file, and what it holds
 class Manifests(Struct):
     """What was read. `jobs` are the specs of `found`, for those who need no more."""
 
-    found: list[Found]
+    found: list[ParsedJob]
     incomplete: list[Incomplete]  # in a plan: gangs that cannot begin for what the files lack
     topology: Topology | None
     queues: dict[str, Quota]
@@ -211,18 +211,18 @@ class _Reading:
         found += [job for part in parts for job in part.jobs]
         found = [checked for each in found if (checked := self._checked(each, topology)) is not None]
         asked = [each for each in found if each.asked and not each.placed]
-        estate = None
+        contents = None
         if has_cluster:
             known = [each for each in found if each.placed or not each.asked]
-            estate = settled(list(self.each("node", read_node)), parts, pods, known, self.cautions)
-            estate.topology = topology
+            contents = settled(list(self.each("node", read_node)), parts, pods, known, self.cautions)
+            contents.topology = topology
         for view in self.asked:
             tell_unread(view)
         queues = {name: quota for part in parts for name, quota in part.queues.items()}
-        return Manifests(asked, book.incomplete, topology, queues, estate, self.cautions.all())
+        return Manifests(asked, book.incomplete, topology, queues, contents, self.cautions.all())
 
-    def _workloads(self, book: GangBook) -> list[Found]:
-        readers: tuple[tuple[str, Callable[[View], Found | None]], ...] = (
+    def _workloads(self, book: GangBook) -> list[ParsedJob]:
+        readers: tuple[tuple[str, Callable[[View], ParsedJob | None]], ...] = (
             ("job", lambda view: _asked_only(view, lambda: read_batch_job(view, self.reader, book))),
             ("jobset", lambda view: _asked_only(view, lambda: read_jobset(view, self.reader, book))),
             (AICHOR, read_aichor),
@@ -230,10 +230,10 @@ class _Reading:
         )
         return [found for kind, reader in readers for found in self.each(kind, reader)]
 
-    def _native(self, view: View) -> Found:
+    def _native(self, view: View) -> ParsedJob:
         spec = read_native(view)
         validate(spec, view, view.where(), "")
-        return Found(spec, view.where(), spec.name or view.where(), asked=not view.source.lenient)
+        return ParsedJob(spec, view.where(), spec.name or view.where(), asked=not view.source.lenient)
 
     def _pods(self) -> list[Pod]:
         pods = list(self.each("pod", self.reader.pod))
@@ -249,7 +249,7 @@ class _Reading:
         declared += [part.topology for part in parts if part.topology is not None]
         return declared[-1] if declared else None
 
-    def _checked(self, each: Found, topology: Topology | None) -> Found | None:
+    def _checked(self, each: ParsedJob, topology: Topology | None) -> ParsedJob | None:
         """The job with the layers of the network, and surely one that could be submitted."""
         spec = each.spec
         if topology is not None:
@@ -269,6 +269,6 @@ class _Reading:
         return msgspec.structs.replace(each, spec=spec)
 
 
-def _asked_only(view: View, reader: Callable[[], Found | None]) -> Found | None:
+def _asked_only(view: View, reader: Callable[[], ParsedJob | None]) -> ParsedJob | None:
     """A Job in a cluster is known by its pods, which are there as well."""
     return None if view.source.lenient else reader()

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.api.jobspec import JobSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.manifests.pods import Template, Traits
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from phalanx.api.fields import shown
+from phalanx.api.schema.fields import shown
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.load import Document, Map, place
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec
+from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec
 from phalanx.core.model.gang import GANG_TASKS_MAX
-from phalanx.manifests.gangs import Gang, GangBook, with_gang
+from phalanx.manifests.gangs import GangBook, PodGang, with_gang
 from phalanx.manifests.members import share_out
 from phalanx.manifests.pods import Template
 
@@ -55,7 +55,7 @@ def with_gang_of(spec: JobSpec, templates: list[Template], book: GangBook, affin
     return with_gang(msgspec.structs.replace(spec, groups=groups), gangs, affinity)
 
 
-def _needs(gang: Gang, numbers: list[int], sizes: list[int]) -> list[int]:
+def _needs(gang: PodGang, numbers: list[int], sizes: list[int]) -> list[int]:
     own = [sizes[number] for number in numbers]
     order = [kind for kind, size in enumerate(own) for _ in range(size)]
     return share_out(gang.terms.min or len(order), order, own, gang.view)
@@ -70,10 +70,10 @@ def _with_kueue(spec: JobSpec, templates: list[Template], affinity: str) -> JobS
         annotations.skip(KUEUE_EITHER_WAY)
         for key, must in ((KUEUE_MUST, True), (KUEUE_PREFER, False)):
             if layer := annotations.text(key):
-                wish = GatherSpec(layer, must)
+                options = GatherSpec(layer, must)
                 is_gang = True
-                if wish not in wishes:
-                    wishes.append(wish)
+                if options not in wishes:
+                    wishes.append(options)
         is_gang = is_gang or KUEUE_EITHER_WAY in annotations
     if not is_gang:
         return spec

@@ -17,14 +17,14 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Group, Job
-from phalanx.core.model.plan import Muster
+from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.quantity import format_bytes
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Unit, WaitingGang, WaitingGroup
+from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.explain import Change
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.nodes import Spots
+from phalanx.core.placement.gang.place import place_gang
 
 TRIES = 32  # of each kind
 MIB = 1 << 20
@@ -36,10 +36,11 @@ def fits(draft: Draft, unit: Unit) -> bool:
     mark = draft.mark()
     try:
         if unit.is_gang:
-            return isinstance(place_gang(draft, cast(WaitingGang, unit)), Muster)
+            return isinstance(place_gang(draft, cast(WaitingGang, unit)), GangPlacement)
         request = cast(WaitingGroup, unit).request
         return (
-            draft.queues.room(unit.job.queue, request) != 0 and Spots(draft.nodes, request).best() is not None
+            draft.queues.room(unit.job.queue, request) != 0
+            and BestNode(draft.nodes, request).best() is not None
         )
     finally:
         draft.rollback(mark)

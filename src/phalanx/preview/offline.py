@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.api.jobspec import to_job
-from phalanx.api.schema import SubmitRequest
-from phalanx.api.schema_plan import PlanReply
-from phalanx.api.submission import to_jobs
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import to_job
+from phalanx.api.schema.plan import PlanReply
+from phalanx.api.schema.submission import to_jobs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
 from phalanx.errors import BadRequest
 from phalanx.manifests.cluster import ClusterSpec
-from phalanx.manifests.found import Found, Incomplete
+from phalanx.manifests.found import Incomplete, ParsedJob
 from phalanx.manifests.layers import fit_submitted
 from phalanx.manifests.read import Manifests
 from phalanx.preview.incomplete import with_incomplete
@@ -70,7 +70,7 @@ class Offline:
         )
         return with_incomplete(self._tolerance.plain(reply), self._incomplete)
 
-    def _take_in(self, found: Found) -> Job:
+    def _take_in(self, found: ParsedJob) -> Job:
         job = self._job(found)
         asked = found.asked or self._everybody
         if asked and not (found.placed or found.nominated or found.done):
@@ -81,7 +81,7 @@ class Offline:
             self._known.append(job.id)
         return job
 
-    def _job(self, found: Found) -> Job:
+    def _job(self, found: ParsedJob) -> Job:
         job = to_job(found.spec, id=self._new_id(), now=self.now, user="", default_retries=RETRIES)
         job = self._tolerance.aimed(job, found.tolerations)
         self.names.call(job, found.id, found.names)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from phalanx.api.schema_plan import PlanReply
+from phalanx.api.schema.plan import PlanReply
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
-from phalanx.core.model.plan import Muster, Plan, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Plan, Policy, Snapshot
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.engine import plan
@@ -67,7 +67,7 @@ class _Rehearsal:
             self._snapshot, policy.score
         )  # what is taken by now; all of it is put back at the end
         self._doubts = Doubts(state, self._snapshot, self._held, policy)
-        self._parts: list[Muster] = []
+        self._parts: list[GangPlacement] = []
 
     def fill(self) -> None:
         """Give everybody who was asked about what the pass gives him, or the reasons why not."""
@@ -85,10 +85,10 @@ class _Rehearsal:
         """One whole pass. A gang that keeps a part of its places cuts a pass short: then another goes on behind it."""
         while True:
             proposal = plan(self._snapshot, self._policy)
-            part = proposal.musters[-1] if proposal.more and proposal.musters else None
+            part = proposal.gang_placements[-1] if proposal.more and proposal.gang_placements else None
             gang = self._share(part.job).job.gang if part is not None else None
             if part is None or gang is None:
-                return structs.replace(proposal, musters=[*self._parts, *proposal.musters])
+                return structs.replace(proposal, gang_placements=[*self._parts, *proposal.gang_placements])
             self._parts.append(part)
             self._enlist(part)
             self._snapshot.waiting.discard(gang)
@@ -96,26 +96,29 @@ class _Rehearsal:
     def _in_order(self, proposal: Plan) -> list[Share]:
         """Everybody who gets something or was asked about, as they stand in the queue."""
         shares = dict(self._asked)
-        for id in (*(each.job for each in proposal.placements), *(muster.job for muster in proposal.musters)):
+        for id in (
+            *(each.job for each in proposal.placements),
+            *(gang_placement.job for gang_placement in proposal.gang_placements),
+        ):
             if id not in shares:
                 shares[id] = self._share(id)
         for placement in proposal.placements:
             shares[placement.job].alone.append(placement)
-        for muster in proposal.musters:
-            shares[muster.job].muster = muster
+        for gang_placement in proposal.gang_placements:
+            shares[gang_placement.job].gang_placement = gang_placement
         return sorted(shares.values(), key=lambda share: share.job.groups[0].rank)
 
     def _carry_out(self, share: Share) -> None:
         """As if it had happened: those who have to leave have left, and the places are taken."""
-        for key in (*share.victims, *(share.muster.awaited if share.muster else ())):
+        for key in (*share.victims, *(share.gang_placement.awaited if share.gang_placement else ())):
             self._evict(self._state.tenants.get(key))
-        for id in share.muster.displaced if share.muster else ():
+        for id in share.gang_placement.displaced if share.gang_placement else ():
             for tenant in list(self._state.tenants.of_job.get(id, {}).values()):
                 self._evict(tenant if tenant.is_promise else None)
         if (
-            share.muster is not None and share.muster not in self._parts
+            share.gang_placement is not None and share.gang_placement not in self._parts
         ):  # those were taken when they cut the pass
-            self._enlist(share.muster)
+            self._enlist(share.gang_placement)
         if share.alone:
             self._doubts.note_start(share.job.job)
         for each in share.alone:
@@ -126,12 +129,12 @@ class _Rehearsal:
         if tenant is not None and tenant.key not in self._held.gone:
             self._held.evict(tenant)
 
-    def _enlist(self, muster: Muster) -> None:
-        job = self._share(muster.job).job.job
+    def _enlist(self, gang_placement: GangPlacement) -> None:
+        job = self._share(gang_placement.job).job.job
         self._doubts.note_start(job)
-        for each in muster.members:
+        for each in gang_placement.members:
             self._held.take(self._state.table.rows[each.node], each.grant, job.queue)
-        self._held.enlist(muster)
+        self._held.enlist(gang_placement)
 
     def _share(self, id: JobId) -> Share:
         return self._asked.get(id) or Share(self._state.jobs[id])

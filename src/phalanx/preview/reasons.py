@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from phalanx.api.schema import DomainSlots
-from phalanx.core.cluster import admission
+from phalanx.api.schema.jobs import DomainSlots
+from phalanx.core.cluster.decide import jobs as decide_jobs
 from phalanx.core.cluster.gangs import GangState, Promise
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
@@ -27,10 +27,10 @@ from phalanx.core.placement import explain
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.explain import Change, Verdict
 from phalanx.core.placement.explain_gang import gang_never
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.outlook import held_back
-from phalanx.core.placement.preempt import make_room
-from phalanx.core.placement.reserve import reserve, run_s
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
+from phalanx.core.placement.reserve.outlook import held_back
+from phalanx.core.placement.reserve.reservation import reserve, run_s
 from phalanx.preview import fixes
 from phalanx.preview.reply import node_reasons
 from phalanx.preview.share import Doubt, Share
@@ -40,7 +40,7 @@ _Unit = GangState | GroupState
 
 def why_never(state: ClusterState, job: JobState) -> Reason | None:
     """Why a job would be refused as soon as it is submitted."""
-    no = admission.why_never(state, job.job)
+    no = decide_jobs.why_never(state, job.job)
     return no if no is not None or job.gang is None else gang_never(state.table, job.gang)
 
 
@@ -50,7 +50,7 @@ class Doubts:
     def __init__(self, state: ClusterState, snapshot: Snapshot, draft: Draft, policy: Policy) -> None:
         self._state, self._snapshot, self._draft, self._policy = state, snapshot, draft, policy
         self._closed = {
-            name: no for name, node in state.nodes.items() if (no := admission.why_closed(node)) is not None
+            name: no for name, node in state.nodes.items() if (no := decide_jobs.why_closed(node)) is not None
         }
         self._kept: dict[Rank, Reason] = {}
         self._runs_s: dict[JobId, float] = {}  # how long those run who have their places in the draft

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.api.schema import Fix, NodeReasons, ReasonView
-from phalanx.api.schema_plan import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
+from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView
+from phalanx.api.schema.plan import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
+from phalanx.core.cluster.apply.gangs import eviction_text
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.wholes import eviction_text
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason
 from phalanx.core.placement.explain import Change
@@ -62,9 +62,9 @@ class _Telling:
 
     def evictions(self, share: Share) -> Iterator[PlannedEviction]:
         """Whoever holds a lane that has to be left, and those who queue in it."""
-        if share.muster is None:
+        if share.gang_placement is None:
             return
-        why = self._names.plain(eviction_text(share.job, share.muster.trigger))
+        why = self._names.plain(eviction_text(share.job, share.gang_placement.trigger))
         for node, lane_id in share.victims:
             lane = self._state.nodes[node].lanes[lane_id]
             for id, position, _ in lane.attempts:

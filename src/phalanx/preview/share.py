@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.api.schema import DomainSlots, NodeReasons
-from phalanx.api.schema_plan import MUST_WAIT, NEVER, NOW
+from phalanx.api.schema.jobs import DomainSlots, NodeReasons
+from phalanx.api.schema.plan import MUST_WAIT, NEVER, NOW
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.placement.explain import Change
 
@@ -27,27 +27,27 @@ class Doubt(Struct):
 class Share:
     """A job that was asked about, or one that goes before it. The first doubt is the dominant one."""
 
-    __slots__ = ("alone", "doubts", "job", "muster", "never")
+    __slots__ = ("alone", "doubts", "gang_placement", "job", "never")
 
     def __init__(self, job: JobState, never: Reason | None = None) -> None:
         self.job = job
         self.never = never  # why it would be refused at once
         self.alone: list[Placement] = []  # tasks placed one by one
-        self.muster: Muster | None = None  # members placed together
+        self.gang_placement: GangPlacement | None = None  # members placed together
         self.doubts: list[Doubt] = []
 
     @property
     def placements(self) -> list[Placement]:
-        return [*(self.muster.members if self.muster else ()), *self.alone]
+        return [*(self.gang_placement.members if self.gang_placement else ()), *self.alone]
 
     @property
     def victims(self) -> tuple[tuple[str, int], ...]:
-        return self.muster.victims if self.muster else ()
+        return self.gang_placement.victims if self.gang_placement else ()
 
     @property
     def waits(self) -> bool:
         """Whether its members start only when others have left."""
-        return self.muster is not None and self.muster.is_promise
+        return self.gang_placement is not None and self.gang_placement.is_promise
 
     @property
     def exit(self) -> int:

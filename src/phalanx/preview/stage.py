@@ -7,7 +7,7 @@ is counted as there is room for.
 
 from __future__ import annotations
 
-from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.events import (
     AttemptEnded,
     AttemptStarted,
@@ -31,7 +31,7 @@ from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.tenants import NEVER
 from phalanx.manifests.cluster import ClusterSpec
-from phalanx.manifests.found import Found, Placed
+from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.preview.names import Names
 from phalanx.preview.taints import Tolerance
 
@@ -61,7 +61,7 @@ class Stage:
             if why := node.closed or tolerance.closes(node):
                 self._apply(NodeDrained(at=now, cause=CAUSE, node=node.name, reason=why))
 
-    def enter(self, job: Job, found: Found) -> None:
+    def enter(self, job: Job, found: ParsedJob) -> None:
         """A job that is there already: its tasks hold their places, or wait."""
         self._apply(JobSubmitted(at=self._now, cause=CAUSE, job=job))
         keys = [self._place(job, each) for each in found.placed]
@@ -119,7 +119,7 @@ class Stage:
         found = ledger.fit(Request(cores, memory, min(placed.gpus, len(ledger.devices_free))))
         return found if isinstance(found, Grant) else Grant(0, 0)
 
-    def promise(self, job: Job, found: Found) -> None:
+    def promise(self, job: Job, found: ParsedJob) -> None:
         """Keep the nodes for it that have been nominated, if those who make way there are still leaving."""
         kept = [
             (position, self.state.nodes[node])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.diary import diary
-from phalanx.runner.agent import Agent
+from phalanx.logger import logger
 from phalanx.runner.health import KeeperHealth
 from phalanx.runner.keeper_messages import Event
 from phalanx.runner.processes import KeeperSilent, Machine, Processes
+from phalanx.runner.turn import RunnerEngine
 
-log = diary("runner")
+log = logger("runner")
 FIRST_WITHIN_S = 10.0  # one try when the runner starts
 AGAIN_WITHIN_S = 3.0  # one try while it runs
 
@@ -23,7 +23,7 @@ class Connecting:
     """Of one runner to the keeper of its machine."""
 
     def __init__(
-        self, machine: Machine, health: KeeperHealth, agent: Agent, on_event: Callable[[Event], None]
+        self, machine: Machine, health: KeeperHealth, agent: RunnerEngine, on_event: Callable[[Event], None]
     ) -> None:
         self._machine = machine
         self._health = health

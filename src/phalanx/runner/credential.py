@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec import MsgspecError, Struct, json
 
-from phalanx.diary import diary, told
 from phalanx.errors import TokenError
+from phalanx.logger import logger, told
 from phalanx.runner.keeper import files
 from phalanx.settings import Settings
 from phalanx.tokenfile import first_token, read_token, write_token
 
-log = diary("runner")
+log = logger("runner")
 NAME = "credential"
 
 

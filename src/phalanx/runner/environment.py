@@ -15,7 +15,7 @@ import zlib
 from phalanx.core.model.orders import Brief, Start
 from phalanx.core.model.ports import GANG_PORTS
 from phalanx.core.model.resources import Capacity
-from phalanx.runner.standing import Standing
+from phalanx.runner.rank import Standing
 
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
 

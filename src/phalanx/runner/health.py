@@ -1,7 +1,7 @@
 """Whether the keeper works: it is asked every second, and what it owes us is counted in looks, not in time.
 
 So a runner that was frozen itself accuses nobody when it wakes. What is found is told to the coordinator with the
-heartbeats (`agent.py`); a keeper that is gone, or has been silent for longer than a lease, is replaced by the shell.
+heartbeats (`turn.py`); a keeper that is gone, or has been silent for longer than a lease, is replaced by the shell.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from phalanx.core.verdict import ProcessEnd
+from phalanx.core.runner.exits import ProcessEnd
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's, in which the start of a process is told
 Ticks = tuple[int, int]  # since boot, one before and one after; zeros: not known
@@ -28,7 +28,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     not_after: float | None = None  # the instant since boot from which on it is refused
 
 
-class Exit(Struct, frozen=True):
+class ProcessExit(Struct, frozen=True):
     """How an attempt ended: a code or a signal, or for the reason `unknown` neither."""
 
     code: int | None
@@ -42,12 +42,12 @@ class Exit(Struct, frozen=True):
     why: str | None = None  # it was told to
 
 
-def end_of(exit: Exit) -> ProcessEnd:
+def end_of(exit: ProcessExit) -> ProcessEnd:
     """The same in the words of the runner's state machine."""
     return ProcessEnd(*structs.astuple(exit))
 
 
-class Started(Struct, frozen=True, array_like=True, tag="started"):
+class ProcessStarted(Struct, frozen=True, array_like=True, tag="started"):
     key: str
     pid: int
     started_at: float
@@ -58,13 +58,13 @@ class Pong(Struct, frozen=True, array_like=True, tag="pong"):
     """The keeper is there and works."""
 
 
-class Ready(Struct, frozen=True, array_like=True, tag="ready"):
+class ProcessReady(Struct, frozen=True, array_like=True, tag="ready"):
     """A held attempt has its lane, and its program, folder and logs are there."""
 
     key: str
 
 
-class Refused(Struct, frozen=True, array_like=True, tag="refused"):
+class ProcessRefused(Struct, frozen=True, array_like=True, tag="refused"):
     """Not started. Codes: retracted, late, not_found, not_executable, no_cwd, no_log, no_brief, not_readable,
     stopped, fenced, exhausted, spawn_failed."""
 
@@ -73,11 +73,11 @@ class Refused(Struct, frozen=True, array_like=True, tag="refused"):
     message: str
 
 
-class Ended(Struct, frozen=True, array_like=True, tag="ended"):
+class ProcessEnded(Struct, frozen=True, array_like=True, tag="ended"):
     """The attempt is over and nothing of its process tree is alive."""
 
     key: str
-    exit: Exit
+    exit: ProcessExit
 
 
 class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
@@ -99,7 +99,7 @@ class Row(Struct, frozen=True, array_like=True):
     state: str
     pid: int
     started_at: float
-    exit: Exit | None = None
+    exit: ProcessExit | None = None
     born: Ticks = (0, 0)
 
 
@@ -115,5 +115,6 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
     facts: Facts
 
 
-Answer = Ready | Started | Refused | Ended | Misunderstood | Listing | Pong
-Event = Ready | Started | Refused | Ended | Misunderstood | KeeperLost  # what a runner hears
+News = ProcessReady | ProcessStarted | ProcessRefused | ProcessEnded  # of one process
+Answer = News | Misunderstood | Listing | Pong
+Event = News | Misunderstood | KeeperLost  # what a runner hears

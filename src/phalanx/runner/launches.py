@@ -1,6 +1,6 @@
 """What an attempt is started with: its logs, environment, processors and cgroup, as the keeper is told of them.
 
-A group's brief is told to a keeper once. Which attempts are started, and when, is decided in `core/runner.py`.
+A group's brief is told to a keeper once. Which attempts are started, and when, is decided in `core/runner/state.py`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from pathlib import Path
 from phalanx.core.model.orders import AttemptKey, Brief, Start, key_from_text, key_text
 from phalanx.core.model.ports import LonePorts
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner import Spawn
-from phalanx.diary import diary
+from phalanx.core.runner.state import Spawn
+from phalanx.logger import logger
 from phalanx.runner import logs
-from phalanx.runner.agent import Agent
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import attempt_environment, group_environment
 from phalanx.runner.keeper_messages import Launch
 from phalanx.runner.processes import Machine, Processes
-from phalanx.runner.standing import Peer, standing
+from phalanx.runner.rank import Peer, standing
+from phalanx.runner.turn import RunnerEngine
 
-log = diary("runner")
+log = logger("runner")
 LOOPBACK = "127.0.0.1"
 
 
@@ -29,7 +29,7 @@ class Launches:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: RunnerEngine,
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
@@ -48,16 +48,16 @@ class Launches:
         self._briefed: set[str] = set()
         self._ports = LonePorts(f"{agent.node}/{agent.incarnation}")
 
-    def start(self, keeper: Processes, deed: Spawn, not_after: float) -> None:
+    def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or get it ready; raises OSError where its log can have no folder."""
-        start, brief = deed.start, deed.brief
+        start, brief = effect.start, effect.brief
         self._brief(keeper, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         job, position, number = start.key
         cgroup = self._cgroup(start)
         here = Peer(self._agent.node, self._agent.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
-        place = standing(start, brief, deed.roll, here, port)
+        place = standing(start, brief, effect.roll, here, port)
         launch = Launch(
             out=str(logs.log_path(self.log_root, job, position, number, "stdout")),
             err=str(logs.log_path(self.log_root, job, position, number, "stderr")),
@@ -67,7 +67,7 @@ class Launches:
             log_max_bytes=self._log_max_bytes,
             lane=start.lane,
             limit_s=brief.time_limit_s,
-            held=deed.held,
+            held=effect.held,
             not_after=not_after,
         )
         keeper.start(name, _brief_id(job, brief.group), launch)

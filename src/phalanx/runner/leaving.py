@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from phalanx.clock import Clock
-from phalanx.runner.agent import Agent
 from phalanx.runner.link import Wire
+from phalanx.runner.turn import RunnerEngine
 
 GOODBYE_WITHIN_S = 3.0
 REPORT_WITHIN_S = 5.0  # how long a coordinator may take to acknowledge the last ends
@@ -18,7 +18,11 @@ class Leaving:
     """The last words on the connection of the moment."""
 
     def __init__(
-        self, agent: Agent, clock: Clock, connection: Callable[[], Wire | None], flush: Callable[[], None]
+        self,
+        agent: RunnerEngine,
+        clock: Clock,
+        connection: Callable[[], Wire | None],
+        flush: Callable[[], None],
     ) -> None:
         self._agent = agent
         self._clock = clock

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from phalanx.api import wire
-from phalanx.diary import diary
-from phalanx.runner.doors import Doors
+from phalanx.link import wire
+from phalanx.logger import logger
+from phalanx.runner.addresses import LinkAddresses
 from phalanx.tls import ClientTls, explain
 
-log = diary("runner")
+log = logger("runner")
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 0.6
 DIAL_WITHIN_S = 5.0
 DIAL_ONE_OF_MANY_WITHIN_S = 2.0
@@ -113,16 +113,16 @@ class Wire(asyncio.Protocol):
 class Dialler:
     """Makes connections, and tells what stands in the way, each new thing once."""
 
-    def __init__(self, doors: Doors, tls: ClientTls | None = None) -> None:
-        self.doors = doors
+    def __init__(self, addresses: LinkAddresses, tls: ClientTls | None = None) -> None:
+        self.addresses = addresses
         self._tls = tls
         self._told: dict[str, str] = {}  # by door
 
     async def dial(
-        self, door: str, speaker: Speaker, on_welcome: Callable[[], None] | None = None
+        self, address: str, speaker: Speaker, on_welcome: Callable[[], None] | None = None
     ) -> Wire | None:
-        host, _, port = door.rpartition(":")
-        within_s = DIAL_WITHIN_S if self.doors.is_alone else DIAL_ONE_OF_MANY_WITHIN_S
+        host, _, port = address.rpartition(":")
+        within_s = DIAL_WITHIN_S if self.addresses.is_alone else DIAL_ONE_OF_MANY_WITHIN_S
         tls = None if self._tls is None else self._tls.context()
         try:
             async with asyncio.timeout(within_s):
@@ -130,17 +130,17 @@ class Dialler:
                     lambda: Wire(speaker, on_welcome), host.strip("[]"), int(port), ssl=tls
                 )
         except (OSError, TimeoutError) as error:
-            self.tell(door, error, f"no answer within {within_s:g} s")
+            self.tell(address, error, f"no answer within {within_s:g} s")
             return None
         return made
 
-    def tell(self, door: str, error: Exception | None, otherwise: str) -> None:
+    def tell(self, address: str, error: Exception | None, otherwise: str) -> None:
         """Say what stands in the way, unless it is what stood there before."""
         said = explain(error)
         why = f"{said.text} ({said.hint})" if said else str(error or "") or otherwise
-        if why != self._told.get(door):
-            log.warning("cannot reach the coordinator", door=door, error=why)
-        self._told[door] = why
+        if why != self._told.get(address):
+            log.warning("cannot reach the coordinator", address=address, error=why)
+        self._told[address] = why
 
     @property
     def hung_up(self) -> str:
@@ -152,32 +152,32 @@ class Dialler:
             " (phalanx ca issue DIR --node NAME makes one)"
         )
 
-    def got_through(self, door: str) -> None:
-        self._told.pop(door, None)
+    def got_through(self, address: str) -> None:
+        self._told.pop(address, None)
 
 
 async def keep_connected(dialler: Dialler, speaker: Speaker, jitter: Callable[[], float]) -> None:
     """Control: dial, speak, and dial again, until nobody will ever have us. After a loss, other doors come first."""
-    pause_s, doors, loop = PAUSE_FIRST_S, dialler.doors, asyncio.get_running_loop()
-    while not doors.is_hopeless(loop.time()):
-        connection = await dialler.dial(doors.at, speaker, doors.welcomed)
+    pause_s, addresses, loop = PAUSE_FIRST_S, dialler.addresses, asyncio.get_running_loop()
+    while not addresses.is_hopeless(loop.time()):
+        connection = await dialler.dial(addresses.at, speaker, addresses.welcomed)
         if connection is not None:
-            if not doors.is_alone:
+            if not addresses.is_alone:
                 loop.call_later(ANSWER_WITHIN_S, connection.abort_unless_heard)
             if await _lasted(connection) and connection.welcomed:
                 pause_s = PAUSE_FIRST_S
             if connection.welcomed:
-                log.warning("the coordinator is gone, looking for the one that leads", door=doors.at)
+                log.warning("the coordinator is gone, looking for the one that leads", address=addresses.at)
             if connection.heard:
-                dialler.got_through(doors.at)
+                dialler.got_through(addresses.at)
             else:
-                dialler.tell(doors.at, connection.trouble, dialler.hung_up)
+                dialler.tell(addresses.at, connection.trouble, dialler.hung_up)
         if connection is not None and connection.sent_away is not None:
-            at_once = doors.standby(connection.sent_away.leader, loop.time())
+            at_once = addresses.standby(connection.sent_away.leader, loop.time())
         elif connection is not None and connection.refused:
-            at_once = doors.refused(loop.time())
+            at_once = addresses.refused(loop.time())
         else:
-            at_once = doors.failed(loop.time(), silent=connection is None or not connection.heard)
+            at_once = addresses.failed(loop.time(), silent=connection is None or not connection.heard)
         if not at_once:
             await asyncio.sleep(pause_s * (0.5 + jitter()))
             pause_s = min(PAUSE_MAX_S, pause_s * 2)
@@ -185,12 +185,12 @@ async def keep_connected(dialler: Dialler, speaker: Speaker, jitter: Callable[[]
 
 async def keep_beside(dialler: Dialler, speaker: Speaker, jitter: Callable[[], float]) -> None:
     """The log road: go where control was welcomed last, and leave when it is welcomed again, here or elsewhere."""
-    pause_s, doors = PAUSE_FIRST_S, dialler.doors
-    number = await doors.welcome(0)
+    pause_s, addresses = PAUSE_FIRST_S, dialler.addresses
+    number = await addresses.welcome(0)
     while True:
-        moved = asyncio.ensure_future(doors.welcome(number))
+        moved = asyncio.ensure_future(addresses.welcome(number))
         try:
-            connection = await dialler.dial(doors.leader, speaker)
+            connection = await dialler.dial(addresses.leader, speaker)
             if connection is not None and await _lasted(connection, moved):
                 pause_s = PAUSE_FIRST_S
             await asyncio.wait({moved}, timeout=pause_s * (0.5 + jitter()))

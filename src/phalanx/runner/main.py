@@ -17,35 +17,35 @@ from typing import Any
 import uvloop
 from msgspec import structs
 
-from phalanx.api import wire
 from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.core.model.resources import Capacity
-from phalanx.diary import diary, open_diary, told
 from phalanx.errors import ConfigError, Conflict, PhalanxError
-from phalanx.runner import statefiles, stopping
-from phalanx.runner.agent import Agent
+from phalanx.link import wire
+from phalanx.logger import logger, open_log, told
+from phalanx.runner import state_files, stopping
+from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.devices import discover
-from phalanx.runner.doors import Doors
 from phalanx.runner.labels import parse_labels
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
-from phalanx.runner.logroad import LogRoad
+from phalanx.runner.log_link import RunnerLogLink
+from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
-from phalanx.runner.shell import Shell
 from phalanx.runner.stopping import Farewell, StopRequest
+from phalanx.runner.turn import RunnerEngine
 from phalanx.settings import Settings, is_loopback
-from phalanx.tls import ClientTls, Papers
+from phalanx.tls import ClientTls, TlsFiles
 
-log = diary("runner")
+log = logger("runner")
 
 
 def run(settings: Settings, drain: bool = False) -> int:
     """Run a runner until it is told to stop; the exit code. With `drain` its tasks end with it."""
-    open_diary()
+    open_log()
     try:
         return uvloop.run(_run(settings, drain))
     except Conflict as error:
@@ -62,10 +62,10 @@ def capacity_of(name: str, pretend: str | None, labels: str | None = None) -> Ca
     return structs.replace(has, labels=has.labels | parse_labels(labels or ""))
 
 
-def check_doors(join: tuple[str, ...], papers: Papers) -> None:
+def check_doors(join: tuple[str, ...], tls_files: TlsFiles) -> None:
     """A node's token is shown in the clear on this machine only."""
     for door in join:
-        if not papers.are_there and not is_loopback(door.rpartition(":")[0].strip("[]")):
+        if not tls_files.are_there and not is_loopback(door.rpartition(":")[0].strip("[]")):
             raise ConfigError(
                 f"runner.join = {door!r} would show the node's token to everybody on the way: expected TLS, or a"
                 " loopback address",
@@ -76,8 +76,8 @@ def check_doors(join: tuple[str, ...], papers: Papers) -> None:
 
 async def _run(settings: Settings, drain: bool) -> int:
     section = settings.runner
-    papers = Papers(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
-    check_doors(section.join, papers)
+    tls_files = TlsFiles(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
+    check_doors(section.join, tls_files)
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     stopped = asyncio.Event()
@@ -85,8 +85,8 @@ async def _run(settings: Settings, drain: bool) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with stopping.on_duty(state_dir):
         shell = _shell(settings, state_dir)
-        tls = ClientTls(papers) if papers.are_there else None
-        dialler = Dialler(Doors(section.join, vouched=papers.ca_file is not None), tls)
+        tls = ClientTls(tls_files) if tls_files.are_there else None
+        dialler = Dialler(LinkAddresses(section.join, vouched=tls_files.ca_file is not None), tls)
         if not await _opened(shell, stopped):
             stopping.leave_word(state_dir, Farewell(0, drained=False, told=False, lease_s=0.0, knew=False))
             return 0
@@ -94,12 +94,12 @@ async def _run(settings: Settings, drain: bool) -> int:
         return await _until_stopped(shell, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
 
 
-def _shell(settings: Settings, state_dir: Path) -> Shell:
+def _shell(settings: Settings, state_dir: Path) -> RunnerLoop:
     section = settings.runner
-    credential, origin = NodeCredential(settings), statefiles.origin(state_dir)
+    credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
-    return Shell(
-        Agent(
+    return RunnerLoop(
+        RunnerEngine(
             section.name,
             secrets.token_hex(8),
             origin,
@@ -116,7 +116,7 @@ def _shell(settings: Settings, state_dir: Path) -> Shell:
     )
 
 
-async def _opened(shell: Shell, stopped: asyncio.Event) -> bool:
+async def _opened(shell: RunnerLoop, stopped: asyncio.Event) -> bool:
     """Wait for the keeper, which may take long; False if we are told to stop before it has answered."""
     opening, waiting = asyncio.ensure_future(shell.open()), asyncio.ensure_future(stopped.wait())
     await asyncio.wait({opening, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -130,7 +130,7 @@ async def _opened(shell: Shell, stopped: asyncio.Event) -> bool:
 
 
 async def _until_stopped(
-    shell: Shell,
+    shell: RunnerLoop,
     dialler: Dialler,
     log_limits: Limits,
     state_dir: Path,
@@ -139,7 +139,7 @@ async def _until_stopped(
 ) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
     agent = shell.agent
-    road = LogRoad(
+    log_link = RunnerLogLink(
         lambda: wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation),
         shell.log_root,
         shell.is_live,
@@ -154,7 +154,7 @@ async def _until_stopped(
 
     jobs = [
         control(),
-        keep_beside(dialler, road, random.random),
+        keep_beside(dialler, log_link, random.random),
         shell.beat(),
         shell.tick(),
         keep_swept(shell.log_root, log_limits, shell.live_keys, shell.clock),

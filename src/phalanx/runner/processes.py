@@ -4,7 +4,7 @@ Requests are plain calls; all that are made in one turn of the event loop travel
 forget waits a moment for such a frame, for to wake it costs more than anything said to it. What happens
 comes back as values through one callback. The keeper (`runner/keeper/`) outlives the runner: `open` connects
 to the one that is alive or starts one, and `listing` then says what ran meanwhile. Which attempts to run, and
-what to do about their ends, is decided elsewhere (`core/runner.py`).
+what to do about their ends, is decided elsewhere (`core/runner/state.py`).
 """
 
 from __future__ import annotations

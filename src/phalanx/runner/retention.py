@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey
-from phalanx.diary import diary, told
+from phalanx.logger import logger, told
 
-log = diary("runner")
+log = logger("runner")
 FIRST_AFTER_S, EVERY_S = 60.0, 600.0
 SETTLED_S = 60.0  # a log that was written to just now may be of an attempt that has begun since we asked
 _NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr)")

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec import MsgspecError, Struct, json
 
-from phalanx.runner import claim, statefiles
+from phalanx.runner import claim, state_files
 
 REQUEST, FAREWELL = "runner.stop", "runner.stopped"
 KEEP_S_MAX = 3600.0
@@ -50,7 +50,7 @@ def on_duty(folder: Path) -> Iterator[None]:
     """Be the runner of this folder, for as long as it lives; raises Conflict if there is one."""
     with claim.claimed(folder):
         for name in (REQUEST, FAREWELL):
-            statefiles.remove(folder / name)
+            state_files.remove(folder / name)
         yield
 
 
@@ -65,7 +65,7 @@ def ask(folder: Path, request: StopRequest) -> None:
 
 def withdraw(folder: Path) -> None:
     """Nobody was asked after all."""
-    statefiles.remove(folder / REQUEST)
+    state_files.remove(folder / REQUEST)
 
 
 def asked(folder: Path) -> StopRequest | None:
@@ -83,9 +83,9 @@ def last_word(folder: Path) -> Farewell | None:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     with suppress(MsgspecError):
-        return json.decode(statefiles.read(path), type=kind)
+        return json.decode(state_files.read(path), type=kind)
     return None
 
 
 def _write(path: Path, what: Struct) -> None:
-    statefiles.write(path, json.encode(what))
+    state_files.write(path, json.encode(what))

@@ -13,7 +13,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.sim.floor import Floor
-from phalanx.sim.places import Holder, Places
+from phalanx.sim.places import PlaceHolder, Places
 from phalanx.sim.violation import Violation
 
 Formation = tuple[JobId, int]
@@ -109,7 +109,7 @@ class Barrier:
     def _held(self, name: Formation) -> Counter[int]:
         return self._places.staying(name[0])
 
-    def _members(self, name: Formation) -> list[Holder]:
+    def _members(self, name: Formation) -> list[PlaceHolder]:
         return [each for each in self._places.of(name[0]) if each.formation == name[1]]
 
     def _is_strict(self, job: JobId) -> bool:

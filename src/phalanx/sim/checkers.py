@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from phalanx.api import wire
-from phalanx.coordinator.heart import Turn
+from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import invariants
 from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
@@ -21,19 +20,20 @@ from phalanx.core.cluster.subjects import job_of, node_of
 from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status, Why
-from phalanx.core.verdict import ProcessEnd
+from phalanx.core.runner.exits import ProcessEnd
+from phalanx.link import wire
 from phalanx.sim.barrier import Barrier
 from phalanx.sim.chronicle import Chronicle
-from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.disk import drive
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
-from phalanx.sim.limits import Limits
+from phalanx.sim.limits import TimeLimits
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
 from phalanx.sim.replica import differences
 from phalanx.sim.restarts import Restarts
-from phalanx.sim.runner import Runner
+from phalanx.sim.runner import SimulatedRunner
 from phalanx.sim.standstill import Standstill
 from phalanx.sim.violation import Violation
 from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
@@ -57,7 +57,7 @@ class Checkers:
         self.barrier = Barrier(self.places, self.floor, self.count)
         self.promises = Promises(self.places, self.floor, self.count)
         self.standstill = Standstill(world)
-        self.limits = Limits(self.places, self.floor, world)
+        self.limits = TimeLimits(self.places, self.floor, world)
         self.restarts = Restarts(self.places, self.barrier, self.count)
         # Whoever waits for the moment in which a member is ready on some node, or in which places are promised.
         self.on_ready: Callable[[str], None] = ignore
@@ -146,7 +146,7 @@ class Checkers:
     def journal_lost(self, node: str) -> None:
         self.floor.journal_lost(node)
 
-    def heard(self, runner: Runner, message: wire.Message, obeyed: bool) -> None:
+    def heard(self, runner: SimulatedRunner, message: wire.Message, obeyed: bool) -> None:
         """No order of an older epoch is obeyed once a newer one was served."""
         served = self._epochs.get(runner.name, 0)
         if isinstance(message, wire.Welcome):
@@ -163,12 +163,12 @@ class Checkers:
 
     # What coordinators show.
 
-    def turned(self, coordinator: Coordinator, turn: Turn) -> None:
+    def turned(self, coordinator: SimulatedCoordinator, turn: Turn) -> None:
         """After every turn that changed something and is durable: the state's own sentences hold."""
         for event in turn.events:
             if type(event) not in VOLATILE:
                 self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
-        self._latest = max(self._latest, coordinator.heart.turned_at)
+        self._latest = max(self._latest, coordinator.engine.turned_at)
         for failed in turn.failures:
             raise Violation("plan", f"no plan can be made: {failed}") from failed
         if turn.events:
@@ -177,18 +177,18 @@ class Checkers:
         if not turn.more and all(type(event) in VOLATILE for event in turn.events):
             self._look_at_queue(coordinator)
 
-    def _look_at_queue(self, coordinator: Coordinator) -> None:
+    def _look_at_queue(self, coordinator: SimulatedCoordinator) -> None:
         """Nothing happened in this turn: whoever waits now has a reason."""
-        state, now = coordinator.state, coordinator.heart.turned_at
+        state, now = coordinator.state, coordinator.engine.turned_at
         moment = (state.epoch, state.revision, state.gain)
         if moment != self._quiet:
             self._quiet, self._patient_until = moment, now + PATIENCE_S
             check_waits(state, now)
         elif now > self._patient_until:
             self._patient_until = now + PATIENCE_S
-            check_patience(state, coordinator.heart.policy, now)
+            check_patience(state, coordinator.engine.policy, now)
 
-    def _settled_down(self, coordinator: Coordinator) -> None:
+    def _settled_down(self, coordinator: SimulatedCoordinator) -> None:
         """From time to time: what a restart would read is what is in memory."""
         if coordinator.state.epoch == self.chronicle.epoch:
             self.promises.compare(set(coordinator.state.promised))
@@ -198,10 +198,10 @@ class Checkers:
         if self._settled % REPLAY_ALL_EVERY == 0:
             self.compare(coordinator, self._whole_log())
 
-    def compare(self, coordinator: Coordinator, loaded: Loaded) -> None:
+    def compare(self, coordinator: SimulatedCoordinator, loaded: Loaded) -> None:
         if coordinator.state.epoch != self.chronicle.epoch:
             return  # it has been replaced and does not know it yet
-        found = differences(coordinator.state, loaded, coordinator.heart.turned_at, self._latest)
+        found = differences(coordinator.state, loaded, coordinator.engine.turned_at, self._latest)
         if found:
             raise Violation(
                 "replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}"
@@ -215,7 +215,7 @@ class Checkers:
         assert self.outside is not None
         return drive(self.outside.load())
 
-    def _remembers(self, coordinator: Coordinator, job: str) -> bool:
+    def _remembers(self, coordinator: SimulatedCoordinator, job: str) -> bool:
         """Whether a job can still be told about: from memory, or from the history and the story."""
         assert self.outside is not None
         if job in coordinator.state.jobs:
@@ -223,13 +223,13 @@ class Checkers:
         story = drive(self.outside.story(job, 0, 1))
         return drive(self.outside.history(job)) is not None and (bool(story) or not self.keeps_stories)
 
-    def opened(self, coordinator: Coordinator) -> None:
+    def opened(self, coordinator: SimulatedCoordinator) -> None:
         """A coordinator believes that it leads."""
         self.count("term")
 
     # At the end.
 
-    def finish(self, coordinator: Coordinator) -> None:
+    def finish(self, coordinator: SimulatedCoordinator) -> None:
         self.compare(coordinator, self._load())
         self.compare(coordinator, self._whole_log())
         check_state(coordinator.state)
@@ -255,7 +255,7 @@ def check_state(state: ClusterState) -> None:
                 )
 
 
-def why_not_healed(leader: Coordinator, floor: Floor, nodes: int) -> str | None:
+def why_not_healed(leader: SimulatedCoordinator, floor: Floor, nodes: int) -> str | None:
     """The first thing that is not as it should be once all has healed, or None."""
     state = leader.state
     for job in state.jobs.values():

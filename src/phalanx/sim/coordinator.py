@@ -1,6 +1,6 @@
 """A coordinator under virtual time: the real member, loop, links and store, in a process that may pause and may die.
 
-The coroutines of `coordinator/member.py` run unchanged on an event loop of the simulator; what `server.py` and
+The coroutines of `coordinator/leadership.py` run unchanged on an event loop of the simulator; what `server.py` and
 `main.py` do with sockets and signals is done here. Death loses the memory and the connections.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from phalanx.api import wire
-from phalanx.coordinator.entry import SharedKey
-from phalanx.coordinator.heart import Heart, Turn
-from phalanx.coordinator.links import Letter, Links, Session
-from phalanx.coordinator.member import Charter, Member, Role
+from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
+from phalanx.coordinator.link import Envelope, Links, RunnerSession
+from phalanx.coordinator.link_auth import SharedToken
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState
 from phalanx.errors import Unavailable
+from phalanx.link import wire
 from phalanx.sim.eventloop import an_event_loop
 from phalanx.sim.life import Life
 from phalanx.sim.network import Socket
@@ -30,17 +30,17 @@ TOKEN = "node-token"  # noqa: S105 - a made-up one
 Reply = Callable[[list[Answer | None]], None]
 
 
-class Watcher(Protocol):
+class CoordinatorWatcher(Protocol):
     """Who looks at a coordinator from outside."""
 
     def count(self, what: str) -> None: ...
 
-    def turned(self, coordinator: Coordinator, turn: Turn) -> None: ...
+    def turned(self, coordinator: SimulatedCoordinator, turn: Turn) -> None: ...
 
-    def opened(self, coordinator: Coordinator) -> None: ...
+    def opened(self, coordinator: SimulatedCoordinator) -> None: ...
 
 
-class Coordinator(Life):
+class SimulatedCoordinator(Life):
     """One process: it follows, leads or waits for its chance, until it dies. Its successor is another one."""
 
     def __init__(
@@ -49,9 +49,9 @@ class Coordinator(Life):
         name: str,
         seat: str,
         open_store: Callable[[Life], Watched],
-        watcher: Watcher,
+        watcher: CoordinatorWatcher,
         clock: LocalClock,
-        charter: Charter,
+        config: LeadershipConfig,
     ) -> None:
         super().__init__(world, name)
         self.seat = seat
@@ -60,13 +60,13 @@ class Coordinator(Life):
         self._store = open_store(self)
         self._watcher = watcher
         candidate = Candidate(seat, f"http://{seat}", f"{seat}:7434")
-        self._member = Member(self._store, candidate, charter, clock, self)
-        self.links = Links(lambda: self.state, SharedKey(TOKEN))
+        self._member = Leadership(self._store, candidate, config, clock, self)
+        self.links = Links(lambda: self.state, SharedToken(TOKEN))
         self._sockets: list[Socket] = []
 
     @property
-    def heart(self) -> Heart:
-        return self._member.heart
+    def engine(self) -> Engine:
+        return self._member.engine
 
     @property
     def state(self) -> ClusterState:
@@ -163,21 +163,21 @@ class Coordinator(Life):
 
     def accept(self, socket: Socket) -> None:
         """A runner dialled."""
-        socket.speaker = Door(self, socket)
+        socket.speaker = SimulatedConnection(self, socket)
         self._sockets = [each for each in self._sockets if each.is_open]
         self._sockets.append(socket)
 
-    def post(self, letter: Letter) -> bool:
-        return self._member.post(letter)
+    def post(self, envelope: Envelope) -> bool:
+        return self._member.post(envelope)
 
 
-class Door:
+class SimulatedConnection:
     """One connection of a runner, as `coordinator/server.py` keeps it."""
 
-    def __init__(self, coordinator: Coordinator, socket: Socket) -> None:
+    def __init__(self, coordinator: SimulatedCoordinator, socket: Socket) -> None:
         self._coordinator = coordinator
         self._socket = socket
-        self._session = Session(self)
+        self._session = RunnerSession(self)
         self._unpacker = wire.Unpacker()
 
     def send(self, messages: list[wire.Message]) -> None:
@@ -200,11 +200,11 @@ class Door:
             self.close()
         elif not self._session.node and not isinstance(message, wire.HelloMessage):
             self.close()  # the first message must be a hello
-        elif (letter := links.receive(self._session, message)) is not None and not self._coordinator.post(
-            letter
+        elif (envelope := links.receive(self._session, message)) is not None and not self._coordinator.post(
+            envelope
         ):
             self.close()  # nobody will read it
 
     def closed(self) -> None:
-        if (letter := self._coordinator.links.closed(self._session)) is not None:
-            self._coordinator.post(letter)
+        if (envelope := self._coordinator.links.closed(self._session)) is not None:
+            self._coordinator.post(envelope)

@@ -14,11 +14,11 @@ from msgspec import structs
 
 from phalanx.sim.eventloop import outside
 from phalanx.sim.life import Life
-from phalanx.sim.vault import Watcher
+from phalanx.sim.vault import StoreWatcher
 from phalanx.sim.world import World
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Store, StoreError
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 class Disk:
     """What is kept, and the moods of what keeps it. Without a folder it is in memory."""
 
-    def __init__(self, world: World, watcher: Watcher, folder: Path | None) -> None:
+    def __init__(self, world: World, watcher: StoreWatcher, folder: Path | None) -> None:
         self.is_slow = False
         self.is_full = False  # it can be read, not written
         self.is_away = False  # it can be neither

@@ -16,7 +16,17 @@ from phalanx.sim.eventloop import outside
 from phalanx.sim.keyspace import Keyspace
 from phalanx.sim.life import Life
 from phalanx.sim.world import World
-from phalanx.store.etcd_kv import Compare, Delete, Entry, EtcdUnavailable, Found, Get, Kv, Outcome, Put
+from phalanx.store.etcd.kv import (
+    Compare,
+    Delete,
+    EtcdUnavailable,
+    Get,
+    KeyValue,
+    Kv,
+    Outcome,
+    Put,
+    RangeReply,
+)
 from phalanx.store.protocol import StoreError
 
 GIVE_UP_S = 2.0  # how long a client waits for an answer
@@ -45,7 +55,7 @@ class Etcd:
         world.after(EXPIRY_EVERY_S, self._expire)
 
     def client(self, owner: Life, seat: str) -> Kv:
-        return Client(self, owner, seat)
+        return SimulatedEtcdClient(self, owner, seat)
 
     def direct(self) -> Kv:
         """What is really there, at once: for those who look from outside."""
@@ -61,23 +71,23 @@ class Etcd:
         self.has_leader = True
         self.held.extend_leases()
         proposed, self._proposed = self._proposed, []
-        for deed in proposed:
-            deed()
+        for effect in proposed:
+            effect()
 
-    def carry_out(self, deed: Callable[[], Any], answer: Callable[[Any], None], has_answer: bool) -> None:
+    def carry_out(self, effect: Callable[[], Any], answer: Callable[[Any], None], has_answer: bool) -> None:
         """A request has arrived."""
         if not self.has_leader:
             if self.dice.random() < 0.2:
-                self._proposed.append(lambda: self._apply(deed, answer, False))
+                self._proposed.append(lambda: self._apply(effect, answer, False))
             elif self.dice.random() < 0.5:
                 answer(EtcdUnavailable("etcdserver: no leader"))
             return
-        self._apply(deed, answer, has_answer)
+        self._apply(effect, answer, has_answer)
 
-    def _apply(self, deed: Callable[[], Any], answer: Callable[[Any], None], has_answer: bool) -> None:
+    def _apply(self, effect: Callable[[], Any], answer: Callable[[Any], None], has_answer: bool) -> None:
         before = self.held.revision
         try:
-            outcome = deed()
+            outcome = effect()
         except StoreError as error:
             outcome = error
         if self.held.revision != before:
@@ -98,7 +108,7 @@ class Etcd:
         self.world.after(EXPIRY_EVERY_S, self._expire)
 
 
-class Client:
+class SimulatedEtcdClient:
     """One coordinator's connection to the cluster."""
 
     def __init__(self, etcd: Etcd, owner: Life, seat: str) -> None:
@@ -114,9 +124,9 @@ class Client:
         limit: int = 0,
         newest_first: bool = False,
         keys_only: bool = False,
-    ) -> Found:
+    ) -> RangeReply:
         held = self._etcd.held
-        found: Found = await self._ask(lambda: held.range(key, end, limit, newest_first, keys_only))
+        found: RangeReply = await self._ask(lambda: held.range(key, end, limit, newest_first, keys_only))
         return structs.replace(found, entries=self._as_read(found.entries))
 
     async def txn(
@@ -125,7 +135,7 @@ class Client:
         outcome: Outcome = await self._ask(lambda: self._etcd.held.txn(compares, then, otherwise))
         return structs.replace(outcome, found=[self._as_read(each) for each in outcome.found])
 
-    def _as_read(self, entries: list[Entry]) -> list[Entry]:
+    def _as_read(self, entries: list[KeyValue]) -> list[KeyValue]:
         """What comes of them, one bit of those that are damaged flipped."""
         is_damaged = self._etcd.is_damaged
         return [
@@ -149,7 +159,7 @@ class Client:
     async def close(self) -> None:
         """Nothing to do."""
 
-    async def _ask(self, deed: Callable[[], Any]) -> Any:
+    async def _ask(self, effect: Callable[[], Any]) -> Any:
         """Send a request and wait for its answer, or give up; nobody knows then whether it took effect."""
         etcd, dice = self._etcd, self._etcd.dice
         future, tell = outside(self._owner)
@@ -159,7 +169,7 @@ class Client:
         if etcd.delays_requests and dice.random() < 0.6:
             arrives_s += dice.uniform(0.5, LATE_MAX_S)
         if not is_lost:
-            etcd.world.after(arrives_s, etcd.carry_out, deed, tell, has_answer)
+            etcd.world.after(arrives_s, etcd.carry_out, effect, tell, has_answer)
         etcd.world.after(GIVE_UP_S, _give_up, tell)
         return await future
 
@@ -178,7 +188,7 @@ class Direct:
         limit: int = 0,
         newest_first: bool = False,
         keys_only: bool = False,
-    ) -> Found:
+    ) -> RangeReply:
         return self._held.range(key, end, limit, newest_first, keys_only)
 
     async def txn(

@@ -9,22 +9,22 @@ from __future__ import annotations
 from phalanx.sim.disk import drive
 from phalanx.sim.etcd import Etcd
 from phalanx.sim.life import Life
-from phalanx.sim.vault import Watcher
+from phalanx.sim.vault import StoreWatcher
 from phalanx.sim.violation import Violation
 from phalanx.sim.world import World
-from phalanx.store.etcd import EtcdStore
-from phalanx.store.etcd_keys import Keys
+from phalanx.store.etcd.keys import EtcdKeys
+from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Regressed, Store
 
 PREFIX = "phalanx"
-_KEYS = Keys(PREFIX)
+_KEYS = EtcdKeys(PREFIX)
 BATCHES_MAX = 1000
 
 
 class EtcdVault:
     """One etcd for all coordinators of a run."""
 
-    def __init__(self, world: World, watcher: Watcher) -> None:
+    def __init__(self, world: World, watcher: StoreWatcher) -> None:
         self.etcd = Etcd(world, self._changed)
         self.outside: Store = EtcdStore(self.etcd.direct(), PREFIX)
         self.damaged: set[int] = set()

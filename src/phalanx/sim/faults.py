@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from phalanx.core.cluster.events import RoomPromised
-from phalanx.sim import faults_office as office
+from phalanx.sim import faults_coordinators as office
 from phalanx.sim.checkers import ignore
 from phalanx.sim.harm import Harm
 from phalanx.sim.node import Node

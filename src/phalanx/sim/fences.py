@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.api import wire
 from phalanx.core.cluster import events as e
 from phalanx.core.model.orders import Disposition
+from phalanx.link import wire
 from phalanx.sim.violation import Violation
 
 STALE = (Disposition.STALE_EPOCH, Disposition.STALE_LEASE, Disposition.STALE_ATTEMPT)

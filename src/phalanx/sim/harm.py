@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from phalanx.sim.checkers import Checkers
-from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.coordinator import SimulatedCoordinator
+from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.etcd import Etcd
 from phalanx.sim.etcd_vault import EtcdVault
 from phalanx.sim.network import Network
 from phalanx.sim.node import Node
-from phalanx.sim.office import Office
 from phalanx.sim.vault import Vault
 from phalanx.sim.watched import Trap
 from phalanx.sim.world import World
@@ -20,7 +20,7 @@ class Harm:
     def __init__(
         self,
         world: World,
-        office: Office,
+        office: SimulatedCoordinators,
         vault: Vault,
         trap: Trap,
         network: Network,
@@ -39,7 +39,7 @@ class Harm:
     def a_node(self) -> Node:
         return self.dice.choice(self.nodes)
 
-    def leader(self) -> Coordinator | None:
+    def leader(self) -> SimulatedCoordinator | None:
         """Who leads, if it is not paused already."""
         found = self.office.leader()
         return None if found is None or found.is_paused else found

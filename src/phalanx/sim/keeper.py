@@ -11,22 +11,29 @@ import json
 from typing import Any, Protocol
 
 from phalanx.core.model.orders import AttemptKey, Start, key_from_text
-from phalanx.core.verdict import ProcessEnd
-from phalanx.runner.keeper.attempt import Attempt
-from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
+from phalanx.core.runner.exits import ProcessEnd
+from phalanx.runner.keeper.attempt import KeptAttempt
+from phalanx.runner.keeper.effects import (
+    KeeperEffect,
+    RecordAndSend,
+    RecordLine,
+    SendLine,
+    Signal,
+    SpawnProcess,
+)
 from phalanx.runner.keeper.loop import REQUESTS_PER_TURN
-from phalanx.runner.keeper.table import Table, without_questions
+from phalanx.runner.keeper.table import KeeperTable, without_questions
 from phalanx.runner.keeper_messages import TICKS_PER_S
 from phalanx.sim.life import Life
-from phalanx.sim.process import Process
+from phalanx.sim.process import SimulatedProcess
 from phalanx.sim.script import script
-from phalanx.sim.watchdog import Watchdog
+from phalanx.sim.watchdog import SimulatedWatchdog
 from phalanx.sim.world import LocalClock, World
 
 SLOW_SHARE, SLOW_MAX_S = 0.15, 5.0  # how many members take time to get ready, and how long at the most
 
 
-class Watcher(Protocol):
+class KeeperWatcher(Protocol):
     """Who sees processes come and go."""
 
     def process_ready(self, node: str, key: AttemptKey) -> None: ...
@@ -48,7 +55,7 @@ class Watcher(Protocol):
     def journal_lost(self, node: str) -> None: ...
 
 
-class Link(Protocol):
+class KeeperLink(Protocol):
     """The connection to a runner."""
 
     def say(self, lines: list[str]) -> None: ...
@@ -56,7 +63,7 @@ class Link(Protocol):
     def hang_up(self) -> None: ...
 
 
-class Disk:
+class KeeperDisk:
     """What a node has on its disk and outlives its keepers: the journal. And the orders that its runners were given."""
 
     def __init__(self) -> None:
@@ -72,30 +79,30 @@ class Keeper(Life):
         world: World,
         node: str,
         clock: LocalClock,
-        watcher: Watcher,
-        disk: Disk,
-        table: Table | None = None,
+        watcher: KeeperWatcher,
+        disk: KeeperDisk,
+        table: KeeperTable | None = None,
     ) -> None:
         super().__init__(world, f"keeper of {node}")
         self.node = node
         self.clock = clock
-        self.table = table or Table()
-        self.processes: dict[str, Process] = {}  # until they are reaped
-        self._watchdog = Watchdog(world, clock, self.processes)
+        self.table = table or KeeperTable()
+        self.processes: dict[str, SimulatedProcess] = {}  # until they are reaped
+        self._watchdog = SimulatedWatchdog(world, clock, self.processes)
         self._lease_until: float | None = None
         self._disk = disk
         self._watcher = watcher
         self._dice = world.dice(f"keeper {node} {world.now}")
-        self._link: Link | None = None
+        self._link: KeeperLink | None = None
         self._requests: list[Any] = []
-        self._ending: list[Attempt] = []
+        self._ending: list[KeptAttempt] = []
         self._lines: list[str] = []
         self._is_awake = False
         self._looks_at = float("inf")
 
     # The connection.
 
-    def accept(self, link: Link) -> None:
+    def accept(self, link: KeeperLink) -> None:
         """A newer runner replaces an older one."""
         if self._link is not None:
             self._link.hang_up()
@@ -106,7 +113,7 @@ class Keeper(Life):
         self._requests += requests
         self._wake()
 
-    def lost(self, link: Link) -> None:
+    def lost(self, link: KeeperLink) -> None:
         if link is self._link:
             self._link = None
             self._requests = without_questions(self._requests)
@@ -128,9 +135,9 @@ class Keeper(Life):
         self._is_awake = False
         requests, self._requests = self._requests[:REQUESTS_PER_TURN], self._requests[REQUESTS_PER_TURN:]
         for request in requests:
-            deeds = self.table.serve(request, self.clock.monotonic())
+            effects = self.table.serve(request, self.clock.monotonic())
             self._tell_watchdog()
-            self._carry_out(deeds)
+            self._carry_out(effects)
         ending, self._ending = self._ending, []
         for attempt in ending:
             self._finish(attempt)
@@ -166,61 +173,63 @@ class Keeper(Life):
 
     # What the table wants done.
 
-    def _carry_out(self, deeds: list[Deed]) -> None:
-        for deed in deeds:
-            match deed:
-                case Spawn():
-                    deeds += self._spawn(deed)
+    def _carry_out(self, effects: list[KeeperEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case SpawnProcess():
+                    effects += self._spawn(effect)
                 case Signal():
-                    for number in deed.numbers:
-                        if (process := self.processes.get(deed.attempt.key)) is not None:
+                    for number in effect.numbers:
+                        if (process := self.processes.get(effect.attempt.key)) is not None:
                             process.take(number)
-                case Note():
-                    self._disk.journal.append(deed.line)
-                case Tell():
-                    self._disk.journal.append(deed.line)
-                    self._say(deed.line)
-                case Say():
-                    self._say(deed.line)
+                case RecordLine():
+                    self._disk.journal.append(effect.line)
+                case RecordAndSend():
+                    self._disk.journal.append(effect.line)
+                    self._say(effect.line)
+                case SendLine():
+                    self._say(effect.line)
 
     def _say(self, line: str) -> None:
         if self._link is not None:
             self._lines.append(line)
 
-    def _spawn(self, deed: Spawn) -> list[Deed]:
-        start = self._disk.starts[key_of(deed.key)]
-        fate = script(deed.brief.argv, start.restarts)
+    def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
+        start = self._disk.starts[key_of(effect.key)]
+        fate = script(effect.brief.argv, start.restarts)
         if not fate.exists:
-            return self.table.refused(deed.key, "not_found", "no such program", self.clock.monotonic())
-        if deed.held:
+            return self.table.refused(effect.key, "not_found", "no such program", self.clock.monotonic())
+        if effect.held:
             slow = self._dice.random() < SLOW_SHARE
-            self.later(self._dice.uniform(0.0, SLOW_MAX_S) if slow else 0.0, self._prepared, deed.key)
+            self.later(self._dice.uniform(0.0, SLOW_MAX_S) if slow else 0.0, self._prepared, effect.key)
             return []
-        attempt = Attempt(deed.key, deed.options)
+        attempt = KeptAttempt(effect.key, effect.options)
         attempt.pid, attempt.started_at = 1, self.clock.now()
         tick = int(self.clock.monotonic() * TICKS_PER_S)
         attempt.born = (tick, tick)
         self._watcher.process_started(self.node, start)
-        self.processes[deed.key] = Process(self.world, self._dice, attempt, fate, self._process_ended)
+        self.processes[effect.key] = SimulatedProcess(
+            self.world, self._dice, attempt, fate, self._process_ended
+        )
         return self.table.started(attempt)
 
     def _prepared(self, key: str) -> None:
         """Its program and its folder were looked at, which takes a moment; it may be gone by now."""
-        if deeds := self.table.prepared(key):
+        if effects := self.table.prepared(key):
             self._watcher.process_ready(self.node, key_of(key))
-            self._carry_out(deeds)
+            self._carry_out(effects)
             self._wake()
 
     # What processes do.
 
-    def _process_ended(self, process: Process) -> None:
+    def _process_ended(self, process: SimulatedProcess) -> None:
         """It is over, whether its keeper can see it or not."""
         attempt = process.attempt
         end = ProcessEnd(process.code, process.signal, False, None, attempt.started_at, self.clock.now())
         self._watcher.process_ended(self.node, key_of(attempt.key), end)
         self.call(self._reap, process)
 
-    def _reap(self, process: Process) -> None:
+    def _reap(self, process: SimulatedProcess) -> None:
         attempt = process.attempt
         attempt.code, attempt.signal, attempt.ended_at = process.code, process.signal, self.clock.now()
         del self.processes[attempt.key]
@@ -230,7 +239,7 @@ class Keeper(Life):
         self._ending.append(attempt)
         self._wake()
 
-    def _finish(self, attempt: Attempt) -> None:
+    def _finish(self, attempt: KeptAttempt) -> None:
         by_itself = attempt.kill_at is None and attempt.reason is None
         self._watcher.end_seen(self.node, key_of(attempt.key), by_itself)
         attempt.close(oom=False)

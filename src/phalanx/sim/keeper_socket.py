@@ -12,7 +12,7 @@ from phalanx.runner.processes import Processes
 from phalanx.sim.keeper import Keeper, requests_in
 
 if TYPE_CHECKING:
-    from phalanx.sim.runner import Runner
+    from phalanx.sim.runner import SimulatedRunner
 
 NEWS_S = 0.0005  # how long a word takes
 
@@ -21,7 +21,11 @@ class KeeperSocket:
     """One connection: a transport to the runner, a link to the keeper."""
 
     def __init__(
-        self, runner: Runner, keeper: Keeper, processes: Processes, passes: Callable[[list[Any]], bool]
+        self,
+        runner: SimulatedRunner,
+        keeper: Keeper,
+        processes: Processes,
+        passes: Callable[[list[Any]], bool],
     ) -> None:
         self._runner = runner
         self._keeper = keeper

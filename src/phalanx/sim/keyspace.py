@@ -10,11 +10,11 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 from typing import Any
 
-from phalanx.store.etcd_kv import Compare, Delete, Entry, EtcdRefused, Found, Get, Outcome, Put
+from phalanx.store.etcd.kv import Compare, Delete, EtcdRefused, Get, KeyValue, Outcome, Put, RangeReply
 
 OPS_MAX = 128
 BYTES_MAX = 1_500_000
-_ABSENT = Entry(b"", b"", 0, 0)
+_ABSENT = KeyValue(b"", b"", 0, 0)
 
 
 class Lease:
@@ -37,7 +37,7 @@ class Keyspace:
         self.is_full = False  # nothing can be put any more
         self._now = now
         self._bytes_max = bytes_max
-        self._entries: dict[bytes, Entry] = {}
+        self._entries: dict[bytes, KeyValue] = {}
         self._keys: list[bytes] = []
         self._new_id = new_id  # each member of etcd counts for itself, so ids are in no order
 
@@ -48,7 +48,7 @@ class Keyspace:
         limit: int = 0,
         newest_first: bool = False,
         keys_only: bool = False,
-    ) -> Found:
+    ) -> RangeReply:
         entries = self._range(key, end)
         if newest_first:
             entries.reverse()
@@ -56,8 +56,8 @@ class Keyspace:
         if limit:
             entries = entries[:limit]
         if keys_only:
-            entries = [Entry(e.key, b"", e.create_revision, e.mod_revision, e.lease) for e in entries]
-        return Found(entries, self.revision, more)
+            entries = [KeyValue(e.key, b"", e.create_revision, e.mod_revision, e.lease) for e in entries]
+        return RangeReply(entries, self.revision, more)
 
     def txn(
         self, compares: list[Compare], then: list[Put | Delete | Get], otherwise: list[Get] | None
@@ -101,15 +101,15 @@ class Keyspace:
 
     # One operation.
 
-    def _do(self, deed: Put | Delete | Get) -> list[Entry] | None:
-        match deed:
+    def _do(self, effect: Put | Delete | Get) -> list[KeyValue] | None:
+        match effect:
             case Put():
-                self._put(deed)
+                self._put(effect)
             case Delete():
-                for entry in self._range(deed.key, deed.end):
+                for entry in self._range(effect.key, effect.end):
                     self._delete(entry.key)
             case Get():
-                return self._range(deed.key, deed.end)
+                return self._range(effect.key, effect.end)
         return None
 
     def _put(self, put: Put) -> None:
@@ -121,7 +121,7 @@ class Keyspace:
             self.leases[former.lease].keys.discard(put.key)
         if put.lease:
             self.leases[put.lease].keys.add(put.key)
-        self._entries[put.key] = Entry(put.key, put.value, created, self.revision, put.lease)
+        self._entries[put.key] = KeyValue(put.key, put.value, created, self.revision, put.lease)
 
     def _delete(self, key: bytes) -> None:
         entry = self._entries.pop(key)
@@ -129,7 +129,7 @@ class Keyspace:
         if entry.lease in self.leases:
             self.leases[entry.lease].keys.discard(key)
 
-    def _range(self, key: bytes, end: bytes) -> list[Entry]:
+    def _range(self, key: bytes, end: bytes) -> list[KeyValue]:
         if not end:
             return [self._entries[key]] if key in self._entries else []
         first = bisect_left(self._keys, key)

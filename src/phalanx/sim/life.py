@@ -19,17 +19,17 @@ class Life:
         self.is_paused = False
         self._backlog: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
-    def call(self, deed: Callable[..., None], *args: Any) -> None:
+    def call(self, effect: Callable[..., None], *args: Any) -> None:
         """Do it now, or when the process is let go on, or never."""
         if not self.is_alive:
             return
         if self.is_paused:
-            self._backlog.append((deed, args))
+            self._backlog.append((effect, args))
         else:
-            deed(*args)
+            effect(*args)
 
-    def later(self, delay_s: float, deed: Callable[..., None], *args: Any) -> None:
-        self.world.after(delay_s, self.call, deed, *args)
+    def later(self, delay_s: float, effect: Callable[..., None], *args: Any) -> None:
+        self.world.after(delay_s, self.call, effect, *args)
 
     def pause(self) -> None:
         """As SIGSTOP does."""
@@ -39,8 +39,8 @@ class Life:
         """As SIGCONT does: all that has waited is met at once, in the order it came."""
         self.is_paused = False
         while self._backlog and self.is_alive and not self.is_paused:
-            deed, args = self._backlog.popleft()
-            deed(*args)
+            effect, args = self._backlog.popleft()
+            effect(*args)
 
     def end(self) -> None:
         """As SIGKILL does: memory is gone."""

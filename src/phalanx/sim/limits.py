@@ -19,7 +19,7 @@ SOON_S = 3.0
 RECOVERS_S = 45.0  # how long after a fault limits may be late
 
 
-class Limits:
+class TimeLimits:
     """Every attempt whose job has a time limit."""
 
     def __init__(self, places: Places, floor: Floor, world: World) -> None:

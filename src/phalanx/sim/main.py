@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 from phalanx.clock import SystemClock
 from phalanx.sim.faults import FAULTS
-from phalanx.sim.report import Report, describe_failure
+from phalanx.sim.report import SeedReport, describe_failure
 from phalanx.sim.trial import Result, run
 
 FAILURES_MAX = 5
@@ -42,7 +42,7 @@ def _one(seed: int, faults: list[str] | None, trace: bool) -> int:
 
 def _many(seeds: range, faults: list[str] | None, jobs: int) -> int:
     clock = SystemClock()
-    report, began = Report(), clock.monotonic()
+    report, began = SeedReport(), clock.monotonic()
     for result in _results(seeds, faults, jobs):
         report.add(result)
         if not result.is_good:

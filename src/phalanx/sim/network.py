@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from phalanx.api import wire
 from phalanx.core.model.orders import Order
+from phalanx.link import wire
 from phalanx.sim.life import Life
 from phalanx.sim.world import World
 
@@ -23,7 +23,7 @@ _REPEATED_LATE = (wire.Reports, wire.BeatAck, wire.Dispositions)
 _REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Beat, wire.Orders)
 
 
-class Speaker(Protocol):
+class LinkSpeaker(Protocol):
     """Whoever holds one end of a connection."""
 
     def arrived(self, data: bytes) -> None: ...
@@ -31,12 +31,12 @@ class Speaker(Protocol):
     def closed(self) -> None: ...
 
 
-class Listener(Protocol):
+class LinkListener(Protocol):
     """A coordinator that runners can dial."""
 
     name: str
 
-    def call(self, deed: Callable[..., None], *args: object) -> None: ...
+    def call(self, effect: Callable[..., None], *args: object) -> None: ...
 
     def accept(self, socket: Socket) -> None: ...
 
@@ -48,7 +48,7 @@ class Socket:
         self._life = life
         self._out = out
         self._written = wire.Unpacker()
-        self.speaker: Speaker | None = None
+        self.speaker: LinkSpeaker | None = None
         self.is_open = True
 
     def send(self, messages: list[wire.Message]) -> None:
@@ -149,7 +149,7 @@ class Pipe:
             self.far_end.arrive(pieces)
 
 
-class Connection:
+class SimulatedLink:
     """Both ends and both directions."""
 
     def __init__(self, network: Network, node: str, seat: str, client: Life, server: Life) -> None:
@@ -164,7 +164,7 @@ class Connection:
         return not (self.client.is_open or self.server.is_open)
 
 
-class Watcher(Protocol):
+class NetworkWatcher(Protocol):
     """Who listens in."""
 
     def count(self, what: str) -> None: ...
@@ -177,16 +177,16 @@ class Watcher(Protocol):
 class Network:
     """All connections, and the weather."""
 
-    def __init__(self, world: World, watcher: Watcher) -> None:
+    def __init__(self, world: World, watcher: NetworkWatcher) -> None:
         self.world = world
         self.dice = world.dice("network")
         self.count = watcher.count
         self._watcher = watcher
         self.is_stormy = False
-        self.listener: Callable[[str], Listener | None] = _nobody  # who answers at a seat's address
+        self.listener: Callable[[str], LinkListener | None] = _nobody  # who answers at a seat's address
         self._blocked: set[tuple[str, str]] = set()  # node and direction
         self._isolated: set[str] = set()  # seats that no runner reaches
-        self._connections: list[Connection] = []
+        self._connections: list[SimulatedLink] = []
         self._orders: dict[str, deque[tuple[int, bytes]]] = {}
 
     def dial(self, node: str, client: Life, seat: str, done: Callable[[Socket | None], None]) -> None:
@@ -205,7 +205,7 @@ class Network:
             done(None)
             return
         assert isinstance(found, Life)
-        connection = Connection(self, node, seat, client, found)
+        connection = SimulatedLink(self, node, seat, client, found)
         self._connections = [each for each in self._connections if not each.is_over]
         self._connections.append(connection)
         found.call(found.accept, connection.server)  # the kernel accepts, even for a paused process

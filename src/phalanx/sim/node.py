@@ -15,26 +15,26 @@ from msgspec import structs
 
 from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
-from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.journal import Past
-from phalanx.runner.keeper.past import over
-from phalanx.runner.keeper.table import Table
+from phalanx.runner.keeper.recovery import over
+from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.keeper_messages import Ticks
 from phalanx.runner.processes import KeeperFailed, Processes
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
 from phalanx.sim.eventloop import outside
-from phalanx.sim.keeper import Disk, Keeper
+from phalanx.sim.keeper import Keeper, KeeperDisk
 from phalanx.sim.keeper_socket import KeeperSocket
 from phalanx.sim.network import Network
-from phalanx.sim.runner import Runner
+from phalanx.sim.runner import SimulatedRunner
 from phalanx.sim.world import LocalClock, World
 
 KEEPER_STARTS_S = 0.05
 RUNNER_RESTARTS_S = 1.0
 
 
-class Watcher(keeping.Watcher, running.Watcher, Protocol):
+class NodeWatcher(keeping.KeeperWatcher, running.RunnerWatcher, Protocol):
     """Who looks at a node from outside."""
 
 
@@ -48,18 +48,18 @@ class Node:
         capacity: Capacity,
         clock: LocalClock,
         network: Network,
-        doors: list[str],
-        watcher: Watcher,
+        addresses: list[str],
+        watcher: NodeWatcher,
     ) -> None:
         self.name = name
         self.capacity = capacity
         self.clock = clock
         self._world = world
         self._network = network
-        self._doors = doors
+        self._addresses = addresses
         self._watcher = watcher
-        self._disk = Disk()
-        self._lives: list[Runner] = []
+        self._disk = KeeperDisk()
+        self._lives: list[SimulatedRunner] = []
         self._boots = 0
         self._keeper_starts_s = KEEPER_STARTS_S
         self._no_keeper_until = 0.0
@@ -203,7 +203,7 @@ class Node:
             past = _read_lines(self._disk.journal)
             attempts = over(past, self._end_processes(), self.clock.now())
             self._disk.journal[:] = _compact(attempts, past.stopped)
-            table = Table(attempts, past.stopped)
+            table = KeeperTable(attempts, past.stopped)
             self.keeper = Keeper(self._world, self.name, self.clock, self._watcher, self._disk, table)
             self._watcher.keeper_works(self.name)
         tell(None)
@@ -219,9 +219,11 @@ class Node:
         if boot == self._boots and not self.runner.is_alive:
             self.runner = self._new_runner()
 
-    def _new_runner(self) -> Runner:
+    def _new_runner(self) -> SimulatedRunner:
         incarnation = f"{self.name}-{len(self._lives) + 1}"
-        runner = Runner(self._world, incarnation, self, self._network, self._doors, self._watcher)
+        runner = SimulatedRunner(
+            self._world, incarnation, self, self._network, self._addresses, self._watcher
+        )
         self._lives.append(runner)
         boot = self._boots
         runner.begin(lambda: self._world.after(RUNNER_RESTARTS_S, self._start_runner, boot))
@@ -236,7 +238,7 @@ def _read_lines(journal: list[str]) -> Past:
     return past
 
 
-def _compact(attempts: list[Attempt], stopped: dict[str, None]) -> list[str]:
+def _compact(attempts: list[KeptAttempt], stopped: dict[str, None]) -> list[str]:
     """A journal that says only what still matters, as `Journal.compact` writes it."""
     lines: list[str] = []
     for attempt in attempts:

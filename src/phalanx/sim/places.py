@@ -19,7 +19,7 @@ Gone = frozenset[AttemptKey]
 Promised = dict[int, tuple[str, Grant]]  # by position: on which node, and what
 
 
-class Holder:
+class PlaceHolder:
     """An attempt that holds a place, or queues in a lane that is held."""
 
     def __init__(self, event: e.TaskPlaced, group: int) -> None:
@@ -39,12 +39,12 @@ class Places:
 
     def __init__(self, capacities: dict[str, Capacity]) -> None:
         self.jobs: dict[JobId, Job] = {}
-        self.holders: dict[AttemptKey, Holder] = {}
+        self.holders: dict[AttemptKey, PlaceHolder] = {}
         self.promises: dict[JobId, Promised] = {}
         self.well: dict[JobId, set[int]] = {}  # positions that ended with code 0, in the job's present life
         self._capacities = capacities
 
-    def of(self, job: JobId) -> list[Holder]:
+    def of(self, job: JobId) -> list[PlaceHolder]:
         return [holder for holder in self.holders.values() if holder.key[0] == job]
 
     def staying(self, job: JobId) -> Counter[int]:
@@ -66,7 +66,7 @@ class Places:
                 self.well[event.job.id] = set()
             case e.TaskPlaced():
                 group, _ = self.jobs[event.key[0]].group_at(event.key[1])
-                self.holders[event.key] = Holder(event, group)
+                self.holders[event.key] = PlaceHolder(event, group)
                 if event.promised:
                     self.promises.pop(event.key[0], None)
             case e.AttemptReady():

@@ -10,23 +10,23 @@ import signal
 from collections.abc import Callable
 from random import Random
 
-from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.sim.script import Script
 from phalanx.sim.world import World
 
 DIES_WITHIN_S = 0.5  # of SIGTERM
 
 
-class Process:
+class SimulatedProcess:
     """One process, from its start to its end."""
 
     def __init__(
         self,
         world: World,
         dice: Random,
-        attempt: Attempt,
+        attempt: KeptAttempt,
         fate: Script,
-        ended: Callable[[Process], None],
+        ended: Callable[[SimulatedProcess], None],
     ) -> None:
         self.attempt = attempt
         self.is_alive = True

@@ -23,7 +23,7 @@ DEEDS = (
 )
 
 
-class Report:
+class SeedReport:
     """Sums over seeds."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A runner process under virtual time: the real shell, its keeper's connection and its link, in a process that may die.
 
-The coroutines of `runner/shell.py`, `processes.py` and `link.py` run unchanged on an event loop of the simulator; what
+The coroutines of `runner/loop.py`, `processes.py` and `link.py` run unchanged on an event loop of the simulator; what
 `runner/main.py` does with signals is done here. A runner dies without a word and its successor, with a new
 incarnation, adopts what the keeper has kept.
 """
@@ -14,31 +14,31 @@ from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import structs
 
-from phalanx.api import wire
 from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner import Deed, Spawn
-from phalanx.runner.agent import Agent
+from phalanx.core.runner.state import RunnerEffect, Spawn
+from phalanx.link import wire
+from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.doors import Doors
 from phalanx.runner.link import Dialler, keep_connected
+from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import KeeperFailed, Machine
-from phalanx.runner.shell import Shell
+from phalanx.runner.turn import RunnerEngine
 from phalanx.sim.coordinator import TOKEN
 from phalanx.sim.eventloop import EventLoop
 from phalanx.sim.keeper_socket import KeeperSocket
 from phalanx.sim.life import Life
 from phalanx.sim.network import Network, Socket
-from phalanx.sim.world import LocalClock, SteadyClock, World
+from phalanx.sim.world import LocalClock, VirtualClock, World
 
 STATE_DIR = Path("/nowhere")
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
-class Watcher(Protocol):
+class RunnerWatcher(Protocol):
     """Who sees what a runner obeys."""
 
-    def heard(self, runner: Runner, message: wire.Message, obeyed: bool) -> None: ...
+    def heard(self, runner: SimulatedRunner, message: wire.Message, obeyed: bool) -> None: ...
 
 
 class Host(Machine, Protocol):
@@ -54,7 +54,7 @@ class Host(Machine, Protocol):
         ...
 
 
-class Runner(Life):
+class SimulatedRunner(Life):
     """One life of the runner of a node."""
 
     def __init__(
@@ -63,16 +63,16 @@ class Runner(Life):
         incarnation: str,
         host: Host,
         network: Network,
-        doors: list[str],
-        watcher: Watcher,
+        addresses: list[str],
+        watcher: RunnerWatcher,
     ) -> None:
         super().__init__(world, incarnation)
         self.host = host
         self.agent = WatchedAgent(self, host, watcher)
-        self.events = RunnerLoop(self, network)  # type: ignore[abstract]
+        self.events = RunnerEventLoop(self, network)  # type: ignore[abstract]
         self.keeper_socket: KeeperSocket | None = None
         self.sockets: list[Socket] = []
-        self._doors = doors
+        self._addresses = addresses
         self._dice = world.dice(f"runner {incarnation}")
 
     def begin(self, failed: Callable[[], None]) -> None:
@@ -80,8 +80,8 @@ class Runner(Life):
         self.events.begin(self._live(failed))
 
     async def _live(self, failed: Callable[[], None]) -> None:
-        clock, cgroups = SteadyClock(self.host.clock), Cgroups((), "there are none here", False)
-        shell = Shell(self.agent, STATE_DIR, clock, {}, 0, cgroups, self.host)
+        clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "there are none here", False)
+        shell = RunnerLoop(self.agent, STATE_DIR, clock, {}, 0, cgroups, self.host)
         try:
             await shell.open()
         except KeeperFailed as error:
@@ -92,7 +92,7 @@ class Runner(Life):
         self.world.tell(f"{self.name} starts with {len(self.agent.state.held)} attempts adopted")
         self.events.begin(shell.beat())
         self.events.begin(shell.tick())
-        await keep_connected(Dialler(Doors(self._doors)), shell, self._dice.random)
+        await keep_connected(Dialler(LinkAddresses(self._addresses)), shell, self._dice.random)
         self.world.tell(f"{self.name} gives up: nobody will have it")
         self.end()
 
@@ -111,36 +111,36 @@ class Runner(Life):
         self.end()
 
 
-class WatchedAgent(Agent):
+class WatchedAgent(RunnerEngine):
     """An agent whose obedience is seen, and whose orders to start are kept for the model of the processes."""
 
-    def __init__(self, runner: Runner, host: Host, watcher: Watcher) -> None:
+    def __init__(self, runner: SimulatedRunner, host: Host, watcher: RunnerWatcher) -> None:
         node = host.name
         super().__init__(node, runner.name, f"origin-{node}", TOKEN, host.capacity, f"{node}.sim")
         self._runner = runner
         self._host = host
         self._watcher = watcher
 
-    def receive(self, message: wire.Message, now: float) -> list[Deed]:
+    def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
         if isinstance(message, wire.Orders) and self._host.swallows == "runner":
             message = structs.replace(
                 message, orders=[each for each in message.orders if type(each) is not Start]
             )
         state = self.state
         before = (len(state.held), len(state.fresh), len(state.tombstones))
-        deeds = super().receive(message, now)
+        effects = super().receive(message, now)
         after = (len(state.held), len(state.fresh), len(state.tombstones))
-        self._watcher.heard(self._runner, message, bool(deeds) or before != after)
-        for deed in deeds:
-            if isinstance(deed, Spawn):
-                self._host.given(deed.start)
-        return deeds
+        self._watcher.heard(self._runner, message, bool(effects) or before != after)
+        for effect in effects:
+            if isinstance(effect, Spawn):
+                self._host.given(effect.start)
+        return effects
 
 
-class RunnerLoop(EventLoop):
+class RunnerEventLoop(EventLoop):
     """An event loop whose connections go over the simulated network."""
 
-    def __init__(self, runner: Runner, network: Network) -> None:
+    def __init__(self, runner: SimulatedRunner, network: Network) -> None:
         super().__init__(runner, runner.host.clock)
         self._runner = runner
         self._network = network
@@ -171,7 +171,7 @@ class RunnerLoop(EventLoop):
 class NetworkTransport:
     """What asyncio gives a protocol for a connection."""
 
-    def __init__(self, loop: RunnerLoop, socket: Socket, protocol: asyncio.Protocol) -> None:
+    def __init__(self, loop: RunnerEventLoop, socket: Socket, protocol: asyncio.Protocol) -> None:
         self._loop = loop
         self._socket = socket
         self._protocol = protocol

@@ -12,15 +12,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.coordinator.images import Keep
-from phalanx.coordinator.member import Charter
-from phalanx.core.cluster.state import Rules
+from phalanx.coordinator.images import Retention
+from phalanx.coordinator.leadership import LeadershipConfig
+from phalanx.core.cluster.state import Timers
 from phalanx.core.model.plan import Backfill, Policy
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.score import SCORES
 from phalanx.errors import PhalanxError
 from phalanx.sim.checkers import Checkers, why_not_healed
-from phalanx.sim.coordinator import Coordinator
+from phalanx.sim.coordinator import SimulatedCoordinator
+from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.disk import Disk
 from phalanx.sim.etcd_vault import EtcdVault
 from phalanx.sim.faults import FAULTS, possible, schedule, unleash
@@ -28,7 +29,6 @@ from phalanx.sim.harm import Harm
 from phalanx.sim.life import Life
 from phalanx.sim.network import Network
 from phalanx.sim.node import Node
-from phalanx.sim.office import Office
 from phalanx.sim.users import Users
 from phalanx.sim.vault import Vault
 from phalanx.sim.violation import Violation
@@ -133,7 +133,7 @@ class Trial:
         self.checkers.outside = self.vault.outside
         self._trap = Trap()
         self._lease_s = dice.choice((2.0, 6.0))
-        self._rules = Rules(
+        self._rules = Timers(
             ended_jobs_max=dice.choice((3, 10, 1000)),
             promise_s=dice.choice((2.0, 10.0, 60.0)),
             aging_s=dice.choice((0.0, 0.0, 10.0)),
@@ -149,15 +149,15 @@ class Trial:
             backfill=dice.choice(BACKFILLS),
             assumed_run_s=dice.choice((10.0, 86_400.0)),
         )
-        self._keep = Keep(
+        self._keep = Retention(
             events=world.dice("pruning").choice((30, 300, 1_000_000)),
             every=dice.choice((20, 60, 200, 100_000)),
         )
         self.checkers.keeps_stories = self._keep.events == 1_000_000
         seats = [f"s{number}" for number in range(1, mode.seats + 1)]
-        self.office = Office(world, seats, self._a_coordinator)
+        self.office = SimulatedCoordinators(world, seats, self._a_coordinator)
         self.network.listener = self.office.at
-        self._doors = [f"{seat}:7434" for seat in seats]
+        self._addresses = [f"{seat}:7434" for seat in seats]
         self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]
         self.users = Users(world, self.office, self.network, self.checkers, capacities)
         self._submissions = dice.randint(10, 24)
@@ -191,7 +191,7 @@ class Trial:
         counts["tasks"] = sum(map(len, self.checkers.chronicle.jobs.values()))
         return counts
 
-    def _heal(self) -> Coordinator:
+    def _heal(self) -> SimulatedCoordinator:
         """Let time pass until nothing is left to do; it must not take long."""
         deadline, led_by = self.world.now + HEALS_WITHIN_S, self.world.now + self._lease_s + LEADER_WITHIN_S
         while (why := self._unhealed()) is not None:
@@ -229,24 +229,24 @@ class Trial:
         for node in self.nodes:
             node.wake()
 
-    def _a_coordinator(self, name: str, seat: str) -> Coordinator:
+    def _a_coordinator(self, name: str, seat: str) -> SimulatedCoordinator:
         def open_store(owner: Life) -> Watched:
             return Watched(self.vault, owner, seat, self._trap, self.checkers)
 
         clock = self._a_clock(2.0)
-        return Coordinator(
+        return SimulatedCoordinator(
             self.world,
             name,
             seat,
             open_store,
             self.checkers,
             clock,
-            Charter(self._rules, self._lease_s, self._policy, self._keep),
+            LeadershipConfig(self._rules, self._lease_s, self._policy, self._keep),
         )
 
     def _a_node(self, name: str, capacity: Capacity) -> Node:
         clock = self._a_clock(1000.0)
-        return Node(self.world, name, capacity, clock, self.network, self._doors, self.checkers)
+        return Node(self.world, name, capacity, clock, self.network, self._addresses, self.checkers)
 
     def _a_clock(self, offset_max_s: float) -> LocalClock:
         offset_s = self._clocks.uniform(-offset_max_s, offset_max_s)

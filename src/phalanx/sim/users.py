@@ -31,8 +31,8 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
 from phalanx.core.placement.explain_gang import gang_never
 from phalanx.sim.checkers import Checkers, ignore
+from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.network import Network
-from phalanx.sim.office import Office
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.workload_gang import QUEUES
 from phalanx.sim.world import World
@@ -55,7 +55,12 @@ class Users:
     """Everybody who asks for something. After `settle_down` they only undo what would keep the cluster busy."""
 
     def __init__(
-        self, world: World, office: Office, network: Network, checkers: Checkers, nodes: dict[str, Capacity]
+        self,
+        world: World,
+        office: SimulatedCoordinators,
+        network: Network,
+        checkers: Checkers,
+        nodes: dict[str, Capacity],
     ) -> None:
         self._world = world
         self._office = office
@@ -76,13 +81,13 @@ class Users:
             if self._dice.random() > 0.45:
                 at = 1.0 + until_s * self._dice.random() ** 1.3
             self._world.after(at + self._dice.random(), self._submit)
-        deeds = (self._cancel, *[self._pause] * 3, self._drain, self._evict, self._evict)
+        effects = (self._cancel, *[self._pause] * 3, self._drain, self._evict, self._evict)
         for _ in range(2 * submissions // 3):
-            deed = self._dice.choice(deeds)
-            self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
-        for deed, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.6)):
+            effect = self._dice.choice(effects)
+            self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
+        for effect, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.6)):
             if self._dice.random() < chance:
-                self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), deed)
+                self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
 
     def settle_down(self) -> None:
         """Nothing may keep the cluster from coming to rest: undrain, resume, and cancel what never ends."""
@@ -172,13 +177,15 @@ class Users:
 
     def _change_mind(self, event: RoomPromised) -> None:
         position, node, _ = self._dice.choice(event.members)
-        wish = self._dice.choice((Cancel(event.job), Cancel(event.job, position), Drain(node, "moved"), None))
+        options = self._dice.choice(
+            (Cancel(event.job), Cancel(event.job, position), Drain(node, "moved"), None)
+        )
         soon_s = self._dice.uniform(0.0, 0.5)
-        if wish is None:
+        if options is None:
             urgent = self._checkers.places.jobs[event.job]
             self._world.after(soon_s, self._submit, [structs.replace(urgent, priority=urgent.priority + 5)])
         else:
-            self._world.after(soon_s, self.ask, [wish])
+            self._world.after(soon_s, self.ask, [options])
             self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
         self._meddles -= 1
         if not self._meddles:
@@ -211,8 +218,8 @@ class Users:
     def _is_lost(self) -> bool:
         return self._dice.random() < (0.2 if self._network.is_stormy else 0.04)
 
-    def try_again(self, deed: Callable[[], None]) -> None:
-        self._world.after(self._dice.uniform(*ASK_AGAIN_S), deed)
+    def try_again(self, effect: Callable[[], None]) -> None:
+        self._world.after(self._dice.uniform(*ASK_AGAIN_S), effect)
 
     def renewed(self, jobs: list[Job]) -> list[Job]:
         """The jobs of a submission as another try makes them, with ids of their own."""

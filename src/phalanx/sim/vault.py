@@ -12,7 +12,7 @@ from phalanx.sim.life import Life
 from phalanx.store.protocol import Batch, Store
 
 
-class Watcher(Protocol):
+class StoreWatcher(Protocol):
     """Who takes note of what became durable."""
 
     def term_opened(self, epoch: int, seat: str) -> None: ...

@@ -10,12 +10,12 @@ from typing import cast
 
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import snapshot
-from phalanx.core.model.plan import Muster, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.sim.violation import Violation
 
 PATIENCE_S = 2.5  # how long it may take until one is evicted who could be, or let go on who was held back
@@ -49,7 +49,7 @@ def check_patience(state: ClusterState, policy: Policy, now: float) -> None:
 def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
     with Draft(view) as draft:
         found = make_room(draft, first, policy)
-    if isinstance(found, Muster):
+    if isinstance(found, GangPlacement):
         raise Violation(
             "heals", f"{first.job.id} waits though {len(found.victims)} could have been evicted for it"
         )
@@ -69,7 +69,7 @@ def _fits(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
         with Draft(view) as draft:
             found = place_gang(draft, cast(WaitingGang, unit))
-        return isinstance(found, Muster)
+        return isinstance(found, GangPlacement)
     request = cast(WaitingGroup, unit).request
     for row, ledger in enumerate(view.nodes.ledgers):
         is_meant = request.target is None or request.target.host == ledger.name

@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 from phalanx.runner.keeper.table import FENCE_GRACE_S
 from phalanx.runner.keeper.watchdog import LATE_S_MAX, lease_end_of_the_dead
-from phalanx.sim.process import Process
+from phalanx.sim.process import SimulatedProcess
 from phalanx.sim.world import LocalClock, World
 
 
-class Watchdog:
+class SimulatedWatchdog:
     """One for each life of a keeper, which it outlives."""
 
-    def __init__(self, world: World, clock: LocalClock, processes: dict[str, Process]) -> None:
+    def __init__(self, world: World, clock: LocalClock, processes: dict[str, SimulatedProcess]) -> None:
         self.killed: set[str] = set()  # the names of those it ended while their keeper was stopped
         self._world = world
         self._clock = clock
@@ -58,5 +58,5 @@ class Watchdog:
             for number in numbers:
                 process.take(number)
 
-    def _at(self, instant: float, deed: Callable[..., None], *numbers: int) -> None:
-        self._world.after(max(0.0, self._clock.delay_s(instant)) + 1e-6, deed, *numbers)
+    def _at(self, instant: float, effect: Callable[..., None], *numbers: int) -> None:
+        self._world.after(max(0.0, self._clock.delay_s(instant)) + 1e-6, effect, *numbers)

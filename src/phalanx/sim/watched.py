@@ -11,11 +11,11 @@ from typing import Protocol
 from phalanx.sim.eventloop import outside
 from phalanx.sim.life import Life
 from phalanx.sim.vault import Vault
-from phalanx.store.around import StoreAround
 from phalanx.store.protocol import Batch, Fenced, History, StoreError
+from phalanx.store.wrapper import StoreAround
 
 
-class Watcher(Protocol):
+class TurnWatcher(Protocol):
     """Who counts."""
 
     def count(self, what: str) -> None: ...
@@ -47,7 +47,7 @@ class Trap:
 class Watched(StoreAround):
     """A store in the hands of one coordinator."""
 
-    def __init__(self, vault: Vault, owner: Life, seat: str, trap: Trap, watcher: Watcher) -> None:
+    def __init__(self, vault: Vault, owner: Life, seat: str, trap: Trap, watcher: TurnWatcher) -> None:
         super().__init__(vault.open(owner, seat))
         self._vault = vault
         self._owner = owner

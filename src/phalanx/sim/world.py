@@ -34,23 +34,23 @@ class World:
         """Chance for one purpose. A text seeds it through SHA-512, never through the salted `hash`."""
         return Random(f"{self.seed}/{purpose}")
 
-    def after(self, delay_s: float, deed: Callable[..., None], *args: Any) -> None:
+    def after(self, delay_s: float, effect: Callable[..., None], *args: Any) -> None:
         """Let something happen later; what is due at the same instant happens in the order it was asked for."""
         self._sequence += 1
-        heappush(self._queue, (self.now + max(0.0, delay_s), self._sequence, deed, args))
+        heappush(self._queue, (self.now + max(0.0, delay_s), self._sequence, effect, args))
 
     def run(self, until: float) -> None:
         """Let time pass. What never lets it pass is a mistake: a process that turns round and round without waiting."""
-        at, deeds = self.now, 0
+        at, effects = self.now, 0
         while self._queue and self._queue[0][0] <= until:
-            self.now, _, deed, args = heappop(self._queue)
-            deeds = deeds + 1 if self.now == at else 0
+            self.now, _, effect, args = heappop(self._queue)
+            effects = effects + 1 if self.now == at else 0
             at = self.now
-            if deeds > DEEDS_AT_ONCE_MAX:
+            if effects > DEEDS_AT_ONCE_MAX:
                 raise RuntimeError(
-                    f"time stands still: {deeds} deeds at one instant, the last is {deed} {args}"
+                    f"time stands still: {effects} effects at one instant, the last is {effect} {args}"
                 )
-            deed(*args)
+            effect(*args)
         self.now = until
 
     def tell(self, line: str) -> None:
@@ -91,7 +91,7 @@ class LocalClock:
         self._set_by_s += by_s
 
 
-class SteadyClock:
+class VirtualClock:
     """As `phalanx.clock.SteadyClock`: the wall clock is read once, and carried on by the monotonic one."""
 
     def __init__(self, clock: LocalClock) -> None:

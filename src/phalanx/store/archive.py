@@ -43,13 +43,13 @@ class Image(Struct, tag="image", array_like=True):
     body: bytes
 
 
-class Logged(Struct, tag="batch", array_like=True):
+class ArchivedBatch(Struct, tag="batch", array_like=True):
     revision: int
     body: bytes
     subjects: tuple[str, ...]
 
 
-class Record(Struct, tag="record", array_like=True):
+class ArchiveRecord(Struct, tag="record", array_like=True):
     job: str
     body: bytes
 
@@ -59,7 +59,7 @@ class End(Struct, tag="end", array_like=True):
     records: int
 
 
-Frame = Header | Image | Logged | Record | End
+Frame = Header | Image | ArchivedBatch | ArchiveRecord | End
 _decoder: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)
 
 
@@ -95,11 +95,11 @@ async def _write_contents(packed: gzip.GzipFile, contents: Contents, tell: Tell)
     if contents.image is not None:
         _write(packed, Image(contents.image_revision, contents.image))
     async for batch in contents.batches():
-        _write(packed, Logged(batch.revision, batch.body, batch.subjects))
+        _write(packed, ArchivedBatch(batch.revision, batch.body, batch.subjects))
         batches += 1
         tell("batches", batches)
     async for record in contents.records():
-        _write(packed, Record(record.job, record.body))
+        _write(packed, ArchiveRecord(record.job, record.body))
         records += 1
         tell("ended jobs", records)
     end = End(batches, records)
@@ -122,9 +122,9 @@ class Archive:
                     header = frame
                 case Image():
                     self.image_revision, self.image = frame.revision, frame.body
-                case Logged():
+                case ArchivedBatch():
                     batches += 1
-                case Record():
+                case ArchiveRecord():
                     records += 1
                 case End():
                     end = frame
@@ -136,12 +136,12 @@ class Archive:
 
     async def batches(self) -> AsyncIterator[Batch]:
         for frame in self._frames():
-            if isinstance(frame, Logged):
+            if isinstance(frame, ArchivedBatch):
                 yield Batch(frame.revision, frame.body, frame.subjects)
 
     async def records(self) -> AsyncIterator[History]:
         for frame in self._frames():
-            if isinstance(frame, Record):
+            if isinstance(frame, ArchiveRecord):
                 yield History(frame.job, frame.body)
 
     def _frames(self) -> Iterator[Frame]:

@@ -9,11 +9,11 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import MsgspecError, Struct
 
-from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image import decode_job, decode_state
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.errors import NotFound
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.contents import StoreContents
@@ -124,11 +124,11 @@ def _is_job(body: bytes) -> bool:
 
 def _replayed(loaded: Loaded) -> tuple[ClusterState, list[str]]:
     """The state that a coordinator would start with, and every sentence that does not hold of it."""
-    state = ClusterState(Rules())
+    state = ClusterState(Timers())
     at = loaded.image_revision
     try:
         if loaded.image is not None:
-            state = decode_state(loaded.image, Rules())
+            state = decode_state(loaded.image, Timers())
         for batch in loaded.batches:
             at = batch.revision
             for event in events_of(batch) or ():

@@ -5,16 +5,16 @@ What a kind of store needs is imported only for it, so that a coordinator on SQL
 
 from __future__ import annotations
 
-from phalanx.diary import diary
 from phalanx.errors import ConfigError
-from phalanx.settings import Coordinator
-from phalanx.store.place import Access, Place, read_access, read_place
+from phalanx.logger import logger
+from phalanx.settings import CoordinatorSettings
+from phalanx.store.address import Place, StoreAccess, read_access, read_place
 from phalanx.store.protocol import Store
 
-log = diary("store")
+log = logger("store")
 
 
-async def open_store(section: Coordinator, address: str | None = None) -> Store:
+async def open_store(section: CoordinatorSettings, address: str | None = None) -> Store:
     """The store of the settings, or of another address with the same credentials.
 
     Raises ConfigError for an address that cannot be one, and StoreError for a place that cannot be used: a file of a
@@ -24,7 +24,7 @@ async def open_store(section: Coordinator, address: str | None = None) -> Store:
     return await open_place(place, read_access(section))
 
 
-async def open_place(place: Place, access: Access) -> Store:
+async def open_place(place: Place, access: StoreAccess) -> Store:
     match place.kind:
         case "memory":
             from phalanx.store.memory import MemoryStore
@@ -32,38 +32,38 @@ async def open_place(place: Place, access: Access) -> Store:
             log.warning("memory: keeps nothing: when this process ends, every job is forgotten")
             return MemoryStore()
         case "sqlite":
-            from phalanx.store.sqlite import SqliteStore
+            from phalanx.store.sqlite.store import SqliteStore
 
             assert place.path is not None
             return SqliteStore(place.path)
         case "etcd":
-            from phalanx.store.etcd import EtcdStore
-            from phalanx.store.etcd_client import connect
+            from phalanx.store.etcd.client import connect
+            from phalanx.store.etcd.store import EtcdStore
 
             return await EtcdStore.open(connect(place, access), place.prefix)
         case "redis":
-            from phalanx.store.redis import open_redis
+            from phalanx.store.redis.store import open_redis
 
             return await open_redis(place, access)
 
 
-async def open_to_read(place: Place, access: Access) -> Store:
+async def open_to_read(place: Place, access: StoreAccess) -> Store:
     """The same to look at, for checks and backups: nothing is made and nothing changed, not even damaged records."""
     match place.kind:
         case "memory":
             raise ConfigError("memory: is gone with its process, so nobody else can read it")
         case "sqlite":
-            from phalanx.store.sqlite import SqliteStore
+            from phalanx.store.sqlite.store import SqliteStore
 
             assert place.path is not None
             return SqliteStore(place.path, read_only=True)
         case "etcd":
-            from phalanx.store.etcd import EtcdStore
-            from phalanx.store.etcd_client import connect
-            from phalanx.store.etcd_reader import ReadOnlyKv
+            from phalanx.store.etcd.client import connect
+            from phalanx.store.etcd.reader import ReadOnlyKv
+            from phalanx.store.etcd.store import EtcdStore
 
             return await EtcdStore.open(ReadOnlyKv(connect(place, access)), place.prefix)
         case "redis":
-            from phalanx.store.redis import open_redis
+            from phalanx.store.redis.store import open_redis
 
             return await open_redis(place, access, read_only=True)

@@ -12,10 +12,10 @@ from typing import Literal
 from msgspec import Struct
 
 from phalanx.core.cluster.events import encode
+from phalanx.core.cluster.events_log import LogRepaired
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.log_events import LogRepaired
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.errors import Conflict
 from phalanx.store.contents import epoch_of
 from phalanx.store.protocol import Batch, Store, StoreError
@@ -33,7 +33,7 @@ class Concerned(Struct, frozen=True):
     counts: list[int]  # tasks by status: Pending, Assigned, Running, Completed, Failed, Cancelled
 
 
-class Survey(Struct, frozen=True):
+class DamageSurvey(Struct, frozen=True):
     """What is wrong with a store, and what each choice would cost."""
 
     store: str
@@ -62,12 +62,12 @@ class Repaired(Struct, frozen=True):
     set_aside: list[int]
 
 
-async def survey(store: Store, name: str) -> Survey:
+async def survey(store: Store, name: str) -> DamageSurvey:
     """Read everything and change nothing."""
     salvage = await Salvage.read(store)
     leader = await store.leader()
     forgotten, again = _cost_of_going_back(salvage)
-    return Survey(
+    return DamageSurvey(
         store=name,
         epoch=await epoch_of(store),
         leader=None if leader is None else leader.candidate.name,
@@ -96,7 +96,7 @@ async def repair(store: Store, name: str, choice: Choice, now: float) -> Repaire
         state, jobs = salvage.back(), [id for ids in _cost_of_going_back(salvage) for id in ids]
     revision = state.revision = salvage.head + 1
     image = encode_state(state)
-    _require_sound(decode_state(image, Rules()), choice)
+    _require_sound(decode_state(image, Timers()), choice)
     event = LogRepaired(
         at=now, cause="an operator", after=salvage.holes[0].after, choice=choice, jobs=tuple(jobs)
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from msgspec import MsgspecError, Struct
 
-from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.apply.grants import hold_back
 from phalanx.core.cluster.events import Event, JobForgotten
-from phalanx.core.cluster.holdings import hold_back
+from phalanx.core.cluster.events_log import LogRepaired
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.log_events import LogRepaired
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.subjects import jobs_of
 from phalanx.core.model.ids import is_job_id
 from phalanx.store.chain import events_of, missing_before
@@ -46,7 +46,7 @@ class Salvage:
     """The state as far as it can be read, and what is known of the rest."""
 
     def __init__(self, loaded: Loaded) -> None:
-        rules = Rules()
+        rules = Timers()
         self.state = ClusterState(rules) if loaded.image is None else decode_state(loaded.image, rules)
         self.head = loaded.batches[-1].revision if loaded.batches else loaded.image_revision
         self.holes: list[Hole] = []
@@ -85,7 +85,7 @@ class Salvage:
     def back(self) -> ClusterState:
         """The state before the first hole."""
         assert self.before is not None, "a log without a hole has nothing to go back to"
-        return decode_state(self.before, Rules())
+        return decode_state(self.before, Timers())
 
     async def _take(self, store: Store, batch: Batch) -> None:
         events = events_of(batch)

@@ -6,13 +6,8 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
-from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest, DraftView
-from phalanx.api.commands import Stream
-from phalanx.api.jobspec import to_job
-from phalanx.api.layers import TopologyReply, TopologySpec, to_topology
-from phalanx.api.quotas import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
-from phalanx.api.roles import Identity
-from phalanx.api.schema import (
+from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.jobs import (
     AcceptedTask,
     CancelReply,
     ClusterView,
@@ -33,9 +28,14 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
-from phalanx.api.schema_plan import LayerView, PlanReply, PlanRequest, TopologyView
-from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.submission import to_jobs
+from phalanx.api.schema.jobspec import to_job
+from phalanx.api.schema.layers import TopologyReply, TopologySpec, to_topology
+from phalanx.api.schema.plan import LayerView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
+from phalanx.api.schema.submission import to_jobs
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.roles import Identity
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.queue import Quota

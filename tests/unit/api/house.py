@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from phalanx.api.aclient import AsyncClient
-from phalanx.api.app import build_app
-from phalanx.api.auth import Tokens
-from phalanx.api.client import Client
-from phalanx.api.inprocess import BridgedExchange, InProcessExchange
-from phalanx.api.route import Limits
-from phalanx.api.visit import App, Message
+from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import Tokens
+from phalanx.api.server.request import App, Message
+from phalanx.api.server.route import ServerLimits
+from phalanx.client.async_client import AsyncClient
+from phalanx.client.client import Client
+from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from tests.unit.api.cluster import FakeCluster
 
 TOKEN = "phx_of_the_tests"
@@ -41,7 +41,7 @@ class Answered(NamedTuple):
 def a_house(cluster: FakeCluster | None = None, **limits: Any) -> House:
     cluster = cluster or FakeCluster()
     tokens = Tokens([("ada", TOKEN)])
-    return House(build_app(cluster, tokens, limits=Limits(**limits)), cluster, tokens)
+    return House(build_app(cluster, tokens, limits=ServerLimits(**limits)), cluster, tokens)
 
 
 async def ask(
@@ -82,7 +82,7 @@ async def ask_raw(
 
 @asynccontextmanager
 async def an_async_client(house: House, token: str = TOKEN) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(token=token, exchange=InProcessExchange(house.app)) as client:
+    async with AsyncClient(token=token, exchange=InProcessTransport(house.app)) as client:
         yield client
 
 
@@ -91,7 +91,7 @@ def a_client(house: House) -> Iterator[Client]:
     """The sync client, with the house in a loop of its own thread."""
     with (
         a_loop() as loop,
-        Client(token=TOKEN, exchange=BridgedExchange(InProcessExchange(house.app), loop)) as client,
+        Client(token=TOKEN, exchange=BridgedTransport(InProcessTransport(house.app), loop)) as client,
     ):
         yield client
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
-from phalanx.api.quotas import QueueView, QuotaSpec, QuotaView, UsageView
-from phalanx.api.schema import (
+from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
+from phalanx.api.schema.gang import GangView
+from phalanx.api.schema.jobs import (
     AcceptedTask,
     CancelReply,
     ClusterView,
@@ -31,8 +31,8 @@ from phalanx.api.schema import (
     WatchEvent,
     WhyReply,
 )
-from phalanx.api.schema_gang import GangView
-from phalanx.api.schema_names import NamedView
+from phalanx.api.schema.names import NamedView
+from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
 ID = "01hzx5k3m9qwertyasdfghzxcv"

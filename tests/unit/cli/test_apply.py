@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from phalanx.api.applied import AppliedJob, ApplyReply, ApplyRequest
+from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
 from phalanx.errors import NeverFits
 from phalanx.manifests import load
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_gang

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from phalanx.api.app import build_app
-from phalanx.api.applied import ApplyReply, ApplyRequest
-from phalanx.api.client import Client
-from phalanx.api.inprocess import BridgedExchange, InProcessExchange
-from phalanx.api.roles import Bearer
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest
+from phalanx.api.server.app import build_app
+from phalanx.api.server.roles import Bearer
 from phalanx.cli import session
+from phalanx.client.client import Client
+from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.coordinator.main import Coordinator
 from phalanx.errors import Conflict
 from tests.unit.api.house import a_loop
@@ -48,7 +48,7 @@ def become(
     with ExitStack() as held:
 
         def become(name: str, role: Bearer = "user") -> Client:
-            exchange = BridgedExchange(InProcessExchange(build_app(here.commands, People())), loop)
+            exchange = BridgedTransport(InProcessTransport(build_app(here.commands, People())), loop)
             client = held.enter_context(Client(token=f"{name}:{role}", exchange=exchange))
             monkeypatch.setattr(session, "connect", lambda _settings: client)
             return client

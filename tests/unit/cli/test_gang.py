@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from phalanx.api.jobspec import GatherSpec
-from phalanx.api.schema import Counts, DomainSlots, EvictReply, SubmitRequest
-from phalanx.api.schema_gang import ConditionView, FormationView, PromiseView
+from phalanx.api.schema.gang import ConditionView, FormationView, PromiseView
+from phalanx.api.schema.jobs import Counts, DomainSlots, EvictReply, SubmitRequest
+from phalanx.api.schema.jobspec import GatherSpec
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_gang, a_job, a_task, a_why
 
 EVICTED = ConditionView(

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from msgspec import json, yaml
 
-from phalanx.api.schema import CancelReply, JobView, TaskView
+from phalanx.api.schema.jobs import CancelReply, JobView, TaskView
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
 
 SECOND = ID[:-1] + "z"

@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.cli import keepers
 from phalanx.cli.keepers import Left, left_in, stop
-from phalanx.cli.shape import Shape, remember
+from phalanx.cli.shape import ClusterShape, remember
 from phalanx.clock import SystemClock
 from phalanx.runner.keeper.lookup import WATCHDOG
 from tests.unit.cli.stage import Cli
@@ -50,7 +50,7 @@ def a_watchdog(held: ExitStack, folder: Path) -> int:
 
 
 def runners(folder: Path, *names: str) -> list[Path]:
-    remember(folder, Shape(names=names))
+    remember(folder, ClusterShape(names=names))
     made = [folder / "runners" / name for name in names]
     for each in made:
         each.mkdir(parents=True)

@@ -6,10 +6,10 @@ import pytest
 import yaml
 from msgspec import json
 
-from phalanx.api.schema import Counts, JobView, WatchEvent
+from phalanx.api.schema.jobs import Counts, JobView, WatchEvent
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
 
-OLD, NEW, DONE = (ID[:-1] + letter for letter in "abc")
+OLD, NEW, DONE = (ID[:-1] + envelope for envelope in "abc")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import json
 
-from phalanx.api.quotas import QueueView, QuotaSpec
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from tests.unit.cli.stage import Cli, FakeCluster, a_queue
 
 

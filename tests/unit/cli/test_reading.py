@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from phalanx.api.schema import ClusterView, Fix, NodeReasons, NodeView, ReasonView, StoryLine, WhyReply
-from phalanx.cli.shape import Shape, remember
+from phalanx.api.schema.jobs import ClusterView, Fix, NodeReasons, NodeView, ReasonView, StoryLine, WhyReply
+from phalanx.cli.shape import ClusterShape, remember
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_node, a_why
 
 
@@ -41,7 +41,7 @@ def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeCluster, tmp_
     assert "phalanx runner --name n1" in cli("why", ID).out
     folder = tmp_path / "home" / ".local" / "state" / "phalanx"
     folder.mkdir(parents=True)
-    remember(folder, Shape(2, ("gpus=8",), None, ("n1", "n2")))
+    remember(folder, ClusterShape(2, ("gpus=8",), None, ("n1", "n2")))
     assert cli("why", ID).out.splitlines()[-1] == "  phalanx up"
 
 

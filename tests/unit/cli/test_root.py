@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from phalanx import errors
-from phalanx.cli.catalogue import COMMANDS, Group
+from phalanx.cli.catalogue import COMMANDS, CommandGroup
 from phalanx.errors import PhalanxError, TooMany
 from tests.unit.cli.stage import Cli, FakeCluster, ended_badly
 
 EVERY_COMMAND = [
     words
     for name, entry in COMMANDS.items()
-    for words in ([[name, verb] for verb in entry.verbs] if isinstance(entry, Group) else [[name]])
+    for words in ([[name, verb] for verb in entry.verbs] if isinstance(entry, CommandGroup) else [[name]])
 ]
 
 
@@ -109,7 +109,7 @@ def test_a_reader_that_leaves_is_no_accident():
 def test_start_up_stays_light():
     """What `ps` does not need must not be imported: each of these costs more than the whole command."""
     script = (
-        "import sys; from phalanx.cli.root import run; import phalanx.api.client, phalanx.cli.ps\n"
+        "import sys; from phalanx.cli.root import run; import phalanx.client.client, phalanx.cli.ps\n"
         "print([name for name in ('rich', 'httpx', 'numpy', 'yaml', 'asyncio', 'phalanx.cli.up')"
         " if name in sys.modules])"
     )

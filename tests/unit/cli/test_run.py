@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.schema import JobView, TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.errors import NotFound, Unauthorized, Unavailable
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from phalanx.cli.owner import Owner
-from phalanx.cli.session import Session
+from phalanx.cli.owner import ProcessOwner
+from phalanx.cli.session import CliSession
 from phalanx.cli.state import announced, claimed, endpoint_of, owner, prepare
 from phalanx.config import load
 from phalanx.endpoint import Endpoint, endpoint
@@ -55,7 +55,7 @@ def test_a_full_disk_is_told_and_keeps_nobody_from_being_restarted(
 
 def test_only_one_may_hold_it(folder: Path):
     with claimed(folder):
-        assert owner(folder) == Owner.of(os.getpid())
+        assert owner(folder) == ProcessOwner.of(os.getpid())
         with pytest.raises(Conflict, match=rf"already up in .*pid {os.getpid()}"), claimed(folder):
             pass
     assert owner(folder) is None
@@ -71,11 +71,11 @@ def test_a_pid_that_is_used_again_is_not_the_owner(folder: Path):
 
 
 def test_an_owner_is_a_pid_and_a_start():
-    me = Owner.of(os.getpid())
+    me = ProcessOwner.of(os.getpid())
     assert me is not None
     assert me.is_alive
     assert not replace(me, started=me.started + 1).is_alive
-    assert Owner.of(2**22 + 1) is None
+    assert ProcessOwner.of(2**22 + 1) is None
 
 
 def test_the_announcement_lasts_as_long_as_the_cluster(folder: Path):
@@ -95,4 +95,4 @@ def test_the_endpoint_of_some_settings(tmp_path: Path):
 def test_a_cluster_that_was_killed_is_not_asked(folder: Path):
     gone = Endpoint("http://127.0.0.1:1", "127.0.0.1:2", "x", 2**22 + 1)
     with announced(folder, gone), pytest.raises(Unavailable, match="was killed"):
-        Session({"state_dir": folder}).client()
+        CliSession({"state_dir": folder}).client()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.store.protocol import Batch, Candidate, Leader
-from phalanx.store.sqlite import SqliteStore
+from phalanx.store.sqlite.store import SqliteStore
 from tests.unit.cli.stage import Cli
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from msgspec import json
 
-from phalanx.api.schema import AcceptedTask, Counts, FailedTarget, SubmitReply, SubmitRequest
+from phalanx.api.schema.jobs import AcceptedTask, Counts, FailedTarget, SubmitReply, SubmitRequest
 from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job
 
 SECOND = ID[:-1] + "z"

@@ -28,16 +28,16 @@ class FakeClock:
 class FakeChild:
     """Dies when told to; a stubborn one only by SIGKILL."""
 
-    def __init__(self, name: str, diary: list[str], stubborn: bool = False) -> None:
+    def __init__(self, name: str, logger: list[str], stubborn: bool = False) -> None:
         self.name = name
         self.log = Path(f"/log/{name}")
         self.pid: int | None = None
         self.code: int | None = None
-        self._diary = diary
+        self._logger = logger
         self._stubborn = stubborn
 
     def start(self) -> None:
-        self._diary.append(f"start {self.name}")
+        self._logger.append(f"start {self.name}")
         self.pid, self.code = 1, None
 
     def reap(self) -> int | None:
@@ -47,7 +47,7 @@ class FakeChild:
         return None
 
     def send(self, number: signal.Signals) -> None:
-        self._diary.append(f"{number.name} {self.name}")
+        self._logger.append(f"{number.name} {self.name}")
         if not self._stubborn or number == signal.SIGKILL:
             self.code = 0
 
@@ -77,15 +77,15 @@ class Played(Supervisor):
 
 
 @pytest.fixture
-def diary() -> list[str]:
+def logger() -> list[str]:
     return []
 
 
 @pytest.fixture
-def played(diary: list[str], monkeypatch: pytest.MonkeyPatch) -> Played:
+def played(logger: list[str], monkeypatch: pytest.MonkeyPatch) -> Played:
     monkeypatch.setattr("phalanx.cli.supervisor._kill", lambda cs: [c.send(signal.SIGKILL) for c in cs])
     return Played(
-        FakeChild("coordinator", diary), [FakeChild("n1", diary), FakeChild("n2", diary)], FakeClock()
+        FakeChild("coordinator", logger), [FakeChild("n1", logger), FakeChild("n2", logger)], FakeClock()
     )
 
 
@@ -97,22 +97,22 @@ def dies(child: Child, code: int) -> Callable[[], int]:
     return play
 
 
-def test_it_starts_the_coordinator_first_and_stops_it_last(played: Played, diary: list[str]):
+def test_it_starts_the_coordinator_first_and_stops_it_last(played: Played, logger: list[str]):
     played.start()
     played.watch()
     played.stop()
-    assert diary == [
+    assert logger == [
         *("start coordinator", "start n1", "start n2"),
         *("SIGTERM n1", "SIGTERM n2", "SIGTERM coordinator"),
     ]
 
 
-def test_what_dies_is_started_again_after_ever_longer_pauses(played: Played, diary: list[str]):
+def test_what_dies_is_started_again_after_ever_longer_pauses(played: Played, logger: list[str]):
     played.start()
     for _ in range(7):  # It dies, the pause passes, it starts, and it dies again.
         played.script += [dies(played._coordinator, -9), played.pause_over]
     played.watch()
-    assert diary.count("start coordinator") == 8
+    assert logger.count("start coordinator") == 8
     assert [wait for wait in played.waits if wait] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
 
@@ -162,20 +162,20 @@ def test_ctrl_c_before_it_is_ready(played: Played):
         played.await_ready(lambda: False)
 
 
-def test_who_does_not_stop_in_time_is_killed(diary: list[str], played: Played):
-    stubborn = FakeChild("n1", diary, stubborn=True)
+def test_who_does_not_stop_in_time_is_killed(logger: list[str], played: Played):
+    stubborn = FakeChild("n1", logger, stubborn=True)
     played._runners = [cast(Child, stubborn)]
     played.start()
     played.stop()
-    assert diary[-3:] == ["SIGTERM n1", "SIGKILL n1", "SIGTERM coordinator"]
+    assert logger[-3:] == ["SIGTERM n1", "SIGKILL n1", "SIGTERM coordinator"]
     assert played.fake_clock.time == 20.0
 
 
-def test_a_second_ctrl_c_is_impatience(diary: list[str], played: Played):
-    stubborn = FakeChild("n1", diary, stubborn=True)
+def test_a_second_ctrl_c_is_impatience(logger: list[str], played: Played):
+    stubborn = FakeChild("n1", logger, stubborn=True)
     played._runners = [cast(Child, stubborn)]
     played.start()
     played.script = [lambda: signal.SIGINT]
     played.stop()
-    assert "SIGKILL n1" in diary
+    assert "SIGKILL n1" in logger
     assert played.fake_clock.time == 0.0

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from phalanx.api.audit import AuditLine
-from phalanx.api.schema_tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.audit import AuditLine
 from phalanx.endpoint import Endpoint
 from tests.unit.cli.stage import Cli, FakeCluster, a_node
 

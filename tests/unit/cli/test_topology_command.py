@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from phalanx.api.schema_plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
+from phalanx.api.schema.plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from tests.unit.cli.stage import Cli, FakeCluster
 
 CLUSTER = """

@@ -14,8 +14,8 @@ import pytest
 
 from phalanx.cli import up
 from phalanx.cli.keepers import left_in
-from phalanx.cli.owner import Owner
-from phalanx.cli.shape import Shape, remember, remembered
+from phalanx.cli.owner import ProcessOwner
+from phalanx.cli.shape import ClusterShape, remember, remembered
 from phalanx.cli.state import owner
 from phalanx.config import load
 from phalanx.errors import Conflict
@@ -128,7 +128,7 @@ def test_when_the_supervisor_is_killed_nothing_of_it_stays(tmp_path: Path):
     try:
         assert phalanx(folder, "up", "--detach").returncode == 0
         supervisor = json.loads((folder / "up.pid").read_text())["pid"]
-        parts = [Owner.of(pid) for pid in children(supervisor)]
+        parts = [ProcessOwner.of(pid) for pid in children(supervisor)]
         os.kill(supervisor, signal.SIGKILL)
         eventually(lambda: not any(part and part.is_alive for part in parts), what="its parts are gone")
         said = phalanx(folder, "ps")
@@ -140,15 +140,15 @@ def test_when_the_supervisor_is_killed_nothing_of_it_stays(tmp_path: Path):
 
 
 def test_the_nodes_of_last_time_are_remembered(tmp_path: Path):
-    assert remembered(tmp_path) == Shape()
-    shape = Shape(4, ("gpus=8",), "rack=r1", ("n1", "n2"))
+    assert remembered(tmp_path) == ClusterShape()
+    shape = ClusterShape(4, ("gpus=8",), "rack=r1", ("n1", "n2"))
     remember(tmp_path, shape)
     assert remembered(tmp_path) == shape
     assert (
         shape.told == "4 pretended nodes with labels rack=r1 as last time; --nodes 1 for this machine alone"
     )
-    remember(tmp_path, Shape(names=("box",)))
-    assert remembered(tmp_path) == Shape(names=("box", "n1", "n2"))
+    remember(tmp_path, ClusterShape(names=("box",)))
+    assert remembered(tmp_path) == ClusterShape(names=("box", "n1", "n2"))
     (tmp_path / "up.json").write_text("{")
     assert remembered(tmp_path).is_plain
 
@@ -170,15 +170,15 @@ def test_down_ends_what_a_killed_cluster_left_and_up_brings_the_same_nodes_back(
             f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 300",
         )
         eventually(begun.exists, what="the task runs")
-        task = Owner.of(int(begun.read_text()))
-        parts = [Owner.of(pid) for pid in children(supervisor)]
+        task = ProcessOwner.of(int(begun.read_text()))
+        parts = [ProcessOwner.of(pid) for pid in children(supervisor)]
         os.kill(supervisor, signal.SIGKILL)
         eventually(lambda: not any(part and part.is_alive for part in parts), what="its parts are gone")
         assert task is not None
-        assert Owner.of(task.pid) == task, "tasks outlive a kill"
+        assert ProcessOwner.of(task.pid) == task, "tasks outlive a kill"
         ended = phalanx(folder, "down")
         assert (ended.returncode, "was killed; stopping 2 keepers" in ended.stderr) == (0, True), ended.stderr
-        assert Owner.of(task.pid) != task
+        assert ProcessOwner.of(task.pid) != task
         assert left_in(folder).is_nothing
         again = phalanx(folder, "up", "--detach", *port)
         assert again.stderr == "2 pretended nodes as last time; --nodes 1 for this machine alone\n"

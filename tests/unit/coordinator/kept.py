@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from phalanx.api import wire
+from phalanx.link import wire
 
 
 class Kept:

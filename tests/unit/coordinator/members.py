@@ -10,14 +10,14 @@ from typing import Any
 
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.heart import Turn
-from phalanx.coordinator.images import Keep
-from phalanx.coordinator.member import Charter, Member
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.coordinator.images import Retention
+from phalanx.coordinator.leadership import Leadership, LeadershipConfig
+from phalanx.coordinator.turn import Turn
+from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.store.address import read_place
 from phalanx.store.memory import Memory, MemoryStore
-from phalanx.store.place import read_place
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
-from phalanx.store.wary import EpochsSeen, WaryStore
+from phalanx.store.verified import EpochsSeen, VerifiedStore
 
 LEASE_S = 0.6
 
@@ -93,19 +93,19 @@ class Lone:
         name: str = "a",
         *,
         lease_s: float = LEASE_S,
-        keep: Keep | None = None,
+        keep: Retention | None = None,
         seen_in: Path | None = None,
     ) -> None:
         self.clock = JumpingClock()
         self.store = ShakyStore(MemoryStore(memory, self.clock.monotonic))
-        self.porch = Listener()
-        charter = Charter(Rules(), lease_s, keep=keep or Keep())
+        self.listener = Listener()
+        config = LeadershipConfig(Timers(), lease_s, keep=keep or Retention())
         candidate = Candidate(name, f"http://{name}", f"{name}:1")
         store: Store = self.store
         if seen_in is not None:
             seen_in.mkdir()
-            store = WaryStore(store, EpochsSeen(seen_in, read_place("etcd://h/prefix", seen_in)))
-        self.member = Member(store, candidate, charter, self.clock, self.porch)
+            store = VerifiedStore(store, EpochsSeen(seen_in, read_place("etcd://h/prefix", seen_in)))
+        self.member = Leadership(store, candidate, config, self.clock, self.listener)
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -130,7 +130,7 @@ async def running(*members: Lone) -> AsyncIterator[None]:
             await each.end()
 
 
-async def a_breath(seconds: float = 0.0) -> None:
+async def a_turn_of_the_loop(seconds: float = 0.0) -> None:
     """Let everybody else have a turn."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
@@ -141,4 +141,4 @@ async def a_breath(seconds: float = 0.0) -> None:
 async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
     async with asyncio.timeout(within_s):
         while not condition():
-            await a_breath(0.005)
+            await a_turn_of_the_loop(0.005)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from phalanx.api import wire
-from phalanx.api.applied import AmendSpec, ApplyRequest
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import DraftSpec, GangSpec, JobSpec
-from phalanx.api.schema import LogChunk, SubmitRequest
+from phalanx.api.schema.apply import AmendSpec, ApplyRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobs import LogChunk, SubmitRequest
+from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
 from phalanx.coordinator.main import Coordinator
-from phalanx.core.cluster.holdings import hold_back
+from phalanx.core.cluster.apply.grants import hold_back
 from phalanx.core.model.orders import AttemptKey
 from phalanx.errors import Conflict, NotFound
+from phalanx.link import wire
 from tests.unit.coordinator.test_declarations import a_coordinator
 
 pytestmark = pytest.mark.anyio
@@ -33,15 +33,15 @@ class Road:
 
     def __init__(self, here: Coordinator, node: str) -> None:
         self.asked: list[AttemptKey] = []
-        self._roads = here.roads
-        assert here.roads.opened(self, wire.LogHello(wire.VERSION, "node", node, "a"))
+        self._log_links = here.log_links
+        assert here.log_links.opened(self, wire.LogHello(wire.VERSION, "node", node, "a"))
 
     def send(self, messages: list[wire.Message]) -> None:
         for message in messages:
             assert isinstance(message, wire.ReadLog), message
             self.asked.append(message.key)
             answer = wire.LogData(message.id, 0, b"", 0, True)
-            asyncio.get_running_loop().call_soon(self._roads.arrived, self, answer)
+            asyncio.get_running_loop().call_soon(self._log_links.arrived, self, answer)
 
     def close(self) -> None:
         raise AssertionError
@@ -76,23 +76,23 @@ async def test_a_follower_reads_the_pod_it_asked_for_wherever_it_stands_now(
     index: int, pods: tuple[str, ...], at: int
 ):
     async with a_coordinator() as here:
-        roads = [Road(here, f"n{number}") for number in range(4)]
+        log_links = [Road(here, f"n{number}") for number in range(4)]
         job = await a_draft(here)
         _, reading = await follow(here, f"{job}.{index}")
         await amend(here, job, *pods)
         await asyncio.wait_for(reading, 5.0)
-        assert [key for road in roads for key in road.asked] == [(job, at, 1)]
+        assert [key for log_link in log_links for key in log_link.asked] == [(job, at, 1)]
 
 
 async def test_a_follower_of_a_pod_that_is_gone_is_at_its_end():
     async with a_coordinator() as here:
-        roads = [Road(here, f"n{number}") for number in range(4)]
+        log_links = [Road(here, f"n{number}") for number in range(4)]
         job = await a_draft(here)
         _, reading = await follow(here, f"{job}.2")
         await amend(here, job, "a", "b")
         with pytest.raises(StopAsyncIteration):
             await asyncio.wait_for(reading, 5.0)
-        assert [key for road in roads for key in road.asked] == []
+        assert [key for log_link in log_links for key in log_link.asked] == []
 
 
 async def test_who_waits_for_a_task_gets_it_or_learns_that_it_is_gone():

@@ -9,10 +9,10 @@ import pytest
 from phalanx.config import load
 from phalanx.coordinator.main import candidate_of
 from phalanx.errors import ConfigError
-from phalanx.settings import Coordinator
+from phalanx.settings import CoordinatorSettings
 
 
-def a_section(tmp_path: Path, **given: object) -> Coordinator:
+def a_section(tmp_path: Path, **given: object) -> CoordinatorSettings:
     flags = {f"coordinator.{name}": value for name, value in given.items()}
     return load(flags, environment={"HOME": str(tmp_path)}, folder=tmp_path, system=tmp_path).coordinator
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.auth import digest, fingerprint
+from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import Credentials
-from phalanx.coordinator.entry import Entry
+from phalanx.coordinator.link_auth import LinkAccess
 from phalanx.coordinator.secret import ClusterSecret
-from phalanx.core.cluster.apply import apply
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.credentials import KEEP_ENDED_S, USED_EVERY_S
-from phalanx.core.cluster.decide import decide
+from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import (
@@ -61,13 +61,13 @@ class Stage:
     def hello(self, node: str, origin: str) -> Hello:
         return Hello(node, f"life of {origin}", origin, Capacity(4, 1 << 30), [])
 
-    def joins(self, token: str, node: str = "n1", origin: str = "o1") -> Entry:
+    def joins(self, token: str, node: str = "n1", origin: str = "o1") -> LinkAccess:
         """A runner shows a join token, as links does it."""
         entry = self.credentials.accepts_node(token, node, origin)
         if entry.credential is None:
             return entry
         answer = self.do(Admit(self.hello(node, origin), entry.join, entry.credential))
-        return Entry(answer.reason.text) if isinstance(answer, Refused) else entry
+        return LinkAccess(answer.reason.text) if isinstance(answer, Refused) else entry
 
     def enters(self, token: str, node: str = "n1") -> bool:
         return not self.credentials.accepts_node(token, node).refusal
@@ -264,8 +264,8 @@ def test_a_forged_or_truncated_job_token_is_nobodys(change):
 def test_a_coordinator_with_another_secret_must_not_serve():
     stage = Stage()
     stage.credentials.check()
-    (wish,) = stage.credentials.wishes()
-    stage.do(wish)
+    (options,) = stage.credentials.wishes()
+    stage.do(options)
     assert stage.credentials.wishes() == []
     stage.credentials.check()
     stage.do(KnowSecret("0" * 16))  # the first one stays

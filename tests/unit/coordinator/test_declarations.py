@@ -9,19 +9,19 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import structs
 
-from phalanx.api.applied import AmendSpec, ApplyRequest
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import DraftSpec, GangSpec, GatherSpec, JobSpec
-from phalanx.api.layers import LayerSpec, TopologySpec
-from phalanx.api.quotas import QuotaSpec
-from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema.apply import AmendSpec, ApplyRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import DraftSpec, GangSpec, GatherSpec, JobSpec
+from phalanx.api.schema.layers import LayerSpec, TopologySpec
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.member import Charter
 from phalanx.coordinator.views import job_status
 from phalanx.core.cluster.inputs import Hello
-from phalanx.core.cluster.state import Rules
+from phalanx.core.cluster.state import Timers
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.status import Status
 from phalanx.core.model.topology import DEFAULT
@@ -41,9 +41,11 @@ def anyio_backend() -> str:
 
 
 @asynccontextmanager
-async def a_coordinator(rules: Rules | None = None) -> AsyncIterator[Coordinator]:
+async def a_coordinator(rules: Timers | None = None) -> AsyncIterator[Coordinator]:
     """A coordinator with four nodes, two in each row, that nobody runs anything on."""
-    coordinator = Coordinator(MemoryStore(), Charter(rules or Rules()), Credentials.local("user", "node"), 3)
+    coordinator = Coordinator(
+        MemoryStore(), LeadershipConfig(rules or Timers()), Credentials.local("user", "node"), 3
+    )
     await coordinator.member.open()
     turning = asyncio.create_task(coordinator.member.run())
     try:
@@ -169,7 +171,7 @@ async def test_an_id_that_was_used_for_something_else_is_a_conflict(specs: list[
 
 
 async def test_too_many_tasks_are_refused_together():
-    async with a_coordinator(Rules(pending_max=5)) as here:
+    async with a_coordinator(Timers(pending_max=5)) as here:
         with pytest.raises(TooMany):
             await here.commands.apply(ApplyRequest([a_spec(3), a_spec(3)]), "ada")
         assert here.member.state.jobs == {}
@@ -343,7 +345,7 @@ async def test_an_answer_is_replayed_with_what_was_unchanged():
 
 
 async def test_what_is_unchanged_needs_no_room_in_a_full_queue():
-    async with a_coordinator(Rules(pending_max=1)) as here:
+    async with a_coordinator(Timers(pending_max=1)) as here:
         spec = structs.replace(
             an_object(), groups=[GroupSpec(command=["true"], gpus=9, objects=["default/a"])]
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api import wire
 from phalanx.coordinator.credentials import Credentials
-from phalanx.coordinator.links import Links, Session
+from phalanx.coordinator.link import Links, RunnerSession
 from phalanx.core.cluster.decision import Disposed
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import Disposition, Ready, Report, Returned, Started
+from phalanx.link import wire
 from tests.unit.coordinator.kept import Kept
 
 KEY = ("01kx0000000000000000000001", 0, 1)
@@ -30,7 +30,7 @@ IN_FORCE = wire.Dispositions(0, [])
 def test_a_report_is_answered(reports: list[Report], disposition: Disposition, said: list[wire.Message]):
     state = ClusterState()
     links, connection = Links(lambda: state, Credentials.local("user-token", "node-token")), Kept()
-    letter = links.receive(Session(connection), wire.Reports(0, reports))
-    assert letter is not None
-    letter[1]([Disposed(KEY, disposition, 0) for _ in reports])
+    envelope = links.receive(RunnerSession(connection), wire.Reports(0, reports))
+    assert envelope is not None
+    envelope[1]([Disposed(KEY, disposition, 0) for _ in reports])
     assert connection.sent == said and not connection.is_closed

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.heart import Turn
+from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.events import Event, NodeDrained, encode
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState

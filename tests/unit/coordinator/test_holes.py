@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.coordinator.heart import restore
+from phalanx.coordinator.turn import restore
 from phalanx.core.cluster.events import Event, TermOpened, decode, encode
-from phalanx.core.cluster.state import Rules
+from phalanx.core.cluster.state import Timers
 from phalanx.errors import NotFound
 from phalanx.store.check import Chain, check_store
 from phalanx.store.memory import Memory, MemoryStore
@@ -31,7 +31,7 @@ async def a_store(*batches: Batch) -> MemoryStore:
 async def test_a_whole_log_has_no_hole():
     store = await a_store(a_batch(1), a_batch(3, 2), a_batch(7, 0), a_batch(8))
     assert (await check_store(store, "memory:")).is_good
-    assert restore(await store.load(), Rules()).skipped == 0
+    assert restore(await store.load(), Timers()).skipped == 0
 
 
 async def test_a_missing_batch_is_found_by_the_check_and_at_the_start():
@@ -39,7 +39,7 @@ async def test_a_missing_batch_is_found_by_the_check_and_at_the_start():
     checked = await check_store(store, "memory:")
     assert checked.broken == ["the log has a hole: 6 events before revision 9 are missing"]
     with pytest.raises(LogHole, match="from revision 2 to 7"):
-        restore(await store.load(), Rules())
+        restore(await store.load(), Timers())
 
 
 def test_after_a_batch_that_cannot_be_read_nothing_is_known():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema import TaskView
+from phalanx.api.schema.jobs import TaskView
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.image import decode_state, encode_state
@@ -47,12 +47,12 @@ def a_gang_at_its_second_try(stage: Stage, limit: int = 1) -> Job:
     """Both members of a gang exited with 7, and run again."""
     gang = a_gang(a_group(2), limit=limit)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     exits(stage, gang, 0, 7)
     exits(stage, gang, 1, 7)
     stage.now += 10.0
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     return gang
 
@@ -120,11 +120,11 @@ def test_a_gang_that_completed_after_a_restart_was_not_stopped_on_request():
     stage = a_stage()
     gang = a_gang(a_group(2), limit=1)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     exits(stage, gang, 1, 7)
     is_stopped(stage, gang, 0)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     for position in (0, 1):
         exits(stage, gang, position, 0)

@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from phalanx.api import wire
-from phalanx.api.auth import digest, fingerprint
+from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import Credentials
-from phalanx.coordinator.links import Links, Session
-from phalanx.coordinator.logs import LogRoads
-from phalanx.core.cluster.apply import apply
-from phalanx.core.cluster.decide import decide
+from phalanx.coordinator.link import Links, RunnerSession
+from phalanx.coordinator.logs import LogLinks
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.inputs import CreateCredential, Input, RevokeCredential
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.resources import Capacity
+from phalanx.link import wire
 from tests.unit.coordinator.hands import Hands
 from tests.unit.coordinator.kept import Kept
 
@@ -32,7 +32,7 @@ class Port:
         self.keys._clock = Hands()
         self.keys.follow(lambda: self.state)
         self.links = Links(lambda: self.state, self.keys)
-        self.roads = LogRoads(self.keys)
+        self.log_links = LogLinks(self.keys)
 
     def do(self, given: list[Input]) -> list[object]:
         answers: list[object] = []
@@ -49,24 +49,24 @@ class Port:
 
     def dials(
         self, token: str, node: str = "n1", origin: str = "o1", peer: str | None = None
-    ) -> tuple[Kept, Session]:
+    ) -> tuple[Kept, RunnerSession]:
         connection = Kept()
-        session = Session(connection)
+        session = RunnerSession(connection)
         session.peer_name = peer
         hello = wire.HelloMessage(
             wire.VERSION, token, node, f"life of {origin}", origin, Capacity(4, 1 << 30), 0, []
         )
-        letter = self.links.receive(session, hello)
-        if letter is not None:
-            inputs, reply = letter
+        envelope = self.links.receive(session, hello)
+        if envelope is not None:
+            inputs, reply = envelope
             assert connection.sent == []  # nothing is said before it is durable
             reply(self.do(inputs))  # type: ignore[arg-type]
         return connection, session
 
-    def opens_a_road(self, token: str, node: str = "n1") -> Kept:
-        road = Kept()
-        self.roads.opened(road, wire.LogHello(wire.VERSION, token, node, "life"))
-        return road
+    def opens_a_log_link(self, token: str, node: str = "n1") -> Kept:
+        log_link = Kept()
+        self.log_links.opened(log_link, wire.LogHello(wire.VERSION, token, node, "life"))
+        return log_link
 
 
 def welcome(connection: Kept) -> wire.Welcome:
@@ -103,18 +103,18 @@ def test_the_same_runner_is_given_the_same_again_and_another_is_not():
 def test_two_runners_with_one_join_token_in_one_turn_are_not_both_let_in():
     port = Port()
     port.join_token("join")
-    letters = []
+    envelopes = []
     for node in ("n1", "n2"):
-        session = Session(connection := Kept())
+        session = RunnerSession(connection := Kept())
         hello = wire.HelloMessage(
             wire.VERSION, "join", node, "life", f"o-{node}", Capacity(4, 1 << 30), 0, []
         )
-        letters.append((connection, port.links.receive(session, hello)))
-    for _, letter in letters:
-        assert letter is not None
-        letter[1](port.do(letter[0]))  # type: ignore[arg-type]
-    assert welcome(letters[0][0]).credential
-    assert "was used by node 'n1'" in refusal(letters[1][0])
+        envelopes.append((connection, port.links.receive(session, hello)))
+    for _, envelope in envelopes:
+        assert envelope is not None
+        envelope[1](port.do(envelope[0]))  # type: ignore[arg-type]
+    assert welcome(envelopes[0][0]).credential
+    assert "was used by node 'n1'" in refusal(envelopes[1][0])
     assert list(port.state.nodes) == ["n1"]
 
 
@@ -128,36 +128,36 @@ def test_a_connection_and_a_road_end_when_their_credential_does():
     port = Port()
     port.join_token("join")
     given = welcome(port.dials("join")[0]).credential
-    control, road = port.dials(given)[0], port.opens_a_road(given)
-    other, other_road = port.dials("node-token", "n2", "o2")[0], port.opens_a_road("node-token", "n2")
-    for recheck in (port.links.recheck, port.roads.recheck):
+    control, log_link = port.dials(given)[0], port.opens_a_log_link(given)
+    other, other_road = port.dials("node-token", "n2", "o2")[0], port.opens_a_log_link("node-token", "n2")
+    for recheck in (port.links.recheck, port.log_links.recheck):
         recheck()
-    assert not any(each.is_closed for each in (control, road, other, other_road))
+    assert not any(each.is_closed for each in (control, log_link, other, other_road))
     port.do([RevokeCredential(fingerprint(given))])
-    for recheck in (port.links.recheck, port.roads.recheck):
+    for recheck in (port.links.recheck, port.log_links.recheck):
         recheck()
-    assert [each.is_closed for each in (control, road, other, other_road)] == [True, True, False, False]
+    assert [each.is_closed for each in (control, log_link, other, other_road)] == [True, True, False, False]
 
 
 def test_a_road_is_for_the_nodes_own_logs():
     port = Port()
     port.join_token("join")
     given = welcome(port.dials("join")[0]).credential
-    assert "for node 'n1', not for 'n2'" in refusal(port.opens_a_road(given, "n2"))
-    assert "first hello" in refusal(port.opens_a_road("join"))
-    assert "cannot speak" not in refusal(port.opens_a_road("user-token"))
-    assert port.opens_a_road(given).sent == []
+    assert "for node 'n1', not for 'n2'" in refusal(port.opens_a_log_link(given, "n2"))
+    assert "first hello" in refusal(port.opens_a_log_link("join"))
+    assert "cannot speak" not in refusal(port.opens_a_log_link("user-token"))
+    assert port.opens_a_log_link(given).sent == []
 
 
 @pytest.mark.anyio
 async def test_what_another_road_says_of_a_log_is_not_believed():
     port = Port()
-    road, stranger = port.opens_a_road("node-token", "n1"), port.opens_a_road("node-token", "n2")
-    reading = port.roads.read("n1", KEY, stream="stdout", offset=0, lines=None, follow=False)
+    log_link, stranger = port.opens_a_log_link("node-token", "n1"), port.opens_a_log_link("node-token", "n2")
+    reading = port.log_links.read("n1", KEY, stream="stdout", offset=0, lines=None, follow=False)
     first = asyncio.ensure_future(anext(reading))
-    await road.heard.wait()
-    asked = road.sent[0]
+    await log_link.heard.wait()
+    asked = log_link.sent[0]
     assert isinstance(asked, wire.ReadLog)
-    port.roads.arrived(stranger, wire.LogData(asked.id, 0, b"forged", 6, True))
-    port.roads.arrived(road, wire.LogData(asked.id, 0, b"true", 4, True))
+    port.log_links.arrived(stranger, wire.LogData(asked.id, 0, b"forged", 6, True))
+    port.log_links.arrived(log_link, wire.LogData(asked.id, 0, b"true", 4, True))
     assert (await first).data == b"true"

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from phalanx.api.pace import Pace
+from phalanx.api.server.time_slices import TimeSlices
 from phalanx.clock import SystemClock
-from phalanx.coordinator.questions import Questions
-from phalanx.core.cluster.apply import apply
+from phalanx.coordinator.questions import StateReads
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.events import JobSubmitted
 from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import Drain
-from phalanx.core.cluster.state import ClusterState, Rules
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, History
 from tests.builders import a_cluster, a_job
@@ -35,7 +35,7 @@ def an_id(number: int) -> str:
 
 
 def a_state(*numbers: int) -> ClusterState:
-    state = ClusterState(Rules())
+    state = ClusterState(Timers())
     for number in numbers:
         apply(state, JobSubmitted(at=1.0, cause="test", job=a_job(id=an_id(number))))
     return state
@@ -54,7 +54,7 @@ async def listed(memory: list[int], history: list[int], **asked: Any) -> list[in
     records = [History(id, encode_job(job)) for id, job in past.jobs.items()]
     await store.append(await store.open_term(), Batch(1, b""), records)
     loop: Any = SimpleNamespace(state=a_state(*memory))
-    questions = Questions(loop, store, SystemClock())
+    questions = StateReads(loop, store, SystemClock())
     found: list[int] = []
     cursor = None
     while True:
@@ -93,7 +93,7 @@ async def test_many_lists_at_once_leave_the_loop_to_others_after_every_piece():
     store = MemoryStore()
     await store.append(await store.open_term(), Batch(1, b""), [])
     loop: Any = SimpleNamespace(state=state)
-    questions = Questions(loop, store, SystemClock())
+    questions = StateReads(loop, store, SystemClock())
     asked: Any = {"status": "Failed", "queue": None, "name": "zzz", "cursor": None, "limit": 100}
     lists = [asyncio.create_task(questions.jobs(**asked)) for _ in range(20)]
     longest = 0.0
@@ -106,7 +106,7 @@ async def test_many_lists_at_once_leave_the_loop_to_others_after_every_piece():
 
 
 async def test_a_page_of_large_jobs_ends_before_it_is_too_long():
-    state = ClusterState(Rules())
+    state = ClusterState(Timers())
     for number in range(8):
         job = a_job(id=an_id(number))
         command = structs.replace(job.groups[0].command, env={"DATA": "x" * 900_000})
@@ -115,7 +115,7 @@ async def test_a_page_of_large_jobs_ends_before_it_is_too_long():
     store = MemoryStore()
     await store.append(await store.open_term(), Batch(1, b""), [])
     loop: Any = SimpleNamespace(state=state)
-    page = await Questions(loop, store, SystemClock()).jobs(
+    page = await StateReads(loop, store, SystemClock()).jobs(
         status=None, queue=None, name=None, cursor=None, limit=100
     )
     assert (len(page.items), page.next_cursor) == (1, an_id(7))
@@ -126,8 +126,8 @@ async def test_a_job_that_leaves_memory_while_a_list_is_made_is_listed():
     epoch = await store.open_term()
     await store.append(epoch, Batch(1, b""), [])
     loop: Any = SimpleNamespace(state=state)
-    questions = Questions(loop, store, SystemClock())
-    questions._pace = Pace(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
+    questions = StateReads(loop, store, SystemClock())
+    questions._slices = TimeSlices(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
     listing = asyncio.create_task(questions.jobs(status=None, queue=None, name=None, cursor=None, limit=1000))
     await a_round()
     await a_round()
@@ -143,6 +143,6 @@ async def test_a_node_that_takes_no_work_has_nothing_free():
     stage = a_cluster(n1={"cores": 8, "gpus": 2}, n2={"cores": 4})
     stage.give(Drain("n1", "disk"))
     loop: Any = SimpleNamespace(state=stage.state, view=lambda: None)
-    view = await Questions(loop, MemoryStore(), SystemClock()).cluster()
+    view = await StateReads(loop, MemoryStore(), SystemClock()).cluster()
     assert (view.nodes_online, view.nodes) == (1, 2)
     assert (view.cores_free, view.cores, view.devices_free, view.devices) == (4, 4, 0, 0)

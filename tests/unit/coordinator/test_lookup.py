@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from phalanx.api.aclient import AsyncClient
-from phalanx.api.app import build_app
-from phalanx.api.applied import ApplyRequest
-from phalanx.api.auth import Tokens
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.inprocess import InProcessExchange
-from phalanx.api.jobspec import GangSpec, JobSpec, to_job
-from phalanx.api.roles import Bearer, Identity
-from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import GangSpec, JobSpec, to_job
+from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import Tokens
+from phalanx.api.server.roles import Bearer, Identity
+from phalanx.client.async_client import AsyncClient
+from phalanx.client.in_process import InProcessTransport
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, Conflict, NotFound
@@ -50,7 +50,7 @@ async def test_names_of_kubernetes_are_accepted_wherever_an_id_is():
     """M10, through the REST app, where names become ids once."""
     async with a_coordinator() as here:
         app = build_app(here.commands, Tokens([("ada", "secret")]))
-        async with AsyncClient(token="secret", exchange=InProcessExchange(app)) as client:
+        async with AsyncClient(token="secret", exchange=InProcessTransport(app)) as client:
             (job,) = (await client.apply(a_named_gang())).jobs
             assert (await client.job("team/hello-job")).object == "team/hello-job"
             assert (await client.job("team/pod-2")).id == job.id
@@ -81,7 +81,7 @@ class People:
 
 
 def client_of(here: Coordinator, name: str, role: Bearer = "user") -> AsyncClient:
-    exchange = InProcessExchange(build_app(here.commands, People()))
+    exchange = InProcessTransport(build_app(here.commands, People()))
     return AsyncClient(token=f"{name}:{role}", exchange=exchange)
 
 

@@ -7,11 +7,11 @@ import logging
 import pytest
 
 from phalanx.cli.coordinators import describe_role
+from phalanx.coordinator.leadership import Role
 from phalanx.coordinator.loop import unavailable
-from phalanx.coordinator.member import Role
 from phalanx.coordinator.outage import TELL_EVERY_S, Outage
 from phalanx.errors import NotActive, Unavailable
-from phalanx.store.etcd_kv import EtcdUnavailable
+from phalanx.store.etcd.kv import EtcdUnavailable
 from phalanx.store.memory import Memory
 from phalanx.store.protocol import Candidate, StoreError
 from tests.unit.coordinator.members import JumpingClock, Lone, running, until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.coordinator import heart
+from phalanx.coordinator import turn as coordinator_turn
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Submit, Tick
 from phalanx.core.cluster.invariants import check
@@ -15,9 +15,11 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
-from phalanx.core.placement import engine, front, outlook
-from phalanx.core.placement.gang import try_gang
-from phalanx.core.placement.reserve import reserve
+from phalanx.core.placement import engine
+from phalanx.core.placement.gang.place import try_gang
+from phalanx.core.placement.reserve import head as reserve_head
+from phalanx.core.placement.reserve import outlook
+from phalanx.core.placement.reserve.reservation import reserve
 from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
@@ -61,14 +63,14 @@ def test_it_is_tried_again_after_a_while_and_not_at_every_turn(monkeypatch: pyte
     monkeypatch.setattr(engine, "try_gang", try_gang)
     cluster.give(Tick())
     assert cluster.status(gang) == Status.PENDING
-    cluster.now += heart.FAILED_FOR_S
+    cluster.now += coordinator_turn.FAILED_FOR_S
     cluster.give(Tick())
     assert cluster.status(gang) == Status.ASSIGNED
 
 
 def test_the_head_is_the_one_for_which_no_place_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     head, behind = a_job(cores=4), a_job(cores=1)
-    monkeypatch.setattr(front, "reserve", failing(reserve, head))
+    monkeypatch.setattr(reserve_head, "reserve", failing(reserve, head))
     cluster = a_small_cluster()
     cluster.submit(a_job(cores=3))
     cluster.submit(head)
@@ -83,7 +85,7 @@ def test_a_turn_ends_when_every_plan_fails(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(engine._Pass, "_place", fail)
     cluster = a_small_cluster()
-    jobs = [a_job(cores=1, memory_bytes=number) for number in range(1, 2 * heart.FAILURES_MAX)]
+    jobs = [a_job(cores=1, memory_bytes=number) for number in range(1, 2 * coordinator_turn.FAILURES_MAX)]
     for job in jobs:
         cluster.submit(job)
     cluster.give(Tick())
@@ -93,7 +95,10 @@ def test_a_turn_ends_when_every_plan_fails(monkeypatch: pytest.MonkeyPatch) -> N
 def test_who_stands_behind_many_that_fail_is_placed_in_the_next_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    gangs = [a_gang(a_group(2, cores=1, memory_bytes=number)) for number in range(1, 3 * heart.FAILURES_MAX)]
+    gangs = [
+        a_gang(a_group(2, cores=1, memory_bytes=number))
+        for number in range(1, 3 * coordinator_turn.FAILURES_MAX)
+    ]
     for gang in gangs:
         monkeypatch.setattr(engine, "try_gang", failing(engine.try_gang, gang))  # type: ignore[attr-defined]
     cluster, other = a_small_cluster(), a_job(cores=1)

@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 from msgspec import json
 
-from phalanx.api.app import build_app
-from phalanx.api.applied import ApplyRequest
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import JobSpec
-from phalanx.api.quotas import QuotaSpec
-from phalanx.api.roles import Bearer, Identity
-from phalanx.api.schema import SubmitRequest
-from phalanx.api.schema_plan import PlanRequest
+from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.plan import PlanRequest
+from phalanx.api.schema.queues import QuotaSpec
+from phalanx.api.server.app import build_app
+from phalanx.api.server.roles import Bearer, Identity
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Submit
 from phalanx.errors import BadRequest, NotFound, Unprocessable
@@ -46,7 +46,7 @@ async def posted(here: Coordinator, role: str, path: str, **document: Any) -> tu
     return answer.status, told.get("reason", ""), told.get("detail", "")
 
 
-def a_wish(**fields: Any) -> SubmitRequest:
+def options_of(**fields: Any) -> SubmitRequest:
     return SubmitRequest(["true"], **fields)
 
 
@@ -71,14 +71,14 @@ async def test_a_queue_may_be_declared_without_limits_and_forgotten():
     async with a_coordinator() as here:
         view = await here.commands.set_quota("lab", QuotaSpec(), "root")
         assert view.quota is not None
-        (id,) = (await here.commands.submit(a_wish(queue="lab", gpus=8), "ada")).task_ids
+        (id,) = (await here.commands.submit(options_of(queue="lab", gpus=8), "ada")).task_ids
         await here.commands.set_quota("lab", None, "root")
         assert here.member.state.jobs[id].job.queue == "lab"
         for name in ("lab", "never-declared", "default"):
             with pytest.raises(NotFound, match=f"{name}: no.* queue"):
                 await here.commands.set_quota(name, None, "root")
         with pytest.raises(BadRequest, match="nobody has declared 'lab'"):
-            await here.commands.submit(a_wish(queue="lab"), "ada")
+            await here.commands.submit(options_of(queue="lab"), "ada")
 
 
 async def test_one_application_may_declare_the_queue_it_uses():
@@ -95,7 +95,7 @@ async def test_jobs_of_older_stores_in_undeclared_queues_go_on():
         assert here.member.state.jobs[job.id].live  # it is placed
         assert [queue.name for queue in await here.commands.queues()] == ["default", "old"]
         with pytest.raises(BadRequest, match="nobody has declared 'old'"):
-            await here.commands.submit(a_wish(queue="old"), "ada")
+            await here.commands.submit(options_of(queue="old"), "ada")
 
 
 @pytest.mark.parametrize(("role", "most"), [("user", 1_000), ("operator", 1_000_000), ("admin", 1_000_000)])
@@ -122,15 +122,15 @@ async def test_a_queue_may_say_otherwise(role: str, most: int):
         view = await here.commands.set_quota("urgent", QuotaSpec(priority_max=most), "root")
         assert view.quota is not None
         assert view.quota.priority_max == most
-        wish = {"command": ["true"], "queue": "urgent"}
-        assert (await posted(here, role, "/v1/jobs", **wish, priority=most))[0] == 202
-        status, reason, _ = await posted(here, role, "/v1/jobs", **wish, priority=most + 1)
+        options = {"command": ["true"], "queue": "urgent"}
+        assert (await posted(here, role, "/v1/jobs", **options, priority=most))[0] == 202
+        status, reason, _ = await posted(here, role, "/v1/jobs", **options, priority=most + 1)
         assert (status, reason) == (422, "PriorityTooHigh")
 
 
 async def test_who_does_not_say_has_the_priority_of_a_user():
     async with a_coordinator() as here:
         with pytest.raises(Unprocessable, match="at most 1000"):
-            await here.commands.submit(a_wish(priority=1001), "ada")
+            await here.commands.submit(options_of(priority=1001), "ada")
         with pytest.raises(Unprocessable, match="at most 1000"):
-            await here.commands.plan(PlanRequest(submit=a_wish(priority=1001)), "ada")
+            await here.commands.plan(PlanRequest(submit=options_of(priority=1001)), "ada")

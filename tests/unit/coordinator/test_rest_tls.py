@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.aclient import AsyncClient
-from phalanx.api.client import Client
+from phalanx.client.async_client import AsyncClient
+from phalanx.client.client import Client
 from phalanx.coordinator.rest import rest_server
 from phalanx.errors import BadRequest, PhalanxError, Unavailable
-from phalanx.tls import NO_PAPERS, Papers, ServerTls
+from phalanx.tls import NO_TLS, ServerTls, TlsFiles
 from tests.authority import Authority
 from tests.unit.api.cluster import FakeCluster
 from tests.unit.api.house import TOKEN, a_house
@@ -40,13 +40,13 @@ def serving(tls: ServerTls | None) -> Iterator[int]:
         thread.join()
 
 
-def told(address: str, papers: Papers) -> PhalanxError:
+def told(address: str, tls_files: TlsFiles) -> PhalanxError:
     """What the sync client is told; the async one is told the same."""
-    with Client(address, TOKEN, papers=papers) as client, pytest.raises(PhalanxError) as caught:
+    with Client(address, TOKEN, tls_files=tls_files) as client, pytest.raises(PhalanxError) as caught:
         client.cluster()
 
     async def ask() -> PhalanxError:
-        async with AsyncClient(address, TOKEN, papers=papers) as client:
+        async with AsyncClient(address, TOKEN, tls_files=tls_files) as client:
             with pytest.raises(PhalanxError) as refused:
                 await client.cluster()
         return refused.value
@@ -64,12 +64,12 @@ def test_both_clients_get_through(tmp_path: Path):
     ca = Authority(tmp_path)
 
     async def ask(address: str) -> int:
-        async with AsyncClient(address, TOKEN, papers=ca.alone) as client:
+        async with AsyncClient(address, TOKEN, tls_files=ca.alone) as client:
             return (await client.cluster()).jobs
 
     with serving(ServerTls(ca.coordinator())) as port:
         address = f"https://127.0.0.1:{port}"
-        with Client(address, TOKEN, papers=ca.alone) as client:
+        with Client(address, TOKEN, tls_files=ca.alone) as client:
             assert client.submit(command=["true"]).task_ids
             assert client.cluster().jobs == 1
         assert asyncio.run(ask(address)) == 1
@@ -93,7 +93,7 @@ def test_a_certificate_for_another_name_is_not_trusted(tmp_path: Path):
 
 def test_plain_words_to_a_tls_port_are_answered_plainly(tmp_path: Path):
     with serving(ServerTls(Authority(tmp_path).coordinator())) as port:
-        error = told(f"http://127.0.0.1:{port}", NO_PAPERS)
+        error = told(f"http://127.0.0.1:{port}", NO_TLS)
     assert isinstance(error, BadRequest)
     assert error.hint == "write https:// instead"
 

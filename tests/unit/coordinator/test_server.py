@@ -7,12 +7,18 @@ from typing import Any, cast
 
 import pytest
 
-from phalanx.api import wire
-from phalanx.coordinator.entry import SharedKey
-from phalanx.coordinator.links import Letter, Links
-from phalanx.coordinator.logs import LogRoads
-from phalanx.coordinator.server import STRANGERS_BYTES_MAX, STRANGERS_FRAME_MAX, STRANGERS_MAX, Door, Hall
+from phalanx.coordinator.link import Envelope, Links
+from phalanx.coordinator.link_auth import SharedToken
+from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.server import (
+    STRANGERS_BYTES_MAX,
+    STRANGERS_FRAME_MAX,
+    STRANGERS_MAX,
+    RunnerConnection,
+    RunnerConnections,
+)
 from phalanx.core.cluster.decision import Accepted
+from phalanx.link import wire
 from tests.builders import a_capacity, a_cluster
 
 pytestmark = pytest.mark.anyio
@@ -61,18 +67,21 @@ class House:
     """A hall and the doors into it. Letters are answered at once."""
 
     def __init__(self) -> None:
-        self.hall = Hall()
+        self.connections = RunnerConnections()
         state = a_cluster(n1={"cores": 4}).state
-        self.links = Links(lambda: state, SharedKey())
-        self.roads = LogRoads(SharedKey(), lambda: None)
+        self.links = Links(lambda: state, SharedToken())
+        self.log_links = LogLinks(SharedToken(), lambda: None)
 
-    def door(self) -> tuple[Door, Line]:
-        door, line = Door(self.links, self.roads, self._answer, self.hall), Line()
-        door.connection_made(cast(asyncio.Transport, line))
-        return door, line
+    def connection(self) -> tuple[RunnerConnection, Line]:
+        connection, line = (
+            RunnerConnection(self.links, self.log_links, self._answer, self.connections),
+            Line(),
+        )
+        connection.connection_made(cast(asyncio.Transport, line))
+        return connection, line
 
-    def _answer(self, letter: Letter) -> bool:
-        letter[1]([Accepted()])
+    def _answer(self, envelope: Envelope) -> bool:
+        envelope[1]([Accepted()])
         return True
 
 
@@ -82,44 +91,44 @@ def head(size: int) -> bytes:
 
 
 async def test_a_stranger_cannot_announce_a_large_frame():
-    door, line = House().door()
-    door.data_received(head(STRANGERS_FRAME_MAX + 1))
+    connection, line = House().connection()
+    connection.data_received(head(STRANGERS_FRAME_MAX + 1))
     assert line.is_ended
 
 
 async def test_who_was_welcomed_can():
-    door, line = House().door()
-    door.data_received(wire.pack(HELLO))
-    door.data_received(head(STRANGERS_FRAME_MAX + 1))
+    connection, line = House().connection()
+    connection.data_received(wire.pack(HELLO))
+    connection.data_received(head(STRANGERS_FRAME_MAX + 1))
     assert line.written and not line.is_ended
 
 
 async def test_of_too_many_strangers_the_one_who_says_nothing_longest_is_turned_away():
     house = House()
-    doors = [house.door() for _ in range(STRANGERS_MAX + 1)]
-    assert [line.is_ended for _, line in doors] == [True] + [False] * STRANGERS_MAX
+    addresses = [house.connection() for _ in range(STRANGERS_MAX + 1)]
+    assert [line.is_ended for _, line in addresses] == [True] + [False] * STRANGERS_MAX
 
 
 async def test_a_crowd_of_strangers_does_not_keep_a_runner_out():
     house = House()
     for _ in range(2 * STRANGERS_MAX):
-        house.door()
-    runner, line = house.door()
+        house.connection()
+    runner, line = house.connection()
     runner.data_received(wire.pack(HELLO))
     for _ in range(2 * STRANGERS_MAX):
-        house.door()
+        house.connection()
     assert line.written and not line.is_ended
 
 
 async def test_who_was_welcomed_and_who_left_make_room_for_others():
     house = House()
-    (first, _), (second, _), *_ = [house.door() for _ in range(STRANGERS_MAX)]
+    (first, _), (second, _), *_ = [house.connection() for _ in range(STRANGERS_MAX)]
     first.data_received(wire.pack(HELLO))
     second.connection_lost(None)
-    assert len(house.hall.strangers) == STRANGERS_MAX - 2
+    assert len(house.connections.strangers) == STRANGERS_MAX - 2
     first.connection_lost(None)
-    assert len(house.hall.strangers) == STRANGERS_MAX - 2
-    assert not house.door()[1].is_ended
+    assert len(house.connections.strangers) == STRANGERS_MAX - 2
+    assert not house.connection()[1].is_ended
 
 
 @pytest.mark.parametrize(
@@ -129,33 +138,35 @@ async def test_who_was_welcomed_and_who_left_make_room_for_others():
 )
 async def test_a_stranger_who_is_not_understood_is_told_so(noise: bytes):
     house = House()
-    door, line = house.door()
-    door.data_received(noise)
+    connection, line = house.connection()
+    connection.data_received(noise)
     (said,) = line.said
     assert isinstance(said, wire.Rejected) and (said.code, said.retry) == ("NotUnderstood", True)
-    door.data_received(noise)  # what follows is thrown away
+    connection.data_received(noise)  # what follows is thrown away
     assert len(line.said) == 1
 
 
 async def test_a_stranger_who_ends_within_a_frame_is_told_so():
-    door, line = House().door()
-    door.data_received(head(100) + b"x")
-    door.eof_received()
+    connection, line = House().connection()
+    connection.data_received(head(100) + b"x")
+    connection.eof_received()
     assert [type(each) for each in line.said] == [wire.Rejected]
 
 
 async def test_what_strangers_say_together_is_bounded():
     house = House()
-    doors = [house.door() for _ in range(100)]
-    for door, _ in doors:
+    addresses = [house.connection() for _ in range(100)]
+    for connection, _ in addresses:
         for _ in range(7):
-            door.data_received(head(STRANGERS_FRAME_MAX) if not door._unpacker.pending else b"x" * 60_000)
-    held = sum(door._unpacker.pending for door, _ in doors)
+            connection.data_received(
+                head(STRANGERS_FRAME_MAX) if not connection._unpacker.pending else b"x" * 60_000
+            )
+    held = sum(connection._unpacker.pending for connection, _ in addresses)
     assert held <= STRANGERS_BYTES_MAX
-    assert any(line.is_ended for _, line in doors) and not all(line.is_ended for _, line in doors)
-    for door, _ in doors:
-        door.connection_lost(None)
-    assert not house.hall.said and not house.hall._bytes
+    assert any(line.is_ended for _, line in addresses) and not all(line.is_ended for _, line in addresses)
+    for connection, _ in addresses:
+        connection.connection_lost(None)
+    assert not house.connections.said and not house.connections._bytes
 
 
 def test_a_runner_at_the_port_for_clients_is_told_so():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema import StoryLine
+from phalanx.api.schema.jobs import StoryLine
 from phalanx.coordinator.questions import _begun
 
 

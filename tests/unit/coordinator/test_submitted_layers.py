@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.jobspec import GatherSpec
-from phalanx.api.layers import LayerSpec, TopologySpec
-from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.layers import LayerSpec, TopologySpec
 from phalanx.core.model.gang import Gather
 from phalanx.errors import NeverFits
 from tests.unit.coordinator.test_declarations import ROWS, a_coordinator
@@ -19,13 +19,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def a_wish(layer: str, *, must: bool = False, gpus: int = 8, tasks: int = 2) -> SubmitRequest:
+def options_of(layer: str, *, must: bool = False, gpus: int = 8, tasks: int = 2) -> SubmitRequest:
     return SubmitRequest(command=["true"], tasks=tasks, gpus=gpus, gather=[GatherSpec(layer, must)])
 
 
 async def test_a_preference_for_an_unknown_layer_is_told():
     async with a_coordinator() as here:
-        reply = await here.commands.submit(a_wish("racks"), "ada")
+        reply = await here.commands.submit(options_of("racks"), "ada")
         (warning,) = reply.warnings
         assert warning.startswith("gather[0].layer: 'racks': no layer has this name (layers: cluster, spine,")
         assert warning.endswith("did you mean rack?")
@@ -33,13 +33,13 @@ async def test_a_preference_for_an_unknown_layer_is_told():
 
 async def test_a_preference_for_a_known_layer_needs_no_word():
     async with a_coordinator() as here:
-        assert (await here.commands.submit(a_wish("rack"), "ada")).warnings == []
+        assert (await here.commands.submit(options_of("rack"), "ada")).warnings == []
 
 
 async def test_a_layer_in_the_wrong_letters_is_the_one_that_must_be_meant():
     async with a_coordinator() as here:
         await here.commands.set_topology(ROWS, "ada")
-        reply = await here.commands.submit(a_wish("Row", must=True), "ada")
+        reply = await here.commands.submit(options_of("Row", must=True), "ada")
         assert reply.warnings == ["gather[0].layer: 'Row': it is read as row, the layer of this network"]
         gang = here.member.state.jobs[reply.task_ids[0]].job.gang
         assert gang is not None
@@ -50,23 +50,23 @@ async def test_who_misspells_a_layer_that_must_be_is_told_the_nearest():
     async with a_coordinator() as here:
         await here.commands.set_topology(ROWS, "ada")
         with pytest.raises(NeverFits, match=r"did you mean row\?") as refused:
-            await here.commands.submit(a_wish("rov", must=True), "ada")
+            await here.commands.submit(options_of("rov", must=True), "ada")
         assert refused.value.hint == "it would fit in one row instead of one rov"
 
 
 async def test_a_layer_that_is_like_no_other_is_not_replaced_by_one():
     async with a_coordinator() as here:
         with pytest.raises(NeverFits) as refused:
-            await here.commands.submit(a_wish("galaxy", must=True, gpus=1), "ada")
+            await here.commands.submit(options_of("galaxy", must=True, gpus=1), "ada")
         assert refused.value.hint == "it would fit if its members need not stand in one galaxy"
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
 async def test_labels_that_no_node_carries_are_no_wrong_request_but_one_that_never_fits(tasks: int):
     async with a_coordinator() as here:
-        wish = SubmitRequest(command=["true"], tasks=tasks, labels={"disk": "ssd"})
+        options = SubmitRequest(command=["true"], tasks=tasks, labels={"disk": "ssd"})
         with pytest.raises(NeverFits, match="does not carry disk=ssd") as refused:
-            await here.commands.submit(wish, "ada")
+            await here.commands.submit(options, "ada")
         assert refused.value.detail.startswith("No node could ever hold")
         assert refused.value.hint == "phalanx nodes -o wide lists the labels of each node"
 
@@ -82,7 +82,7 @@ async def test_a_gang_that_cannot_be_divided_as_it_must_never_fits():
 async def test_a_layer_may_be_named_by_its_label():
     async with a_coordinator() as here:
         await here.commands.set_topology(TopologySpec([LayerSpec("BlockLayer", ["row"])]), "ada")
-        reply = await here.commands.submit(a_wish("row", must=True), "ada")
+        reply = await here.commands.submit(options_of("row", must=True), "ada")
         assert reply.warnings == [
             "gather[0].layer: 'row': it is read as BlockLayer, the layer of this network"
         ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema import JobView, TaskView
-from phalanx.api.schema_gang import GangView
+from phalanx.api.schema.gang import GangView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.core.cluster.inputs import Evict
 from phalanx.core.model.job import Job
@@ -36,7 +36,7 @@ def test_a_gang_goes_through_the_phases_of_a_podgroup():
     gang = a_gang(a_group(2))
     stage.submit(gang)
     phases = [gang_of(stage, gang).phase]
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     phases.append(gang_of(stage, gang).phase)
     stage.starts(gang, 0, 1)
     phases.append(gang_of(stage, gang).phase)
@@ -50,7 +50,7 @@ def test_a_part_of_a_gang_is_being_scheduled():
     stage = a_stage()
     gang = a_gang(a_group(3), strict=False)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1"})
+    stage.gang_placement(gang, {0: "n1"})
     assert (gang_of(stage, gang).phase, gang_of(stage, gang).placed) == ("Scheduling", 1)
 
 
@@ -59,7 +59,7 @@ def test_a_gang_that_may_not_be_placed_yet_is_pending_and_one_that_failed_has_fa
     gang = a_gang(a_group(2), limit=1)
     stage.submit(gang)
     for _ in range(2):
-        stage.muster(gang, {0: "n1", 1: "n2"})
+        stage.gang_placement(gang, {0: "n1", 1: "n2"})
         stage.starts(gang, 0, 1)
         stage.ends(gang, 0, code=3)
         if gang_of(stage, gang).phase != "Failed":
@@ -72,7 +72,7 @@ def test_restarts_are_counted_against_their_limit():
     stage = a_stage()
     gang = a_gang(a_group(2), limit=3)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     stage.ends(gang, 1, code=1)
     assert (seen(stage, gang).restarts, seen(stage, gang).restart_limit) == (1, 3)
@@ -89,7 +89,7 @@ def test_a_job_that_failed_with_its_last_restart_has_the_code_of_its_task():
     stage = a_stage()
     gang = a_gang(a_group(2), limit=0)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     stage.ends(gang, 1, code=7)
     assert (seen(stage, gang).status, seen(stage, gang).exit_code) == ("Failed", 7)
@@ -99,7 +99,7 @@ def test_members_at_the_barrier_are_ready_one_by_one():
     stage = a_stage()
     gang = a_gang(a_group(2), wait_s=40.0)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.report(gang, 1, Ready)
     forming = gang_of(stage, gang).formation
     assert forming is not None
@@ -161,7 +161,7 @@ def test_ranks_of_a_gang_that_may_start_with_fewer_are_those_of_the_members_that
     gang = a_gang(a_group(3, min=2))
     stage.submit(gang)
     assert task(stage, gang, 2).rank is None
-    stage.muster(gang, {0: "n1", 2: "n2"})
+    stage.gang_placement(gang, {0: "n1", 2: "n2"})
     assert [task(stage, gang, position).rank for position in range(3)] == [0, None, 1]
 
 
@@ -169,7 +169,7 @@ def test_a_member_that_is_done_says_what_it_waits_for():
     stage = a_stage()
     gang = a_gang(a_group(2))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     stage.ends(gang, 0)
     done = task(stage, gang, 0)
@@ -181,7 +181,7 @@ def test_groups_are_counted_by_themselves():
     stage = a_stage()
     gang = a_gang(a_group(1, name="master"), a_group(3, name="worker", min=2, gpus=1))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1", 2: "n2"})
     master, worker = seen(stage, gang).groups
     assert (master.name, master.needed, master.counts.assigned) == ("master", 1, 1)
     assert (worker.needed, worker.counts.assigned, worker.counts.pending) == (2, 2, 1)
@@ -192,7 +192,7 @@ def test_a_gang_with_members_that_still_run_is_not_finished():
     stage = a_stage()
     gang = a_gang(a_group(3, min=1))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0, 1)
     stage.ends(gang, 0)
     assert gang_of(stage, gang).phase == "Running"
@@ -204,7 +204,7 @@ def test_members_that_are_done_are_counted_by_group_until_the_job_is_over():
     stage = a_stage()
     gang = a_gang(a_group(1, name="master"), a_group(2, name="worker"))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1", 2: "n2"})
     stage.starts(gang, 0, 1, 2)
     stage.ends(gang, 1)
     job = seen(stage, gang)
@@ -218,7 +218,7 @@ def test_a_member_that_begins_after_others_says_for_whom_it_waits():
     stage = a_stage()
     gang = a_gang(a_group(1, name="data"), a_group(1, name="train", after=(("data", "completed"),)))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n2"})
     stage.starts(gang, 0)
     assert task(stage, gang, 1).message == "It begins when every task of data has completed; 0 of 1 have"
     assert task(stage, gang, 0).message == ""
@@ -228,11 +228,11 @@ def test_what_an_earlier_attempt_said_is_told_as_such():
     stage = a_stage()
     gang = a_gang(a_group(1), limit=2)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1"})
+    stage.gang_placement(gang, {0: "n1"})
     stage.starts(gang, 0)
     stage.report(gang, 0, Exit(Why.EXITED, 3, 100.0, 100.0, message="exited with code 3"))
     assert task(stage, gang, 0).message == "exited with code 3"
-    stage.muster(gang, {0: "n1"})
+    stage.gang_placement(gang, {0: "n1"})
     assert task(stage, gang, 0).message == "an earlier attempt: exited with code 3"
 
 

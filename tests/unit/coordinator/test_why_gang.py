@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.api.schema import WhyReply
+from phalanx.api.schema.jobs import WhyReply
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Cancel, Drain, Evict, SetQuota, Tick, Undrain
 from phalanx.core.model.gang import Gather, Restart
@@ -161,7 +161,7 @@ def test_at_the_barrier_the_missing_are_named_with_the_time_that_is_left():
     stage = a_stage()
     gang = a_gang(a_group(3), wait_s=60.0)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1", 2: "n2"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1", 2: "n2"})
     stage.report(gang, 0, Ready)
     stage.now += 20
     reply = why(stage, gang)
@@ -180,7 +180,7 @@ def test_a_member_without_a_place_waits_for_the_barrier_of_the_others():
     stage = a_stage()
     gang = a_gang(a_group(3, min=2))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1"})
     assert why(stage, gang, 2).dominant.code == "BarrierWait"
 
 
@@ -205,10 +205,10 @@ def test_members_that_cannot_queue_have_a_reason_too():
     stage = a_stage()
     gang = a_gang(a_group(2), match="waiting-and-running", restart=Restart(), max_retries=5)
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1"})
     stage.starts(gang, 0, 1)
     stage.ends(gang, 0, code=1)
-    stage.muster(gang, {0: "n1"})
+    stage.gang_placement(gang, {0: "n1"})
     stage.starts(gang, 0)
     stage.ends(gang, 0, code=1)
     stage.ends(gang, 1, code=1)
@@ -227,7 +227,7 @@ def test_a_restart_waits_for_the_life_before_and_then_for_its_backoff():
     gang = a_gang(a_group(2), limit=5)
     stage.submit(gang)
     for _ in range(2):
-        stage.muster(gang, {0: "n1", 1: "n2"})
+        stage.gang_placement(gang, {0: "n1", 1: "n2"})
         stage.starts(gang, 0, 1)
         stage.ends(gang, 0, code=1)
         assert why(stage, gang, 0).dominant.code == "Restarting"
@@ -242,7 +242,7 @@ def test_a_gang_that_was_recalled_twice_waits_before_it_tries_again():
     gang = a_gang(a_group(2), wait_s=10.0)
     stage.submit(gang)
     for _ in range(2):
-        stage.muster(gang, {0: "n1", 1: "n2"})
+        stage.gang_placement(gang, {0: "n1", 1: "n2"})
         stage.now += 11
         stage.give(Tick())
         stage.confirm_stops()
@@ -267,7 +267,7 @@ def test_a_member_that_is_done_and_the_rest_that_waits():
     stage = a_stage()
     gang = a_gang(a_group(3, min=2))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1"})
     stage.starts(gang, 0, 1)
     stage.ends(gang, 0)
     assert why(stage, gang, 0).dominant.code == "Finished"
@@ -280,7 +280,7 @@ def test_a_member_on_its_node_that_begins_after_others_waits_for_them():
     stage = a_stage()
     gang = a_gang(a_group(1, name="data"), a_group(1, name="train", after=(("data", "completed"),)))
     stage.submit(gang)
-    stage.muster(gang, {0: "n1", 1: "n1"})
+    stage.gang_placement(gang, {0: "n1", 1: "n1"})
     stage.starts(gang, 0)
     assert why(stage, gang, 1).dominant.code == "WaitingDependency"
 
@@ -306,7 +306,7 @@ def test_a_gang_that_failed_names_the_task_that_did():
     gang = a_gang(a_group(1, name="a"), a_group(1, name="b"), limit=1)
     stage.submit(gang)
     for _ in range(2):
-        stage.muster(gang, {0: "n1", 1: "n1"})
+        stage.gang_placement(gang, {0: "n1", 1: "n1"})
         stage.starts(gang, 0, 1)
         stage.ends(gang, 1, code=3)
         stage.confirm_stops()

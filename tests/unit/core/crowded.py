@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from phalanx.core.model.gang import Gang, Gather
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.lane import Lane
-from phalanx.core.model.plan import Muster, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request
@@ -16,7 +16,7 @@ from phalanx.core.model.target import parse_target
 from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.preempt.make_room import make_room
 from tests.unit.core.racks import THREE, labels
 
 NOW = 1000.0
@@ -113,17 +113,17 @@ class Crowded:
     def snapshot(self) -> Snapshot:
         return Snapshot(self.nodes, Waiting(), 1, self.tenants, self.queues, NOW)
 
-    def room_for(self, unit: Urgent | UrgentTasks, policy: Policy | None = None) -> Muster | Reason:
+    def room_for(self, unit: Urgent | UrgentTasks, policy: Policy | None = None) -> GangPlacement | Reason:
         """What would be done for this one; the cluster is as before."""
         draft = Draft(self.snapshot())
         answer = make_room(draft, unit, policy or Policy())
-        musters = draft.plan().musters
-        assert musters == ([answer] if isinstance(answer, Muster) else [])
+        gang_placements = draft.plan().gang_placements
+        assert gang_placements == ([answer] if isinstance(answer, GangPlacement) else [])
         return answer
 
-    def muster_for(self, unit: Urgent | UrgentTasks) -> Muster:
+    def placement_for(self, unit: Urgent | UrgentTasks) -> GangPlacement:
         answer = self.room_for(unit)
-        assert isinstance(answer, Muster), answer
+        assert isinstance(answer, GangPlacement), answer
         return answer
 
     def refusal_of(self, unit: Urgent | UrgentTasks, policy: Policy | None = None) -> Reason:
@@ -133,7 +133,7 @@ class Crowded:
 
     def leaving(self, unit: Urgent | UrgentTasks) -> list[str]:
         """The jobs of the victims, once for each that leaves."""
-        tenants = [self.tenants.get(key) for key in self.muster_for(unit).victims]
+        tenants = [self.tenants.get(key) for key in self.placement_for(unit).victims]
         return sorted(tenant.job for tenant in tenants if tenant is not None)
 
 
@@ -159,5 +159,5 @@ def tasks(group: Group, priority: int = 10, done: int = 0, **more: object) -> Ur
     return UrgentTasks(Job("urgent", (group,), "urgent", 0.0, priority=priority, **more), done)  # type: ignore[arg-type]
 
 
-def nodes_of(muster: Muster) -> list[str]:
-    return sorted(member.node for member in muster.members)
+def nodes_of(gang_placement: GangPlacement) -> list[str]:
+    return sorted(member.node for member in gang_placement.members)

@@ -9,7 +9,7 @@ from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.plan import Snapshot
 from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
-from phalanx.core.model.survey import Survey
+from phalanx.core.model.survey import TopologySurvey
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import parse_target
 from phalanx.core.model.tenants import Tenants
@@ -17,7 +17,7 @@ from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.tree import Column, Tree
 from phalanx.core.model.waiting import Waiting, Wanted
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gather import Ask
+from phalanx.core.placement.gang.search import GroupAsk
 
 THREE = Topology((Layer("spine", ("spine",)), Layer("block", ("block",)), Layer("rack", ("rack",))))
 
@@ -29,7 +29,7 @@ def labels(path: str) -> dict[str, str]:
 
 def a_tree(*paths: str, names: list[str] | None = None) -> Tree:
     """Nodes n1, n2, … at these paths, in this order of rows."""
-    survey = Survey(THREE)
+    survey = TopologySurvey(THREE)
     for row, path in enumerate(paths):
         survey.note(row, labels(path))
     return survey.tree(names or [f"n{row + 1}" for row in range(len(paths))])
@@ -39,12 +39,12 @@ def column(*values: int) -> Column:
     return np.array(values, dtype=np.int64)
 
 
-def asking(count: int, *slots: int, need: int | None = None) -> Ask:
+def asking(count: int, *slots: int, need: int | None = None) -> GroupAsk:
     """One group: `slots` has one number for each node row."""
-    return Ask(count if need is None else need, count, column(*slots))
+    return GroupAsk(count if need is None else need, count, column(*slots))
 
 
-class Crew:
+class GangOwner:
     """A gang that waits: what it wants of each group, and who of it already stands where."""
 
     is_gang = True

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.apply import apply
-from phalanx.core.cluster.decide import decide
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.events import Event
-from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeMuster, Redeem, Submit, Tell
+from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Order, Phase, Ready, Report, Started, Stop
-from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
 from tests.builders import a_capacity
@@ -49,9 +49,9 @@ class Stage:
         self.give(Submit(job))
         return self.state.jobs[job.id]
 
-    def muster(self, job: Job, where: dict[int, str], **more: object) -> Answer | None:
+    def gang_placement(self, job: Job, where: dict[int, str], **more: object) -> Answer | None:
         """Propose places for members: position → node."""
-        return self.give(ProposeMuster(Muster(job.id, self.placements(job, where), **more)))  # type: ignore[arg-type]
+        return self.give(ProposeGang(GangPlacement(job.id, self.placements(job, where), **more)))  # type: ignore[arg-type]
 
     def evicting(self, job: Job, where: dict[int, str], victims: list[tuple[str, int]]) -> Answer | None:
         """Propose places that lanes have to be left for."""
@@ -61,7 +61,7 @@ class Stage:
         members = self.placements(job, where)
         for node, grant in gone:
             self.state.table.take(node.row, grant)
-        return self.give(ProposeMuster(Muster(job.id, members, tuple(victims))))
+        return self.give(ProposeGang(GangPlacement(job.id, members, tuple(victims))))
 
     def place(self, job: Job, position: int, node: str) -> Answer | None:
         return self.give(Propose(self.placements(job, {position: node})[0]))

@@ -156,8 +156,8 @@ class Yard:
     def go(self, policy: Policy | None = None) -> dict[str, list[str]]:
         """Plan and carry it out."""
         proposal = self.plan(policy)
-        for muster in proposal.musters:
-            for key in muster.victims:
+        for gang_placement in proposal.gang_placements:
+            for key in gang_placement.victims:
                 self._leave(key)
         for placement in members_of(proposal):
             self._start(placement)
@@ -210,7 +210,10 @@ class Yard:
 
 
 def members_of(proposal: Plan) -> list[Placement]:
-    return [*proposal.placements, *(each for muster in proposal.musters for each in muster.members)]
+    return [
+        *proposal.placements,
+        *(each for gang_placement in proposal.gang_placements for each in gang_placement.members),
+    ]
 
 
 def where(proposal: Plan) -> dict[str, list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from phalanx.api.jobspec import JobSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.read import Manifests, read
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.jobspec import RestartSpec, SuccessSpec
+from phalanx.api.schema.jobspec import RestartSpec, SuccessSpec
 from tests.unit.manifests.documents import Doc, refusal, the_job, warned
 
 

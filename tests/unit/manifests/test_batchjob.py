@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.jobspec import RestartSpec
+from phalanx.api.schema.jobspec import RestartSpec
 from tests.unit.manifests.documents import a_batch_job, refusal, the_job, warned
 
 
@@ -84,4 +84,4 @@ def test_kueue_queue_and_topology():
     spec = the_job(job)
     assert spec.queue == "team-a"
     assert spec.gang
-    assert [(wish.layer, wish.must) for wish in spec.gather] == [("cloud.provider.com/rack", True)]
+    assert [(options.layer, options.must) for options in spec.gather] == [("cloud.provider.com/rack", True)]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.jobspec import GangSpec
+from phalanx.api.schema.jobspec import GangSpec
 from phalanx.core.model.resources import Capacity, Device
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.cluster import ClusterSpec, spread
-from phalanx.manifests.found import Found, Placed
+from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.manifests.read import read
 from phalanx.manifests.taints import Taint
 from tests.unit.manifests.documents import (
@@ -291,4 +291,4 @@ def test_both_kinds_of_files_together():
         cluster=[("a.yaml", "nodes: [{name: n1}]"), ("b.yaml", "nodes: [{name: n2}]")],
     )
     assert [node.name for node in made.cluster.nodes] == ["n1", "n2"]
-    assert isinstance(made.found[0], Found)
+    assert isinstance(made.found[0], ParsedJob)

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.jobspec import GangSpec
+from phalanx.api.schema.jobspec import GangSpec
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.drafts import kept_text
-from phalanx.manifests.found import Found
+from phalanx.manifests.found import ParsedJob
 from phalanx.manifests.read import read
 from tests.unit.manifests.documents import a_pod, seed, text_of
 
 GANG = "gang-example"
 
 
-def the_gang(text: str, *kept: str, folder: str = "/home/ada") -> Found:
+def the_gang(text: str, *kept: str, folder: str = "/home/ada") -> ParsedJob:
     (found,) = read([("new.yaml", text)], kept=kept, folder=folder).found
     return found
 
 
-def gang_id(found: Found) -> str:
+def gang_id(found: ParsedJob) -> str:
     assert isinstance(found.spec.gang, GangSpec)
     return found.spec.gang.id
 
 
-def lacks(found: Found) -> str:
+def lacks(found: ParsedJob) -> str:
     return found.spec.draft.lacks if found.spec.draft is not None else ""
 
 

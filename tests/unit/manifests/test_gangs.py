@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec
+from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec
 from tests.unit.manifests.documents import (
     GANG,
     MEMBER,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.groupspec import AfterSpec
-from phalanx.api.jobspec import GangSpec, GatherSpec, JobSpec, to_job
+from phalanx.api.schema.groupspec import AfterSpec
+from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec, to_job
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.read import read
 

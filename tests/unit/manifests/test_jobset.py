@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.groupspec import AfterSpec
-from phalanx.api.jobspec import RestartSpec, RuleSpec, SuccessSpec
+from phalanx.api.schema.groupspec import AfterSpec
+from phalanx.api.schema.jobspec import RestartSpec, RuleSpec, SuccessSpec
 from tests.unit.manifests.documents import (
     MEMBER,
     a_jobset,

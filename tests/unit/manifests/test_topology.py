@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import GatherSpec, JobSpec
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
 from phalanx.errors import BadRequest
 from phalanx.manifests.layers import check_layers, fit_layers
@@ -28,7 +28,7 @@ def a_network(*chain: tuple[str, str], name: str = "default") -> Doc:
     }
 
 
-def a_wish(*layers: str, must: bool = False) -> JobSpec:
+def options_of(*layers: str, must: bool = False) -> JobSpec:
     return JobSpec(
         [GroupSpec(command=["x"])], gang=True, gather=[GatherSpec(layer, must) for layer in layers]
     )
@@ -78,50 +78,50 @@ def test_only_the_object_named_default_counts():
 
 @pytest.mark.parametrize("word", ["spineLayer", "SPINELAYER", "spine", "Spine"])
 def test_a_layer_that_must_be_meant_is_read_with_a_caution(word: str):
-    spec, (caution,) = check_layers(a_wish(word, must=True), NETWORK)
+    spec, (caution,) = check_layers(options_of(word, must=True), NETWORK)
     assert spec.gather == [GatherSpec("SpineLayer", True)]
     assert "it is read as SpineLayer" in str(caution)
 
 
 def test_koordinators_names_are_read_on_a_network_with_our_own():
-    spec, _ = check_layers(a_wish("SpineLayer", "NodeTopologyLayer"), DEFAULT)
-    assert [wish.layer for wish in spec.gather] == ["spine", "node"]
+    spec, _ = check_layers(options_of("SpineLayer", "NodeTopologyLayer"), DEFAULT)
+    assert [options.layer for options in spec.gather] == ["spine", "node"]
 
 
 def test_a_layer_may_be_named_by_its_label():
-    spec, _ = check_layers(a_wish("network.topology.nvidia.com/block"), DEFAULT)
-    assert [wish.layer for wish in spec.gather] == ["block"]
+    spec, _ = check_layers(options_of("network.topology.nvidia.com/block"), DEFAULT)
+    assert [options.layer for options in spec.gather] == ["block"]
 
 
 def test_a_layer_in_its_own_letters_needs_no_word():
-    assert check_layers(a_wish("SpineLayer"), NETWORK) == (a_wish("SpineLayer"), [])
+    assert check_layers(options_of("SpineLayer"), NETWORK) == (options_of("SpineLayer"), [])
 
 
 def test_two_words_for_one_layer_are_one_wish():
-    spec, _ = check_layers(a_wish("SpineLayer", "spinelayer"), NETWORK)
-    assert [wish.layer for wish in spec.gather] == ["SpineLayer"]
+    spec, _ = check_layers(options_of("SpineLayer", "spinelayer"), NETWORK)
+    assert [options.layer for options in spec.gather] == ["SpineLayer"]
 
 
 def test_a_preference_for_an_unknown_layer_is_told_and_dropped():
-    spec, (caution,) = check_layers(a_wish("AcceleratorLayer"), NETWORK)
+    spec, (caution,) = check_layers(options_of("AcceleratorLayer"), NETWORK)
     assert spec.gather == []
     assert "changes nothing" in str(caution)
 
 
 def test_an_unknown_layer_that_must_be_is_an_error_or_a_reason():
     with pytest.raises(BadRequest, match="AcceleratorLayer"):
-        check_layers(a_wish("AcceleratorLayer", must=True), NETWORK)
-    _, _, missing = fit_layers(a_wish("AcceleratorLayer", must=True), NETWORK)
+        check_layers(options_of("AcceleratorLayer", must=True), NETWORK)
+    _, _, missing = fit_layers(options_of("AcceleratorLayer", must=True), NETWORK)
     assert missing is not None
     assert missing.code == "MustGatherImpossible"
 
 
 def test_layers_are_checked_where_the_files_declare_them():
     network = a_network(("NodeTopologyLayer", "Rack"), ("Rack", ""))
-    wish = [{"layer": "rack", "strategy": "MustGather"}]
-    documents = (network, a_podgroup(network_topology_spec=wish), a_pod(gang="g"))
+    options = [{"layer": "rack", "strategy": "MustGather"}]
+    documents = (network, a_podgroup(network_topology_spec=options), a_pod(gang="g"))
     assert the_job(*documents).gather == [GatherSpec("Rack", True)]
     assert "it is read as Rack" in warned(*documents)
-    wish[0]["layer"] = "Row"
+    options[0]["layer"] = "Row"
     assert "No layer is called Row" in refusal(*documents)
     assert the_job(*documents, for_plan=True).gather == [GatherSpec("Row", True)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import JobSpec
-from phalanx.api.schema import SubmitRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.core.cluster.invariants import check
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest
 from phalanx.manifests.cluster import ClusterSpec
-from phalanx.manifests.found import Found, Placed
+from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.manifests.nodes import NodeSpec
 from phalanx.manifests.read import Manifests
 from phalanx.preview.offline import Offline
@@ -60,7 +60,7 @@ def test_a_closed_node_keeps_its_reason():
 
 def test_more_than_a_node_has_is_told_and_counted_as_far_as_it_goes():
     spec = JobSpec([GroupSpec(command=["x"], cores=6)])
-    found = Found(spec, "text.yaml:1", "a", placed=(Placed(0, "n1", 6, 0, 0),), asked=False)
+    found = ParsedJob(spec, "text.yaml:1", "a", placed=(Placed(0, "n1", 6, 0, 0),), asked=False)
     there = ClusterSpec([NodeSpec("n1", a_capacity(cores=8))], [found, found])
     cluster = Offline(Manifests([], [], None, {}, there, []), NOW)
     assert cluster.state.table.ledger("n1").cores_free == 0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.groupspec import GroupSpec
-from phalanx.api.jobspec import GatherSpec, JobSpec
-from phalanx.api.schema import SubmitRequest
-from phalanx.api.schema_plan import Called, PlanReply, PlanRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.plan import Called, PlanReply, PlanRequest
 from phalanx.coordinator.previews import Previews
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError
@@ -19,7 +19,7 @@ from tests.builders import Cluster, a_cluster
 
 
 def asking(cluster: Cluster) -> Previews:
-    loop: Any = SimpleNamespace(heart=cluster.heart, state=cluster.state)
+    loop: Any = SimpleNamespace(engine=cluster.engine, state=cluster.state)
     clock: Any = SimpleNamespace(now=lambda: cluster.now, monotonic=lambda: cluster.now)
     store: Any = None
     return Previews(loop, store, clock, 3)
@@ -101,7 +101,7 @@ def test_a_layer_in_other_letters_is_understood_and_told():
 
 
 def test_a_submission_that_prefers_an_unknown_layer_is_told():
-    wish = SubmitRequest(command=["true"], tasks=2, gather=[GatherSpec("racks")])
-    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(submit=wish))
+    options = SubmitRequest(command=["true"], tasks=2, gather=[GatherSpec("racks")])
+    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(submit=options))
     assert (reply.exit, len(reply.warnings)) == (0, 1)
     assert "did you mean rack?" in reply.warnings[0]

@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from phalanx.runner.keeper.lookup import is_keeper
-from phalanx.runner.keeper_messages import Ended, Event, Exit, Launch, Ready, Refused, Row, Started
+from phalanx.runner.keeper_messages import (
+    Event,
+    Launch,
+    ProcessEnded,
+    ProcessExit,
+    ProcessReady,
+    ProcessRefused,
+    ProcessStarted,
+    Row,
+)
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 
 WITHIN_S = 20.0
 LOOK_S = 0.01
-Said = TypeVar("Said", Ready, Started, Ended, Refused)
+Said = TypeVar("Said", ProcessReady, ProcessStarted, ProcessEnded, ProcessRefused)
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
@@ -73,27 +82,27 @@ class Node:
 
     async def ready(self, key: str) -> None:
         """Wait until the keeper holds it."""
-        await self.until(lambda: self._find(Ready, key))
+        await self.until(lambda: self._find(ProcessReady, key))
 
     async def started(self, key: str) -> int:
         """Its pid, once it runs."""
-        await self.until(lambda: self._find(Started, key))
-        return self._find(Started, key)[-1].pid
+        await self.until(lambda: self._find(ProcessStarted, key))
+        return self._find(ProcessStarted, key)[-1].pid
 
-    async def ended(self, key: str) -> Exit:
-        await self.until(lambda: self._find(Ended, key))
-        return self._find(Ended, key)[-1].exit
+    async def ended(self, key: str) -> ProcessExit:
+        await self.until(lambda: self._find(ProcessEnded, key))
+        return self._find(ProcessEnded, key)[-1].exit
 
-    async def refused(self, key: str) -> Refused:
-        await self.until(lambda: self._find(Refused, key))
-        return self._find(Refused, key)[-1]
+    async def refused(self, key: str) -> ProcessRefused:
+        await self.until(lambda: self._find(ProcessRefused, key))
+        return self._find(ProcessRefused, key)[-1]
 
     async def over(self, key: str) -> None:
         """Wait until it has ended or was refused."""
-        await self.until(lambda: self._find(Ended, key) or self._find(Refused, key))
+        await self.until(lambda: self._find(ProcessEnded, key) or self._find(ProcessRefused, key))
 
     def was_refused(self, key: str, code: str) -> bool:
-        return any(each.code == code for each in self._find(Refused, key))
+        return any(each.code == code for each in self._find(ProcessRefused, key))
 
     async def row(self, key: str) -> Row | None:
         rows = (await self.processes.listing()).attempts
@@ -101,7 +110,7 @@ class Node:
 
     def has_started(self, key: str) -> bool:
         """Whether the keeper ever said that it runs."""
-        return bool(self._find(Started, key))
+        return bool(self._find(ProcessStarted, key))
 
     def _find(self, kind: type[Said], key: str) -> list[Said]:
         return [event for event in self.events if isinstance(event, kind) and event.key == key]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.runner.keeper import journal, table
-from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.journal import Journal, Past
 from phalanx.runner.keeper.mark import Mark
-from phalanx.runner.keeper.past import Survivors
+from phalanx.runner.keeper.recovery import Survivors
 
 STARTED = '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]'
 EXIT: dict[str, object] = {
@@ -31,8 +31,8 @@ EXIT: dict[str, object] = {
 ENDED = json.dumps(["ended", "j/0/1", EXIT])
 
 
-def an_attempt(key: str, code: int | None = None) -> Attempt:
-    attempt = Attempt(key, {"out": "/nowhere/out", "err": "/nowhere/err"})
+def an_attempt(key: str, code: int | None = None) -> KeptAttempt:
+    attempt = KeptAttempt(key, {"out": "/nowhere/out", "err": "/nowhere/err"})
     attempt.pid, attempt.started_at, attempt.born = 77, 12.5, (3, 4)
     if code is not None:
         attempt.code, attempt.ended_at = code, 13.5

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.keeper import clock, log
-from phalanx.runner.keeper.listener import NAME, Listener
+from phalanx.runner.keeper.listener import NAME, SocketListener
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_kind_is_said_once_a_minute_with_the_number_of_those_left_out(
 
 @pytest.mark.usefixtures("now")
 def test_a_thousand_refused_connections_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    listener = Listener(str(tmp_path))
+    listener = SocketListener(str(tmp_path))
     for _ in range(1000):
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(str(tmp_path / NAME))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper.deeds import Brief
+from phalanx.runner.keeper.effects import KeptBrief
 from phalanx.runner.keeper.mark import Mark
-from phalanx.runner.keeper.slots import Slots
+from phalanx.runner.keeper.slots import AttemptSlots
 from phalanx.runner.keeper.spawn import Spawner
 
 KEY = "g/0/1"
@@ -20,12 +20,12 @@ KEY = "g/0/1"
 def spawner(tmp_path: Path) -> Spawner:
     state = tmp_path / "state"
     state.mkdir()
-    return Spawner(Slots(Mark(str(state))))
+    return Spawner(AttemptSlots(Mark(str(state))))
 
 
 def _check(spawner: Spawner, tmp_path: Path, program: str) -> Callable[[], int]:
     """Check a held member; its exit code when it is started."""
-    brief = Brief({"argv": ["sh", "-c", program], "env": {"PATH": os.defpath}})
+    brief = KeptBrief({"argv": ["sh", "-c", program], "env": {"PATH": os.defpath}})
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err"), "held": True}
     spawner.check(KEY, brief, options)
 

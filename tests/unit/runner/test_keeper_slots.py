@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.keeper import cgroup, tree
-from phalanx.runner.keeper.attempt import Attempt
-from phalanx.runner.keeper.deeds import Brief
+from phalanx.runner.keeper.attempt import KeptAttempt
+from phalanx.runner.keeper.effects import KeptBrief
 from phalanx.runner.keeper.mark import Mark
-from phalanx.runner.keeper.slots import Slots
-from phalanx.runner.keeper.spawn import Refused, Spawner
+from phalanx.runner.keeper.slots import AttemptSlots
+from phalanx.runner.keeper.spawn import Spawner, SpawnRefused
 
 
 @contextmanager
@@ -30,8 +30,8 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
 
 
-def an_attempt(key: str) -> Attempt:
-    return Attempt(key, {"out": "", "err": ""})
+def an_attempt(key: str) -> KeptAttempt:
+    return KeptAttempt(key, {"out": "", "err": ""})
 
 
 def a_base(folder: Path) -> str:
@@ -43,7 +43,7 @@ def a_base(folder: Path) -> str:
 
 
 def test_a_slot_that_found_no_descriptor_has_its_cgroup_the_next_time(tmp_path: Path):
-    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    base, slots = a_base(tmp_path), AttemptSlots(Mark(str(tmp_path)))
     first, second = an_attempt("j/0/1"), an_attempt("j/1/1")
     slots.take(first, base)
     with no_descriptors():
@@ -60,7 +60,7 @@ def test_a_slot_that_found_no_descriptor_has_its_cgroup_the_next_time(tmp_path: 
 
 
 def test_without_descriptors_no_cgroup_counts_as_empty(tmp_path: Path):
-    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    base, slots = a_base(tmp_path), AttemptSlots(Mark(str(tmp_path)))
     attempt = an_attempt("j/0/1")
     slots.take(attempt, base)
     Path(base, "slot-0", "cgroup.procs").write_text("4000000\n")  # no process has this number
@@ -75,7 +75,7 @@ def test_without_descriptors_no_cgroup_counts_as_empty(tmp_path: Path):
 
 
 def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_path: Path):
-    base, slots = a_base(tmp_path), Slots(Mark(str(tmp_path)))
+    base, slots = a_base(tmp_path), AttemptSlots(Mark(str(tmp_path)))
     procs = Path(base, "slot-0", "cgroup.procs")
     procs.write_text("4000000\n")  # no process has this number
     folders = []
@@ -94,11 +94,11 @@ def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_pa
 def test_an_attempt_that_the_system_cannot_read_leaves_its_slot(
     tmp_path: Path, argv: list[str], error: type[Exception]
 ):
-    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))))
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
     with pytest.raises(error):
-        spawner.start("bad/0/1", Brief({"argv": argv, "env": {}}), options)
-    attempt = spawner.start("good/0/1", Brief({"argv": ["true"], "env": {}}), options)
+        spawner.start("bad/0/1", KeptBrief({"argv": argv, "env": {}}), options)
+    attempt = spawner.start("good/0/1", KeptBrief({"argv": ["true"], "env": {}}), options)
     os.waitpid(attempt.pid, 0)
     assert attempt.slot == 0
 
@@ -110,19 +110,19 @@ def late_after(looks: int) -> Callable[[], tuple[str, str] | None]:
 
 
 def test_nothing_is_spawned_when_the_lease_ended_on_the_way(tmp_path: Path):
-    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))))
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
-    with pytest.raises(Refused, match="the lease is over"):
-        spawner.start("j/0/1", Brief({"argv": ["true"], "env": {}}), options, late_after(0))
+    with pytest.raises(SpawnRefused, match="the lease is over"):
+        spawner.start("j/0/1", KeptBrief({"argv": ["true"], "env": {}}), options, late_after(0))
     assert [*tmp_path.iterdir()] == []
     assert spawner._slots.key_of(0) == ""
 
 
 def test_what_was_spawned_after_the_lease_is_killed_at_once(tmp_path: Path):
     """A keeper that was stopped in the middle of it."""
-    spawner = Spawner(Slots(Mark(str(tmp_path))))
+    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))))
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
-    brief = Brief({"argv": ["sleep", "300"], "env": {}})
+    brief = KeptBrief({"argv": ["sleep", "300"], "env": {}})
     attempt = spawner.start("late/0/1", brief, options, late_after(1))
     assert (os.waitpid(attempt.pid, 0)[1], attempt.reason) == (signal.SIGKILL, "fenced")
     (tmp_path / "out").unlink()

@@ -6,14 +6,21 @@ import json
 import signal
 from typing import Any
 
-from phalanx.runner.keeper.attempt import Attempt
-from phalanx.runner.keeper.deeds import Deed, Note, Say, Signal, Spawn, Tell
+from phalanx.runner.keeper.attempt import KeptAttempt
+from phalanx.runner.keeper.effects import (
+    KeeperEffect,
+    RecordAndSend,
+    RecordLine,
+    SendLine,
+    Signal,
+    SpawnProcess,
+)
 from phalanx.runner.keeper.table import (
     AGAIN_S,
     FENCE_GRACE_S,
     LEASE_S_MAX,
     STOPPED_MAX,
-    Table,
+    KeeperTable,
     without_questions,
 )
 
@@ -23,8 +30,8 @@ TERM, KILL, CONT, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGCONT, signal.
 class Driver:
     """Carries nothing out: it says how each spawn came out, and writes down what was said, noted and signalled."""
 
-    def __init__(self, table: Table | None = None) -> None:
-        self.table = table or Table()
+    def __init__(self, table: KeeperTable | None = None) -> None:
+        self.table = table or KeeperTable()
         self.now = 100.0
         self.lines: list[list[Any]] = []
         self.journal: list[list[Any]] = []
@@ -57,31 +64,31 @@ class Driver:
         attempt.close(oom=False)
         return self.do(self.table.ended(attempt, self.now))
 
-    def do(self, deeds: list[Deed]) -> list[list[Any]]:
+    def do(self, effects: list[KeeperEffect]) -> list[list[Any]]:
         said: list[list[Any]] = []
-        for deed in deeds:
-            match deed:
-                case Spawn():
-                    deeds += self._spawn(deed)
+        for effect in effects:
+            match effect:
+                case SpawnProcess():
+                    effects += self._spawn(effect)
                 case Signal():
-                    self.signals.append((deed.attempt.key, deed.numbers))
-                case Note():
-                    self.journal.append(json.loads(deed.line))
-                case Say():
-                    said.append(json.loads(deed.line)[:3])
-                case Tell():
-                    self.journal.append(json.loads(deed.line))
-                    said.append(json.loads(deed.line)[:2])
+                    self.signals.append((effect.attempt.key, effect.numbers))
+                case RecordLine():
+                    self.journal.append(json.loads(effect.line))
+                case SendLine():
+                    said.append(json.loads(effect.line)[:3])
+                case RecordAndSend():
+                    self.journal.append(json.loads(effect.line))
+                    said.append(json.loads(effect.line)[:2])
         self.lines += said
         return said
 
-    def _spawn(self, deed: Spawn) -> list[Deed]:
-        if deed.key in self.missing:
-            return self.table.refused(deed.key, "not_found", "no such program", self.now)
-        if deed.held:
-            return [] if deed.key in self.slow else self.table.prepared(deed.key)
+    def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
+        if effect.key in self.missing:
+            return self.table.refused(effect.key, "not_found", "no such program", self.now)
+        if effect.held:
+            return [] if effect.key in self.slow else self.table.prepared(effect.key)
         self.pid += 1
-        attempt = Attempt(deed.key, deed.options)
+        attempt = KeptAttempt(effect.key, effect.options)
         attempt.pid, attempt.started_at = self.pid, self.now
         return self.table.started(attempt)
 
@@ -148,7 +155,7 @@ def test_what_was_stopped_never_starts_not_even_under_the_next_keeper():
     assert driver.ask("stop", "a", 5.0) == [["refused", "a", "stopped"]]
     assert driver.start("a") == [["refused", "a", "stopped"]]
     assert driver.journal == [["stopped", "a"]]
-    assert Driver(Table((), driver.table.stopped)).start("a") == [["refused", "a", "stopped"]]
+    assert Driver(KeeperTable((), driver.table.stopped)).start("a") == [["refused", "a", "stopped"]]
 
 
 def test_the_keys_that_never_start_are_the_newest_ones():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.runner.keeper.wire import Link, Lost
+from phalanx.runner.keeper.wire import Lost, SocketLink
 
 
 def a_frame(*requests: object) -> bytes:
@@ -21,12 +21,12 @@ def a_frame(*requests: object) -> bytes:
 @pytest.fixture
 def pair():
     ours, theirs = socket.socketpair()
-    yield Link(ours), theirs
+    yield SocketLink(ours), theirs
     ours.close()
     theirs.close()
 
 
-def test_frames_arrive_whole_however_they_were_cut(pair: tuple[Link, socket.socket]):
+def test_frames_arrive_whole_however_they_were_cut(pair: tuple[SocketLink, socket.socket]):
     link, peer = pair
     heard: list[object] = []
     for byte in a_frame(["list"]) + a_frame(["stop", "k", 1]):
@@ -35,7 +35,7 @@ def test_frames_arrive_whole_however_they_were_cut(pair: tuple[Link, socket.sock
     assert heard == [["list"], ["stop", "k", 1]]
 
 
-def test_several_frames_at_once_are_all_heard(pair: tuple[Link, socket.socket]):
+def test_several_frames_at_once_are_all_heard(pair: tuple[SocketLink, socket.socket]):
     link, peer = pair
     peer.send(a_frame(["a"], ["b"]) + a_frame(["c"]) + a_frame(["d"])[:7])
     assert link.receive() == [["a"], ["b"], ["c"]]
@@ -43,19 +43,19 @@ def test_several_frames_at_once_are_all_heard(pair: tuple[Link, socket.socket]):
     assert link.receive() == [["d"]]
 
 
-def test_nothing_to_read_is_nothing_heard(pair: tuple[Link, socket.socket]):
+def test_nothing_to_read_is_nothing_heard(pair: tuple[SocketLink, socket.socket]):
     assert pair[0].receive() == []
 
 
 @pytest.mark.parametrize("sent", [b"\xff\xff\xff\xff", b"\0\0\0\2{}", b"\0\0\0\1x", b"\0\0\0\1\xff"])
-def test_what_is_no_frame_ends_the_connection(pair: tuple[Link, socket.socket], sent: bytes):
+def test_what_is_no_frame_ends_the_connection(pair: tuple[SocketLink, socket.socket], sent: bytes):
     link, peer = pair
     peer.send(sent)
     with pytest.raises(Lost):
         link.receive()
 
 
-def test_the_end_of_the_stream_is_told(pair: tuple[Link, socket.socket]):
+def test_the_end_of_the_stream_is_told(pair: tuple[SocketLink, socket.socket]):
     link, peer = pair
     peer.close()
     with pytest.raises(Lost):
@@ -68,10 +68,10 @@ def test_no_bytes_do_worse_than_end_the_connection(sent: bytes):
     with ours, theirs:
         theirs.send(sent)
         with contextlib.suppress(Lost):
-            Link(ours).receive()
+            SocketLink(ours).receive()
 
 
-def test_answers_of_a_turn_are_one_frame_and_wait_for_room(pair: tuple[Link, socket.socket]):
+def test_answers_of_a_turn_are_one_frame_and_wait_for_room(pair: tuple[SocketLink, socket.socket]):
     link, peer = pair
     large = json.dumps(["x" * 3_000_000])
     link.send(['["a"]', large])

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from phalanx.api import wire
+from phalanx.link import wire
 from phalanx.runner import link
-from phalanx.runner.doors import Doors
+from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.link import Dialler, Wire, keep_beside, keep_connected
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ class Coordinator(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.house.visitors.append(transport)
+        self.house.clients.append(transport)
 
     def data_received(self, data: bytes) -> None:
         if (answer := self.house.answer()) is not None:
@@ -37,8 +37,8 @@ class Coordinator(asyncio.Protocol):
 class House:
     def __init__(self, answer: Callable[[], wire.Message | None]) -> None:
         self.answer = answer
-        self.visitors: list[asyncio.Transport] = []
-        self.door = ""
+        self.clients: list[asyncio.Transport] = []
+        self.address = ""
 
 
 class Voice:
@@ -67,20 +67,20 @@ class Voice:
 async def a_house(answer: Callable[[], wire.Message | None]) -> AsyncIterator[House]:
     house = House(answer)
     server = await asyncio.get_running_loop().create_server(lambda: Coordinator(house), "127.0.0.1", 0)
-    house.door = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    house.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield house
     finally:
         server.close()
-        for each in house.visitors:
+        for each in house.clients:
             each.abort()
 
 
 @asynccontextmanager
-async def connected(dialler: Dialler, voice: Voice, road: Voice | None = None) -> AsyncIterator[None]:
+async def connected(dialler: Dialler, voice: Voice, log_link: Voice | None = None) -> AsyncIterator[None]:
     work = [keep_connected(dialler, voice, lambda: 0.5)]
-    if road is not None:
-        work.append(keep_beside(dialler, road, lambda: 0.5))
+    if log_link is not None:
+        work.append(keep_beside(dialler, log_link, lambda: 0.5))
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         yield
@@ -93,10 +93,10 @@ async def connected(dialler: Dialler, voice: Voice, road: Voice | None = None) -
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not condition():
-            await _a_breath()
+            await _a_turn_of_the_loop()
 
 
-async def _a_breath() -> None:
+async def _a_turn_of_the_loop() -> None:
     """Between two looks."""
     with suppress(TimeoutError):
         async with asyncio.timeout(0.005):
@@ -108,17 +108,17 @@ def standby(leader: str = "") -> wire.Rejected:
 
 
 async def test_a_standby_sends_the_runner_to_the_leader():
-    async with a_house(lambda: WELCOME) as leader, a_house(lambda: standby(leader.door)) as second:
+    async with a_house(lambda: WELCOME) as leader, a_house(lambda: standby(leader.address)) as second:
         voice = Voice()
-        async with connected(Dialler(Doors([second.door, leader.door])), voice):
+        async with connected(Dialler(LinkAddresses([second.address, leader.address])), voice):
             await eventually(lambda: voice.heard == [WELCOME])
-        assert len(second.visitors) == 1
+        assert len(second.clients) == 1
 
 
 async def test_dead_doors_are_passed_over():
     async with a_house(lambda: WELCOME) as leader:
         voice = Voice()
-        async with connected(Dialler(Doors(["127.0.0.1:1", leader.door])), voice):
+        async with connected(Dialler(LinkAddresses(["127.0.0.1:1", leader.address])), voice):
             await eventually(lambda: voice.heard == [WELCOME])
 
 
@@ -126,7 +126,7 @@ async def test_a_frozen_coordinator_is_left_for_the_next(monkeypatch):
     monkeypatch.setattr(link, "ANSWER_WITHIN_S", 0.1)
     async with a_house(lambda: None) as frozen, a_house(lambda: WELCOME) as leader:
         voice = Voice()
-        async with connected(Dialler(Doors([frozen.door, leader.door])), voice):
+        async with connected(Dialler(LinkAddresses([frozen.address, leader.address])), voice):
             await eventually(lambda: voice.heard == [WELCOME])
 
 
@@ -137,22 +137,22 @@ async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_nex
         return WELCOME if leads["first"] == (name == "first") else standby()
 
     async with a_house(lambda: answer_of("first")) as first, a_house(lambda: answer_of("second")) as second:
-        voice, road = Voice(), Voice()
-        async with connected(Dialler(Doors([first.door, second.door])), voice, road):
-            await eventually(lambda: voice.up and road.up and len(first.visitors) == 2)
+        voice, log_link = Voice(), Voice()
+        async with connected(Dialler(LinkAddresses([first.address, second.address])), voice, log_link):
+            await eventually(lambda: voice.up and log_link.up and len(first.clients) == 2)
             leads["first"] = False
-            first.visitors[0].abort()  # control is cut, the road is not
-            await eventually(lambda: len(second.visitors) == 2 and voice.up and road.up)
+            first.clients[0].abort()  # control is cut, the road is not
+            await eventually(lambda: len(second.clients) == 2 and voice.up and log_link.up)
         assert voice.connections == 2
-        assert road.connections == 2
+        assert log_link.connections == 2
 
 
 async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
     answers: dict[str, wire.Message] = {"now": standby()}
     async with a_house(lambda: answers["now"]) as house:
         voice = Voice()
-        async with connected(Dialler(Doors([house.door])), voice):
-            await eventually(lambda: len(house.visitors) > 3)
+        async with connected(Dialler(LinkAddresses([house.address])), voice):
+            await eventually(lambda: len(house.clients) > 3)
             loop = asyncio.get_running_loop()
             answers["now"], began = WELCOME, loop.time()
             await eventually(lambda: voice.heard == [WELCOME])
@@ -164,8 +164,8 @@ async def test_a_coordinator_of_another_cluster_does_not_end_a_runner_that_other
     answers: dict[str, wire.Message] = {"second": standby()}
     async with a_house(lambda: stranger) as first, a_house(lambda: answers["second"]) as second:
         voice = Voice()
-        async with connected(Dialler(Doors([first.door, second.door])), voice):
-            await eventually(lambda: len(first.visitors) > 2 and len(second.visitors) > 2)
+        async with connected(Dialler(LinkAddresses([first.address, second.address])), voice):
+            await eventually(lambda: len(first.clients) > 2 and len(second.clients) > 2)
             answers["second"] = WELCOME
             await eventually(lambda: WELCOME in voice.heard)
 
@@ -174,4 +174,6 @@ async def test_a_runner_whom_every_coordinator_refuses_ends():
     refusal = wire.Rejected("Unauthorized", "revoked", False)
     async with a_house(lambda: refusal) as first, a_house(lambda: refusal) as second:
         async with asyncio.timeout(5):
-            await keep_connected(Dialler(Doors([first.door, second.door])), Voice(), lambda: 0.5)
+            await keep_connected(
+                Dialler(LinkAddresses([first.address, second.address])), Voice(), lambda: 0.5
+            )

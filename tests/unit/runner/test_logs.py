@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.runner import logs
-from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.trim import Trimmer
 from phalanx.runner.logs import Chunk, LogPath, log_path
 
@@ -29,7 +29,7 @@ def a_log(root: Path, data: bytes) -> LogPath:
 def a_trimmed_log(root: Path) -> LogPath:
     """16 MiB of numbered lines, of which the keeper kept the first 1 MiB and the last 2 MiB."""
     path = a_log(root, b"".join(b"%07d\n" % number for number in range(2 * MIB)))
-    Trimmer().trim(Attempt("k", {"out": str(path), "err": "/nowhere", "log_max_bytes": 4 * MIB}))
+    Trimmer().trim(KeptAttempt("k", {"out": str(path), "err": "/nowhere", "log_max_bytes": 4 * MIB}))
     return path
 
 

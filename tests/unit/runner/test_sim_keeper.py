@@ -9,8 +9,8 @@ import pytest
 
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.model.resources import Grant
-from phalanx.core.verdict import ProcessEnd
-from phalanx.sim.keeper import Disk, Keeper
+from phalanx.core.runner.exits import ProcessEnd
+from phalanx.sim.keeper import Keeper, KeeperDisk
 from phalanx.sim.world import LocalClock, World
 
 KEY, NEXT = ("g1", 0, 1), ("g1", 1, 1)
@@ -61,7 +61,7 @@ class Node:
     def __init__(self) -> None:
         self.world = World(1)
         self.runner = Runner()
-        self.disk = Disk()
+        self.disk = KeeperDisk()
         clock = LocalClock(self.world, 0.0, 1.0)
         self.keeper = Keeper(self.world, "n1", clock, self.runner, self.disk)
         self.keeper.accept(self.runner)

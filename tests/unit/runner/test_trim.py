@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.runner.keeper.attempt import Attempt
+from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.trim import Trimmer, hole
 
 MIB = 1 << 20
 
 
-def an_attempt(path: Path, log_max_bytes: int) -> Attempt:
-    return Attempt("j/0/1", {"out": str(path), "err": "/nowhere", "log_max_bytes": log_max_bytes})
+def an_attempt(path: Path, log_max_bytes: int) -> KeptAttempt:
+    return KeptAttempt("j/0/1", {"out": str(path), "err": "/nowhere", "log_max_bytes": log_max_bytes})
 
 
 @given(st.integers(1, 1 << 45), st.integers(1, 1 << 40))

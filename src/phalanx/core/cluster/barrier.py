@@ -9,8 +9,8 @@ of them has run.
 from __future__ import annotations
 
 from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.decide.endings import recalled
 from phalanx.core.cluster.effects import Effect, Send
-from phalanx.core.cluster.endings import recalled
 from phalanx.core.cluster.events import AttemptReady, Event, GangReleased
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState

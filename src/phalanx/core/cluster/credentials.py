@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.core.cluster import liveness
+from phalanx.core.cluster.decide import nodes
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.events import (
     CredentialCreated,
@@ -143,7 +143,7 @@ def _admit(state: ClusterState, given: Admit, now: float) -> Decision:
     """A runner shows a join token: its hello counts if the token does, and both become durable together."""
     if (no := why_not(state, given.join, given.credential.name, given.credential.origin, now)) is not None:
         return _no("JoinRefused", no, "conflict")
-    hello = liveness.hello(state, given.hello, now)
+    hello = nodes.hello(state, given.hello, now)
     if isinstance(hello.answer, Refused):
         return hello
     events: list[Event] = []

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import msgpack
 
-from phalanx.core.cluster.log_events import JobReleased, LogRepaired, LogSettled
-from phalanx.core.cluster.log_events import Recorded as _Event
+from phalanx.core.cluster.events_log import JobReleased, LogRepaired, LogSettled
+from phalanx.core.cluster.events_log import Recorded as _Event
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job

@@ -47,7 +47,7 @@ class Promise:
         self.until = until
 
 
-class Crew(Protocol):
+class GangOwner(Protocol):
     """What a gang needs to know of its job."""
 
     job: Job
@@ -68,7 +68,7 @@ class GangState:
     __slots__ = ("gang", "has_multiples", "incomplete", "job", "owner", "rank")
     is_gang = True
 
-    def __init__(self, owner: Crew, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
+    def __init__(self, owner: GangOwner, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
         self.owner = owner
         self.job = owner.job
         self.gang = gang

@@ -19,7 +19,7 @@ from phalanx.core.model.waiting import Rank
 _SAMPLES_MIN = 4
 
 
-class Owner(Protocol):
+class GroupOwner(Protocol):
     """What a group needs to know of its job."""
 
     job: Job
@@ -44,7 +44,7 @@ class GroupState:
     is_gang = False
     comes_back = False
 
-    def __init__(self, owner: Owner, number: int, first: int, rank: Rank) -> None:
+    def __init__(self, owner: GroupOwner, number: int, first: int, rank: Rank) -> None:
         self.owner = owner
         self.job = owner.job
         self.number = number

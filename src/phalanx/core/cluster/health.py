@@ -7,10 +7,10 @@ leaves its tasks to the keeper for as long as the lease lasts, and may ask for a
 from __future__ import annotations
 
 from phalanx.core.cluster.breaker import reopen
+from phalanx.core.cluster.decide.reports import holds_lease
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.events import Event, NodeHealthChanged, NodeLeaving, NodeQuarantined
 from phalanx.core.cluster.inputs import Leave
-from phalanx.core.cluster.reports import holds_lease
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.reason import Reason, Tier
 

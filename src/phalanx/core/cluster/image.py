@@ -10,12 +10,12 @@ from heapq import heapify
 
 from msgspec import Struct, msgpack, structs
 
+from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
+from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.gangs import Formation, Promise
-from phalanx.core.cluster.holdings import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.jobs import Condition, JobState
-from phalanx.core.cluster.membership import begin_term
-from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Rules
+from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
@@ -157,7 +157,7 @@ def encode_state(state: ClusterState) -> bytes:
     )
 
 
-def decode_state(body: bytes, rules: Rules) -> ClusterState:
+def decode_state(body: bytes, rules: Timers) -> ClusterState:
     """The state that `encode_state` saw."""
     image = msgpack.decode(body, type=ClusterImage)
     state = ClusterState(rules)

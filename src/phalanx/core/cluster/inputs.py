@@ -11,7 +11,7 @@ from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Phase, Report
-from phalanx.core.model.plan import Muster, Placement
+from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity
@@ -51,10 +51,10 @@ class Propose(Struct, frozen=True):
     placement: Placement
 
 
-class ProposeMuster(Struct, frozen=True):
+class ProposeGang(Struct, frozen=True):
     """Members of a plan that are placed together, to be checked again as one."""
 
-    muster: Muster
+    gang_placement: GangPlacement
 
 
 class Redeem(Struct, frozen=True):
@@ -207,7 +207,7 @@ Input = (
     | Cancel
     | SetPaused
     | Propose
-    | ProposeMuster
+    | ProposeGang
     | Redeem
     | Evict
     | SetTopology

@@ -29,7 +29,7 @@ from phalanx.core.model.waiting import Waiting
 NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
 
 
-class Rules(Struct, frozen=True):
+class Timers(Struct, frozen=True):
     """The numbers that decisions rest on."""
 
     heartbeat_s: float = 5.0
@@ -121,8 +121,8 @@ class NodeState:
 class ClusterState:
     """Tables and indexes. `revision` counts the events applied, `gain` the times room may have appeared."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
-        self.rules = rules or Rules()
+    def __init__(self, rules: Timers | None = None) -> None:
+        self.rules = rules or Timers()
         self.epoch = 0
         self.revision = 0
         self.arrivals = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster import log_events as log
+from phalanx.core.cluster import events_log as log
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
 from phalanx.core.model.patterns import unreadable

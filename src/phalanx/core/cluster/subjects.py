@@ -23,7 +23,7 @@ from phalanx.core.cluster.events import (
     TasksCancelled,
     TasksEvicted,
 )
-from phalanx.core.cluster.log_events import JobReleased, LogRepaired
+from phalanx.core.cluster.events_log import JobReleased, LogRepaired
 from phalanx.core.model.ids import JobId, NodeName
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heappop
 
-from phalanx.core.cluster.holdings import queue_up
+from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.plan import Snapshot
 

@@ -37,7 +37,7 @@ class Gang(Struct, frozen=True, omit_defaults=True):
     id: str = ""  # what a manifest calls the gang: "default/gang-a,default/gang-b"
 
 
-class Draft(Struct, frozen=True, omit_defaults=True):
+class IncompleteGang(Struct, frozen=True, omit_defaults=True):
     """A gang whose members have not all come. Nothing of it is placed until it is amended with the others."""
 
     lacks: str  # in words

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from phalanx.core.model.array import Array
-from phalanx.core.model.gang import Draft, Gang, Restart, Success
+from phalanx.core.model.gang import Gang, IncompleteGang, Restart, Success
 from phalanx.core.model.ids import JobId, is_object
 from phalanx.core.model.resources import Request
 
@@ -74,7 +74,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     may_evict: bool = True  # False: it never takes a place from anybody (preemptionPolicy: Never)
     evictable: bool = True  # False: nobody takes a place from it
     min_run_s: float = 0.0  # how long an attempt runs before it may be evicted
-    draft: Draft | None = None  # of a gang: members are still to come
+    draft: IncompleteGang | None = None  # of a gang: members are still to come
     object: str = ""  # what Kubernetes calls it, namespace/name; a gang's PodGroups are in its id
     tags: tuple[tuple[str, str], ...] = ()
     applied: tuple[

@@ -1,7 +1,7 @@
 """What a coordinator tells a runner, and what a runner answers: the words both state machines share.
 
 Every order and report names an attempt by its key (job, position, number). Orders are idempotent: telling a
-runner twice changes nothing. How they travel is `api/wire.py`'s business.
+runner twice changes nothing. How they travel is `link/wire.py`'s business.
 """
 
 from __future__ import annotations

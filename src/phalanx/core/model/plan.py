@@ -61,7 +61,7 @@ class Placement(Struct, frozen=True, gc=False):
     lane: int | None = None
 
 
-class Muster(Struct, frozen=True):
+class GangPlacement(Struct, frozen=True):
     """Members of one job placed together: all of this happens, or none of it.
 
     With victims it is a promise: they are asked to leave, and the members start when the last of them has gone.
@@ -86,4 +86,4 @@ class Plan(Struct, frozen=True):
 
     placements: list[Placement]
     more: bool = False
-    musters: list[Muster] = []
+    gang_placements: list[GangPlacement] = []

@@ -290,10 +290,10 @@ def _nearest(word: str, known: list[str]) -> str | None:
 def _edits(one: str, other: str) -> int:
     """How many letters have to be changed, put in or left out to make one word of the other."""
     row = list(range(len(other) + 1))
-    for at, letter in enumerate(one, start=1):
+    for at, envelope in enumerate(one, start=1):
         before, row[0] = row[0], at
         for to, wanted in enumerate(other, start=1):
-            before, row[to] = row[to], min(row[to] + 1, row[to - 1] + 1, before + (letter != wanted))
+            before, row[to] = row[to], min(row[to] + 1, row[to - 1] + 1, before + (envelope != wanted))
     return row[-1]
 
 

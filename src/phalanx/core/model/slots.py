@@ -71,7 +71,7 @@ def _occurring(column: Column) -> dict[int, int]:
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-class Slots:
+class ClassSlots:
     """The slots of one class, as they were at the last look."""
 
     def __init__(self, columns: Columns, request: Request, tree: Tree) -> None:
@@ -140,7 +140,7 @@ class SlotBook:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._kept: dict[Request, Slots] = {}  # the one asked last stands last
+        self._kept: dict[Request, ClassSlots] = {}  # the one asked last stands last
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -153,12 +153,12 @@ class SlotBook:
         """The slots of a class on empty nodes: by node row, and for each layer by domain."""
         return self._class(request, tree).ever(tree)
 
-    def _class(self, request: Request, tree: Tree) -> Slots:
+    def _class(self, request: Request, tree: Tree) -> ClassSlots:
         found = self._kept.pop(request, None)
         if found is None:
             while len(self._kept) >= self._most():
                 del self._kept[next(iter(self._kept))]
-            found = Slots(self._columns, request, tree)
+            found = ClassSlots(self._columns, request, tree)
         else:
             found.catch_up(tree)
         self._kept[request] = found

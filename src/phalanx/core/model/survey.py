@@ -17,7 +17,7 @@ _UNKNOWN = -1
 FEW = 64  # so many new names are sooner put in their place than all are sorted
 
 
-class Survey:
+class TopologySurvey:
     """The labels of every node, as far as they name a domain."""
 
     def __init__(self, topology: Topology) -> None:

@@ -19,7 +19,7 @@ from phalanx.core.model.ranking import Ranking, Rankings
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.score import Score, Scores
 from phalanx.core.model.slots import SlotBook, SlotCounts, Tally
-from phalanx.core.model.survey import Survey
+from phalanx.core.model.survey import TopologySurvey
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.tree import Column, Mask, Tree
 
@@ -33,7 +33,7 @@ class NodeTable:
         self.columns = Columns()
         self.ledgers = self.columns.ledgers
         self.topology = topology.DEFAULT
-        self._survey = Survey(self.topology)
+        self._survey = TopologySurvey(self.topology)
         self._slots = SlotBook(self.columns)
         self.scores = Scores(self.columns)
         self._rankings = Rankings(self.columns, self.scores)
@@ -89,7 +89,7 @@ class NodeTable:
     def set_topology(self, declared: Topology) -> None:
         """Other layers: where every node stands is read from its labels anew."""
         self.topology = declared
-        self._survey = Survey(declared)
+        self._survey = TopologySurvey(declared)
         for row, ledger in enumerate(self.ledgers):
             self._survey.note(row, ledger.capacity.labels)
 

@@ -25,7 +25,7 @@ def is_tag(key: str, value: str) -> bool:
     return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
 
 
-class Term(Struct, frozen=True):
+class SelectorTerm(Struct, frozen=True):
     """One condition on one tag."""
 
     key: str
@@ -41,7 +41,7 @@ class Term(Struct, frozen=True):
 class Selector(Struct, frozen=True):
     """Conditions that all have to hold. Without any, it selects everything."""
 
-    terms: tuple[Term, ...] = ()
+    terms: tuple[SelectorTerm, ...] = ()
 
     def selects_group(self, job: Job, number: int) -> bool:
         """Whether the tasks of a group, which have the tags of their job too, are asked for."""
@@ -63,7 +63,7 @@ def parse_selector(text: str) -> Selector:
     return Selector(tuple(_term(part) for part in parts))
 
 
-def _term(part: str) -> Term:
+def _term(part: str) -> SelectorTerm:
     key, sign, value = part, "", ""
     for sign in ("!=", "==", "="):
         if sign in part:
@@ -76,5 +76,5 @@ def _term(part: str) -> Term:
     if not is_tag(key, value):
         raise ValueError(f"{part[:80]!r} is not a condition: write KEY=VALUE, KEY!=VALUE, KEY or !KEY")
     if not sign:
-        return Term(key, "absent" if is_absent else "there")
-    return Term(key, "!=" if sign == "!=" else "=", value)
+        return SelectorTerm(key, "absent" if is_absent else "there")
+    return SelectorTerm(key, "!=" if sign == "!=" else "=", value)

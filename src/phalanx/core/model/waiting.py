@@ -110,7 +110,7 @@ class WaitingClass:
         self.failure = ""  # with this error
 
 
-class Kept(Struct, frozen=True):
+class KeptNodes(Struct, frozen=True):
     """The nodes that are kept for a unit until it starts; of a group, until the task at `position` does."""
 
     nodes: tuple[str, ...]
@@ -122,7 +122,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self.classes: dict[Hashable, WaitingClass] = {}
-        self.kept: dict[Rank, Kept] = {}  # by unit; who does not wait any more is forgotten
+        self.kept: dict[Rank, KeptNodes] = {}  # by unit; who does not wait any more is forgotten
         self._kinds: dict[Rank, Hashable] = {}  # under which kind a unit stands; it may have changed since
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.plan import Muster, Placement, Plan, Snapshot
+from phalanx.core.model.plan import GangPlacement, Placement, Plan, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.tenants import Tenant, TenantKey
@@ -32,7 +32,7 @@ class Draft:
             set()
         )  # tenants that have left in this draft, though they are still listed
         self._placements: list[Placement] = []
-        self._musters: list[Muster] = []
+        self._gang_placements: list[GangPlacement] = []
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
 
     def __enter__(self) -> Self:
@@ -47,10 +47,10 @@ class Draft:
         self._placements.append(placement)
         self.size += 1
 
-    def enlist(self, muster: Muster) -> None:
+    def enlist(self, gang_placement: GangPlacement) -> None:
         """Members that are placed together; their grants have been taken one by one."""
-        self._musters.append(muster)
-        self.size += len(muster.members)
+        self._gang_placements.append(gang_placement)
+        self.size += len(gang_placement.members)
 
     def queue(self, placement: Placement) -> None:
         """A placement into a lane takes nothing more."""
@@ -89,23 +89,25 @@ class Draft:
         return self._placements
 
     @property
-    def musters(self) -> Sequence[Muster]:
+    def gang_placements(self) -> Sequence[GangPlacement]:
         """Members placed together so far."""
-        return self._musters
+        return self._gang_placements
 
     def mark(self) -> Mark:
-        return len(self._undo), len(self._placements), len(self._musters)
+        return len(self._undo), len(self._placements), len(self._gang_placements)
 
     def rollback(self, mark: Mark) -> None:
         """Give up everything since the mark, the newest first."""
-        undo, placements, musters = mark
+        undo, placements, gang_placements = mark
         while len(self._undo) > undo:
             act, arguments = self._undo.pop()
             act(*arguments)
         self.size -= len(self._placements) - placements
-        self.size -= sum(len(muster.members) for muster in self._musters[musters:])
+        self.size -= sum(
+            len(gang_placement.members) for gang_placement in self._gang_placements[gang_placements:]
+        )
         del self._placements[placements:]
-        del self._musters[musters:]
+        del self._gang_placements[gang_placements:]
 
     def _give_back(self, row: int, grant: Grant, queue: str) -> None:
         self.nodes.give_back(row, grant)
@@ -116,7 +118,7 @@ class Draft:
 
     def plan(self, more: bool = False) -> Plan:
         """The proposal; the columns are as they were before the draft began."""
-        placements, musters = self._placements, self._musters
-        self._placements, self._musters = [], []
+        placements, gang_placements = self._placements, self._gang_placements
+        self._placements, self._gang_placements = [], []
         self.rollback((0, 0, 0))
-        return Plan(placements, more, musters)
+        return Plan(placements, more, gang_placements)

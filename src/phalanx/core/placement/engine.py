@@ -2,8 +2,8 @@
 
 Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
 first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. Who
-stands behind the first that found no room goes on only if that one is not delayed (`reserve.py`). Which nodes a
-gang takes is decided in `gang.py`, whom to evict in `preempt.py`.
+stands behind the first that found no room goes on only if that one is not delayed (`reserve/`). Which nodes a
+gang takes is decided in `gang.py`, whom to evict in `core/placement/preempt/make_room.py`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from heapq import heapify, heappop, heappush
 from typing import cast
 
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.plan import Muster, Placement, Plan, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Placement, Plan, Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
+from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.front import Front
-from phalanx.core.placement.gang import try_gang
-from phalanx.core.placement.nodes import Spots
-from phalanx.core.placement.preempt import make_room
+from phalanx.core.placement.gang.place import try_gang
+from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.core.placement.prefetch import prefetch
-from phalanx.core.placement.reserve import Reservation, run_s
+from phalanx.core.placement.reserve.head import Unplaced
+from phalanx.core.placement.reserve.reservation import Reservation, run_s
 from phalanx.core.placement.shortage import Shortage
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
@@ -68,7 +68,7 @@ def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placeme
     if snapshot.queues.room(unit.job.queue, unit.request) == 0:
         return None
     position = next(unit.ready(1), None)
-    spot = Spots(snapshot.nodes, unit.request, policy.score).best()
+    spot = BestNode(snapshot.nodes, unit.request, policy.score).best()
     if position is None or spot is None:
         return None
     row, grant = spot
@@ -80,14 +80,14 @@ class _Pass:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
-        self.front = Front(self.draft, policy, snapshot.gain, snapshot.waiting)
+        self.front = Unplaced(self.draft, policy, snapshot.gain, snapshot.waiting)
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
         self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
-        self._spots: dict[WaitingClass, Spots] = {}
+        self._spots: dict[WaitingClass, BestNode] = {}
         self._promised: set[JobId] = set()  # jobs whose victims have to leave first
         self._lowest: int | None = None  # priority of the least urgent tenant
         self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue may hold no more
@@ -210,7 +210,7 @@ class _Pass:
         for position in unit.ready(most):
             spot = guard.spot(unit.request)
             if spot is None:
-                spot = Spots(self.draft.nodes, unit.request, self._policy.score).best()
+                spot = BestNode(self.draft.nodes, unit.request, self._policy.score).best()
                 if spot is None or not guard.make_way([spot]):
                     return Block.HELD
             self._take(unit, position, spot)
@@ -224,11 +224,11 @@ class _Pass:
     def _place_gang(self, kind: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
         found = try_gang(self.draft, unit)
-        if isinstance(found, Muster) and not self.front.is_reserved(unit.rank):
+        if isinstance(found, GangPlacement) and not self.front.is_reserved(unit.rank):
             self.draft.rollback(mark)  # what the head needs is worked out as if this one were not there
             self.front.reservation(unit.rank)
             found = try_gang(self.draft, unit)
-        if not isinstance(found, Muster):
+        if not isinstance(found, GangPlacement):
             return self._gang_without(found, kind, unit)
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit.rank)
@@ -248,28 +248,28 @@ class _Pass:
         """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""
         mark = self.draft.mark()
         found = guard.keeping(lambda: try_gang(self.draft, unit))
-        if isinstance(found, Muster) and guard.stay(self._places(found)):
+        if isinstance(found, GangPlacement) and guard.stay(self._places(found)):
             return True
         self.draft.rollback(mark)
         found = try_gang(self.draft, unit)
-        if isinstance(found, Muster) and guard.make_way(self._places(found)):
+        if isinstance(found, GangPlacement) and guard.make_way(self._places(found)):
             return True
         self.draft.rollback(mark)
         return False
 
-    def _may_pass(self, guard: Reservation, unit: Unit, muster: Muster) -> bool:
+    def _may_pass(self, guard: Reservation, unit: Unit, gang_placement: GangPlacement) -> bool:
         """Whether these members may go before the head; if they outstay its start, their places are counted."""
         if self._ends_in_time(guard, unit):
             return True
-        victims = [self.draft.tenants.get(key) for key in muster.victims]
-        return guard.stay(self._places(muster), [tenant for tenant in victims if tenant is not None])
+        victims = [self.draft.tenants.get(key) for key in gang_placement.victims]
+        return guard.stay(self._places(gang_placement), [tenant for tenant in victims if tenant is not None])
 
     def _ends_in_time(self, guard: Reservation, unit: Unit) -> bool:
         return self._now + run_s(unit.job) <= guard.at
 
-    def _places(self, muster: Muster) -> list[tuple[int, Grant]]:
+    def _places(self, gang_placement: GangPlacement) -> list[tuple[int, Grant]]:
         rows = self.draft.nodes.rows
-        return [(rows[member.node], member.grant) for member in muster.members]
+        return [(rows[member.node], member.grant) for member in gang_placement.members]
 
     def _without(self, block: Block, kind: WaitingClass, unit: Unit) -> Block | None:
         """There is no room, or no quota: others may have to make way, or a part of a gang may go where it can."""
@@ -302,7 +302,7 @@ class _Pass:
         guard = self.front.reservation(unit.rank)
         mark = self.draft.mark()
         found = self._make_room(unit)
-        if isinstance(found, Muster) and (guard is None or self._may_pass(guard, unit, found)):
+        if isinstance(found, GangPlacement) and (guard is None or self._may_pass(guard, unit, found)):
             self._promised.add(unit.job.id)
             self._spots.clear()  # victims may leave more room than was needed
             self.front.note_start(unit.job)
@@ -311,12 +311,12 @@ class _Pass:
         kind.evict_at = self._now + self._policy.evict_every_s
         return False
 
-    def _make_room(self, unit: Unit) -> Muster | Reason:
+    def _make_room(self, unit: Unit) -> GangPlacement | Reason:
         """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
         ready = 0 if unit.is_gang else sum(1 for _ in cast(WaitingGroup, unit).ready(BAND_MAX))
         for count in (ready, ready // 4):
             if count > 1 and isinstance(
-                found := make_room(self.draft, unit, self._policy, count=count), Muster
+                found := make_room(self.draft, unit, self._policy, count=count), GangPlacement
             ):
                 return found
         return make_room(self.draft, unit, self._policy)
@@ -331,15 +331,15 @@ class _Pass:
             return False
         if self.front.reservation(unit.rank) is not None:
             return False
-        if not isinstance(try_gang(self.draft, unit, partial=True), Muster):
+        if not isinstance(try_gang(self.draft, unit, partial=True), GangPlacement):
             return False
         self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
         return True
 
-    def _spots_of(self, kind: WaitingClass, unit: WaitingGroup) -> Spots:
+    def _spots_of(self, kind: WaitingClass, unit: WaitingGroup) -> BestNode:
         spots = self._spots.get(kind)
         if spots is None:
             if len(self._spots) >= _SPOTS_MAX:
                 self._spots.clear()
-            spots = self._spots[kind] = Spots(self.draft.nodes, unit.request, self._policy.score)
+            spots = self._spots[kind] = BestNode(self.draft.nodes, unit.request, self._policy.score)
         return spots

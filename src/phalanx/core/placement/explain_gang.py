@@ -17,10 +17,10 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting, WaitingGang
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang import place_gang
-from phalanx.core.placement.gather import Ask, Search
-from phalanx.core.placement.rules import binding_rules
-from phalanx.core.placement.shapes import Shape, shapes_of
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.gang.rules import binding_rules
+from phalanx.core.placement.gang.search import GangSearch, GroupAsk
+from phalanx.core.placement.gang.shapes import MemberShape, shapes_of
 from phalanx.core.placement.shortage import Shortage
 
 NODES_TRIED_MAX = 256  # on more nodes groups that share them are not tried out, only counted
@@ -38,9 +38,11 @@ def gang_never(nodes: NodeTable, unit: WaitingGang) -> Reason | None:
     return _tried_on_empty_nodes(nodes, unit, sum(shape.need for shape in shapes))
 
 
-def _search(nodes: NodeTable, shapes: Sequence[Shape], unit: WaitingGang, bound: Sequence[int]) -> Search:
-    asks = [Ask(shape.need, shape.most, nodes.slots_ever(shape.request)) for shape in shapes]
-    return Search(nodes.tree, asks, binding_rules(unit), bound=bound)
+def _search(
+    nodes: NodeTable, shapes: Sequence[MemberShape], unit: WaitingGang, bound: Sequence[int]
+) -> GangSearch:
+    asks = [GroupAsk(shape.need, shape.most, nodes.slots_ever(shape.request)) for shape in shapes]
+    return GangSearch(nodes.tree, asks, binding_rules(unit), bound=bound)
 
 
 def _tried_on_empty_nodes(nodes: NodeTable, unit: WaitingGang, needed: int) -> Reason | None:

@@ -21,7 +21,7 @@ def prefetch(unit: WaitingGroup, draft: Draft, policy: Policy) -> None:
         for lane in (unit.lanes.values() if depth else ())
         if len(lane) <= depth // 2 and not lane.is_slow and draft.nodes.is_open(lane.node)
     ]
-    if not lanes or any(muster.job == unit.job.id for muster in draft.musters):
+    if not lanes or any(gang_placement.job == unit.job.id for gang_placement in draft.gang_placements):
         return
     heapify(lanes)
     taken = draft.positions_of(unit.job.id)

@@ -16,9 +16,9 @@ from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column
-from phalanx.core.placement.gather import Search
-from phalanx.core.placement.shapes import Shape
-from phalanx.core.placement.spread import Field
+from phalanx.core.placement.gang.search import GangSearch
+from phalanx.core.placement.gang.shapes import MemberShape
+from phalanx.core.placement.gang.spread import Field
 
 DOMAINS_SHOWN = 64
 
@@ -27,7 +27,7 @@ class Shortage:
     """One gang that found no layout, and the search that found none."""
 
     def __init__(
-        self, nodes: NodeTable, shapes: Sequence[Shape], search: Search, gave_up: bool = False
+        self, nodes: NodeTable, shapes: Sequence[MemberShape], search: GangSearch, gave_up: bool = False
     ) -> None:
         self._nodes, self._shapes, self._search, self._gave_up = nodes, shapes, search, gave_up
         self._tree, self._rules = search.tree, search.rules

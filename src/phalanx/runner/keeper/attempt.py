@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Options = dict[str, Any]  # what a start request says beyond its brief
 
 
-class Attempt:
+class KeptAttempt:
     """A running or ended attempt. `pid` leads its process group and its session."""
 
     __slots__ = (

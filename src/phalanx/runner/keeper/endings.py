@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .attempt import Attempt
-    from .roster import Roster
-    from .table import Table
+    from .attempt import KeptAttempt
+    from .process_table import ProcessTable
+    from .table import KeeperTable
     from .trim import Trimmer
 
 STDERR_TAIL_BYTES = 2048
@@ -26,11 +26,11 @@ SETTLE_S = 0.02  # not all members of a dying tree are the keeper's children: it
 DOUBT_S_MAX = 0.2
 
 
-class Endings:
+class KeeperEndings:
     """Reaps children and says which attempts are over."""
 
     def __init__(
-        self, table: Table, roster: Roster, trimmer: Trimmer, ended: Callable[[Attempt], None]
+        self, table: KeeperTable, roster: ProcessTable, trimmer: Trimmer, ended: Callable[[KeptAttempt], None]
     ) -> None:
         self._table = table
         self._roster = roster
@@ -54,7 +54,7 @@ class Endings:
                 self._table.leader_ended(attempt)
                 self._roster.ending.append(attempt)
 
-    def _was_fenced(self, attempt: Attempt) -> bool:
+    def _was_fenced(self, attempt: KeptAttempt) -> bool:
         """Whether the watchdog killed it, at the end of a lease that we slept through."""
         unasked = attempt.reason is None and attempt.kill_at is None
         return unasked and self._roster.watchdog.has_killed(attempt.born[1])
@@ -77,7 +77,7 @@ class Endings:
             if not self._roster.leaders or (key and key not in self._table.running):
                 tree.send_one(pid, signal.SIGKILL)
 
-    def _is_gone(self, attempt: Attempt, orphans: dict[int, str | None]) -> bool:
+    def _is_gone(self, attempt: KeptAttempt, orphans: dict[int, str | None]) -> bool:
         leaders = self._roster.leaders
         # The number may lead a newer attempt by now; that can only be when the old group is gone.
         if attempt.pid not in leaders and tree.send_group(attempt.pid, 0):
@@ -105,7 +105,7 @@ class Endings:
             attempt.doubted_at = clock.since_boot()
         return not in_doubt or clock.since_boot() - (attempt.doubted_at or 0.0) > DOUBT_S_MAX
 
-    def _finish(self, attempt: Attempt) -> None:
+    def _finish(self, attempt: KeptAttempt) -> None:
         self._trimmer.trim_at_end(attempt)
         oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
         attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
@@ -122,7 +122,7 @@ def _ended_child() -> int | None:
     return found.si_pid if found is not None else None
 
 
-def _note(attempt: Attempt, status: int) -> None:
+def _note(attempt: KeptAttempt, status: int) -> None:
     attempt.ended_at = clock.wall()
     if os.WIFSIGNALED(status):
         attempt.signal = os.WTERMSIG(status)

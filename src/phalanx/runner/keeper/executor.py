@@ -7,23 +7,23 @@ the only thing done that the table does not know of.
 from __future__ import annotations
 
 from .clock import since_boot as now
-from .deeds import Note, Say, Signal, Spawn, Tell
+from .effects import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
 from .key import is_key
-from .spawn import Refused
+from .spawn import SpawnRefused
 from .table import misunderstood
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .attempt import Attempt
-    from .deeds import Deed
+    from .attempt import KeptAttempt
+    from .effects import KeeperEffect
     from .journal import Journal
     from .logwatch import LogWatch
-    from .roster import Roster
+    from .outbox import Outbox
+    from .process_table import ProcessTable
     from .spawn import Spawner
-    from .table import Table
-    from .voice import Voice
+    from .table import KeeperTable
 
 
 WAIT_S_MAX = 3600.0  # the kernel cannot be asked to wait for ever by a number
@@ -38,12 +38,12 @@ class Executor:
 
     def __init__(
         self,
-        table: Table,
-        roster: Roster,
+        table: KeeperTable,
+        roster: ProcessTable,
         journal: Journal,
         spawner: Spawner,
         logs: LogWatch,
-        voice: Voice,
+        voice: Outbox,
     ) -> None:
         self._table = table
         self._roster = roster
@@ -59,10 +59,10 @@ class Executor:
         for request in requests:
             try:
                 _check_key(request)
-                deeds = self._table.serve(request, now())
+                effects = self._table.serve(request, now())
                 if self._table.lease_until != self._lease_until:
                     self._tell_watchdog()
-                self._carry_out(deeds)
+                self._carry_out(effects)
             except (OSError, NotAKey) as error:  # it must not take every attempt of the node along
                 self._carry_out([misunderstood(request, error)])
 
@@ -71,7 +71,7 @@ class Executor:
         if self._lease_until is not None:
             self._roster.watchdog.renew(self._lease_until, self._table.fence_grace_s)
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: KeptAttempt) -> None:
         self._logs.ended(attempt)
         self._carry_out(self._table.ended(attempt, now()))
 
@@ -86,35 +86,35 @@ class Executor:
         if at >= self._logs.next_at:
             self._logs.look(at)
 
-    def _carry_out(self, deeds: list[Deed]) -> None:
+    def _carry_out(self, effects: list[KeeperEffect]) -> None:
         """One after the other. What follows from one comes after those that were decided with it."""
-        for deed in deeds:
-            match deed:
-                case Tell():
-                    self._voice.tell(deed.line, deed.urgent)
-                case Spawn():
-                    deeds += self._spawn(deed)
-                case Say():
-                    self._voice.say(deed.line)
-                case Note():
-                    self._journal.note(deed.line)
+        for effect in effects:
+            match effect:
+                case RecordAndSend():
+                    self._voice.tell(effect.line, effect.urgent)
+                case SpawnProcess():
+                    effects += self._spawn(effect)
+                case SendLine():
+                    self._voice.say(effect.line)
+                case RecordLine():
+                    self._journal.note(effect.line)
                 case Signal():
-                    self._roster.signal(deed.attempt, *deed.numbers)
+                    self._roster.signal(effect.attempt, *effect.numbers)
 
-    def _spawn(self, deed: Spawn) -> list[Deed]:
-        key = deed.key
+    def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
+        key = effect.key
         try:
             if self._roster.watchdog.is_killing():
-                raise Refused("fenced", "the lease ran out, and what was left is being ended")
+                raise SpawnRefused("fenced", "the lease ran out, and what was left is being ended")
             if self._journal.trouble and not self._journal.try_flush():
-                raise Refused("exhausted", f"cannot write the keeper's journal: {self._journal.trouble}")
-            if deed.held:
-                self._spawner.check(key, deed.brief, deed.options)
+                raise SpawnRefused("exhausted", f"cannot write the keeper's journal: {self._journal.trouble}")
+            if effect.held:
+                self._spawner.check(key, effect.brief, effect.options)
                 return self._table.prepared(key)
             attempt = self._spawner.start(
-                key, deed.brief, deed.options, lambda: self._table.why_not(key, deed.options, now())
+                key, effect.brief, effect.options, lambda: self._table.why_not(key, effect.options, now())
             )
-        except Refused as refusal:
+        except SpawnRefused as refusal:
             return self._table.refused(key, refusal.code, refusal.message, now())
         except OSError as error:
             return self._table.refused(key, "spawn_failed", f"it cannot be started: {error}", now())

@@ -2,7 +2,7 @@
 
 One JSON array per line, appended and not fsynced: written pages outlive a killed keeper, and when the
 machine itself goes down no attempt is left to tell about. Lines are gathered during a turn of the loop and
-written before anything is said to the runner. What to do about the past is decided in `past.py`.
+written before anything is said to the runner. What to do about the past is decided in `recovery.py`.
 
     boot id                                       a keeper begins, during this boot of the machine
     started key pid started_at [tick tick] cgroups
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from .attempt import Attempt
+    from .attempt import KeptAttempt
 
 NAME = "keeper.journal"
 COMPACT_BYTES_MIN, COMPACT_LINES_MIN = 4 << 20, 10_000
@@ -58,7 +58,7 @@ class Journal:
         self._compact_at = 0.0  # not before this instant
         self._looked_at_length = 0
 
-    def begin(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
+    def begin(self, boot: str, attempts: Iterable[KeptAttempt], stopped: Iterable[str]) -> None:
         """Start a keeper's life with a clean file, or on a full disk go on with the old one."""
         try:
             self.compact(boot, attempts, stopped)
@@ -95,7 +95,7 @@ class Journal:
         is_long = self._length > COMPACT_LINES_MIN + self._compacted_length
         return (is_large or is_long) and clock.since_boot() >= self._compact_at
 
-    def compact(self, boot: str, attempts: Iterable[Attempt], stopped: Iterable[str]) -> None:
+    def compact(self, boot: str, attempts: Iterable[KeptAttempt], stopped: Iterable[str]) -> None:
         """Replace the file by one that says only what still matters; raises OSError, and then the old one stays."""
         self._compact_at = clock.since_boot() + COMPACT_AGAIN_S
         lines = [json.dumps(["boot", boot])]
@@ -182,7 +182,7 @@ def _apply_text(past: Past, number: int, text: bytes) -> None:
 
 
 def is_exit(recorded: dict[str, Any]) -> bool:
-    """Whether it is an exit as `Attempt.close` writes it: the runner will want to read it."""
+    """Whether it is an exit as `KeptAttempt.close` writes it: the runner will want to read it."""
     try:
         texts = [value for value in recorded.values() if isinstance(value, str)]
         return (

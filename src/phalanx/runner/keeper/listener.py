@@ -20,7 +20,7 @@ EXHAUSTED_PAUSE_S = 0.02
 _CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
 
 
-class Listener:
+class SocketListener:
     """Listens from the first. Raises OSError when it cannot."""
 
     def __init__(self, state_dir: str) -> None:

@@ -16,7 +16,7 @@ from .trim import fills_in_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .attempt import Attempt
+    from .attempt import KeptAttempt
     from .trim import Trimmer
 
 LOOK_S, FAST_LOOK_S = 0.003, 0.001
@@ -31,7 +31,7 @@ class _Logs:
 
     __slots__ = ("attempt", "due_at", "sizes", "watches")
 
-    def __init__(self, attempt: Attempt, due_at: float) -> None:
+    def __init__(self, attempt: KeptAttempt, due_at: float) -> None:
         self.attempt = attempt
         self.due_at = due_at  # when it is looked at first
         self.sizes = (0, 0)
@@ -57,13 +57,13 @@ class LogWatch:
     def supported(self) -> bool:
         return self._trimmer.supported
 
-    def started(self, attempt: Attempt, at: float) -> None:
+    def started(self, attempt: KeptAttempt, at: float) -> None:
         if attempt.log_max_bytes and self._trimmer.supported:
             due_at = at + max(FAST_LOOK_S, fills_in_s(attempt))
             self._new[attempt.key] = _Logs(attempt, due_at)
             self.next_at = min(self.next_at, due_at)
 
-    def ended(self, attempt: Attempt) -> None:
+    def ended(self, attempt: KeptAttempt) -> None:
         key = attempt.key
         if self._new.pop(key, None) is None and self._written.pop(key, None) is None and key in self._quiet:
             self._unwatch(self._quiet.pop(key))

@@ -14,25 +14,25 @@ import signal
 
 from . import log
 from .clock import since_boot
-from .endings import SETTLE_S, Endings
+from .endings import SETTLE_S, KeeperEndings
 from .executor import Executor
 from .logwatch import LogWatch
-from .roster import Roster
-from .slots import Slots
+from .outbox import Outbox
+from .process_table import ProcessTable
+from .slots import AttemptSlots
 from .spawn import Spawner
 from .table import without_questions
 from .trim import Trimmer
-from .voice import Voice
-from .wire import Link, Lost
+from .wire import Lost, SocketLink
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from .journal import Journal
-    from .listener import Listener
+    from .listener import SocketListener
     from .mark import Mark
-    from .table import Table
+    from .table import KeeperTable
     from .watchdog import Watchdog
 
 REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
@@ -43,13 +43,13 @@ ALONE_S = (
 )
 
 
-class Loop:
+class KeeperLoop:
     """One thread, one epoll, at most one runner connected."""
 
     def __init__(
         self,
-        listener: Listener,
-        table: Table,
+        listener: SocketListener,
+        table: KeeperTable,
         journal: Journal,
         watchdog: Watchdog,
         boot: str,
@@ -57,22 +57,22 @@ class Loop:
         alone_s: float = ALONE_S,
     ) -> None:
         self._signals = _catch_signals()
-        slots = Slots(mark)
+        slots = AttemptSlots(mark)
         spawner = Spawner(slots)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._logs = LogWatch(trimmer)
         self._table = table
         table.pid = os.getpid()
-        self._roster = roster = Roster(watchdog, slots)
+        self._roster = roster = ProcessTable(watchdog, slots)
         self._journal = journal
         self._boot = boot
-        self._voice = Voice(journal)
+        self._voice = Outbox(journal)
         self._executor = Executor(table, roster, journal, spawner, self._logs, self._voice)
-        self._endings = Endings(table, roster, trimmer, self._executor.ended)
+        self._endings = KeeperEndings(table, roster, trimmer, self._executor.ended)
         self._alone_s = alone_s
         self._alone_since: float | None = None
         self._backlog: list[Any] = []
-        self._link: Link | None = None
+        self._link: SocketLink | None = None
         self._waits_for_room = False
         self._listener = listener
         self._listening = listener.fileno()
@@ -179,7 +179,7 @@ class Loop:
         if peer is None:
             return
         self._hang_up()  # a newer runner replaces an older one
-        self._link = self._voice.link = Link(peer)
+        self._link = self._voice.link = SocketLink(peer)
         self._waits_for_room = False
         self._poll.register(peer.fileno(), select.EPOLLIN)
 

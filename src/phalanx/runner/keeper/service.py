@@ -11,13 +11,13 @@ import os
 import select
 import sys
 
-from . import cgroup, clock, files, journal, log, lookup, past, tree
-from .listener import Listener
+from . import cgroup, clock, files, journal, log, lookup, recovery, tree
+from .listener import SocketListener
 from .lookup import BETWEEN_LOOKS_S, LOOKS
-from .loop import ALONE_S, Loop
+from .loop import ALONE_S, KeeperLoop
 from .mark import Mark
 from .priority import go_first
-from .table import Table
+from .table import KeeperTable
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
@@ -39,16 +39,16 @@ def main(arguments: list[str]) -> int:
     lock = _lock(state_dir, mark)
     if lock is None:
         return 0  # another keeper has this folder, which is all that was wanted
-    boot = past.boot_id()
+    boot = recovery.boot_id()
     try:
-        told, attempts = past.settle(f"{state_dir}/{journal.NAME}", boot, mark)
-    except (past.Alive, OSError) as error:
+        told, attempts = recovery.settle(f"{state_dir}/{journal.NAME}", boot, mark)
+    except (recovery.Alive, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if left := lookup.end_watchdogs(state_dir):
         sys.stderr.write(f"watchdogs of an earlier keeper were killed and did not end: {sorted(left)[:20]}\n")
         return 1
-    listener = Listener(state_dir)
+    listener = SocketListener(state_dir)
     if os.fork():
         os._exit(0)
     _detach(state_dir)
@@ -64,7 +64,9 @@ def main(arguments: list[str]) -> int:
         go_first()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, told.stopped)
-        Loop(listener, Table(attempts, told.stopped), written, watchdog, boot, mark, alone_s).run()
+        KeeperLoop(
+            listener, KeeperTable(attempts, told.stopped), written, watchdog, boot, mark, alone_s
+        ).run()
         watchdog.dismiss()
     finally:
         listener.close()
@@ -121,7 +123,7 @@ def _keepers(state_dir: str, mark: Mark, held: int | None = None) -> set[int]:
         if look:
             select.select([], [], [], BETWEEN_LOOKS_S)
         if found := lookup.keepers(state_dir, LOCK, held):
-            found -= past.Survivors(journal.read(f"{state_dir}/{journal.NAME}"), mark).find()
+            found -= recovery.Survivors(journal.read(f"{state_dir}/{journal.NAME}"), mark).find()
         if found:
             return found
     return set()

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from .attempt import Attempt
+    from .attempt import KeptAttempt
 
 OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each time
 
@@ -93,7 +93,7 @@ class Slot:
         self._way_in = ""
 
 
-class Slots:
+class AttemptSlots:
     """Those in use, and those that are free to be used again."""
 
     def __init__(self, mark: Mark) -> None:
@@ -103,7 +103,7 @@ class Slots:
         self._free: dict[str, list[Slot]] = {}  # by the folder their cgroups are in
         self._complained = False
 
-    def take(self, attempt: Attempt, base: str) -> None:
+    def take(self, attempt: KeptAttempt, base: str) -> None:
         """Give it a free slot, with a cgroup in this folder unless that is empty or not allowed."""
         free = self._free.get(base)
         slot = free.pop() if free else self._make(base)
@@ -115,7 +115,7 @@ class Slots:
     def __getitem__(self, number: int) -> Slot:
         return self._all[number]
 
-    def give_back(self, attempt: Attempt) -> None:
+    def give_back(self, attempt: KeptAttempt) -> None:
         """Nothing of an attempt is alive: its slot is free."""
         slot = self._all[attempt.slot]
         attempt.slot, attempt.slot_folder, slot.key = -1, "", ""
@@ -124,7 +124,7 @@ class Slots:
     def key_of(self, number: int) -> str:
         return self._all[number].key if number < len(self._all) else ""
 
-    def enter(self, attempt: Attempt) -> None:
+    def enter(self, attempt: KeptAttempt) -> None:
         """Go in, so that who is spawned is inside from the first. Where that fails it is done without."""
         slot = self._all[attempt.slot]
         self.mark.put_on(slot.number)
@@ -142,7 +142,7 @@ class Slots:
             self._give_up(slot, error)
             attempt.slot_folder = ""
 
-    def leave(self, attempt: Attempt) -> None:
+    def leave(self, attempt: KeptAttempt) -> None:
         if attempt.slot_folder:
             self._homes.return_to(self._all[attempt.slot].base)
         self.mark.take_off()

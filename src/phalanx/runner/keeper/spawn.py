@@ -16,7 +16,7 @@ import signal
 import stat
 
 from . import clock, files, log
-from .attempt import Attempt
+from .attempt import KeptAttempt
 from .cgroup import Homes, node_folder, oom_kills
 
 TYPE_CHECKING = False
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .attempt import Options
-    from .deeds import Brief
-    from .slots import Slots
+    from .effects import KeptBrief
+    from .slots import AttemptSlots
 
     WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start
 
@@ -49,7 +49,7 @@ _NOT_EXECUTABLE = (
 )
 
 
-class Refused(Exception):
+class SpawnRefused(Exception):
     """An attempt that was not started: a code for programs, a message for people."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -61,7 +61,7 @@ class Refused(Exception):
 class Spawner:
     """Starts attempts, each in its slot. The state folder goes into their environment, for a later keeper to see."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: AttemptSlots) -> None:
         self._mark = slots.mark.state_dir
         self._slots = slots
         self._homes = Homes()
@@ -71,7 +71,9 @@ class Spawner:
         # Python ignores some signals, the shell that started the runner perhaps others; a task starts clean.
         self._ignored = [int(s) for s in signal.valid_signals() if signal.getsignal(s) is signal.SIG_IGN]
 
-    def start(self, key: str, brief: Brief, options: Options, why_not: WhyNot = lambda: None) -> Attempt:
+    def start(
+        self, key: str, brief: KeptBrief, options: Options, why_not: WhyNot = lambda: None
+    ) -> KeptAttempt:
         """Spawn the attempt, or raise Refused.
 
         Whether it still may start is asked at the last moment, and once more when it has started: we may have been
@@ -101,7 +103,7 @@ class Spawner:
         attempt.born = (tick, clock.tick())
         return attempt
 
-    def check(self, key: str, brief: Brief, options: Options) -> None:
+    def check(self, key: str, brief: KeptBrief, options: Options) -> None:
         """Raise Refused if the attempt could not be spawned as things are: look at all it needs, in its place."""
         attempt, argv, env, cwd = self._read(key, brief, options)
 
@@ -113,14 +115,14 @@ class Spawner:
         self._there(attempt, cwd, options.get("cpus"), look)
 
     def _read(
-        self, key: str, brief: Brief, options: Options
-    ) -> tuple[Attempt, list[str], dict[str, str], str | None]:
+        self, key: str, brief: KeptBrief, options: Options
+    ) -> tuple[KeptAttempt, list[str], dict[str, str], str | None]:
         """The attempt, its words, its environment and its folder: what is wrong is found before there is a process."""
         env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
-        return Attempt(key, options), brief.argv, env, brief.cwd
+        return KeptAttempt(key, options), brief.argv, env, brief.cwd
 
     def _there(
-        self, attempt: Attempt, cwd: str | None, cpus: list[int] | None, deed: Callable[[], int]
+        self, attempt: KeptAttempt, cwd: str | None, cpus: list[int] | None, effect: Callable[[], int]
     ) -> int:
         """Do it from the task's own place: its folder, its CPUs, its cgroups. Then come back."""
         entered: list[str] = []
@@ -132,7 +134,7 @@ class Spawner:
             for cgroup in attempt.cgroups:
                 self._enter(cgroup)
                 entered.append(cgroup)
-            return deed()
+            return effect()
         finally:
             for cgroup in entered:
                 self._homes.leave(cgroup)
@@ -148,7 +150,9 @@ class Spawner:
         except OSError as error:
             log.say("cpus", f"cannot go back to the CPUs {sorted(self._cpus)}: {error}")
 
-    def _spawn_in_slot(self, attempt: Attempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
+    def _spawn_in_slot(
+        self, attempt: KeptAttempt, argv: list[str], env: dict[str, str], why_not: WhyNot
+    ) -> int:
         self._slots.enter(attempt)
         try:
             pid = self._spawn_here(attempt, argv, env, why_not)
@@ -159,7 +163,7 @@ class Spawner:
         finally:
             self._slots.leave(attempt)
 
-    def _spawn_here(self, attempt: Attempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
+    def _spawn_here(self, attempt: KeptAttempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
         program = self._program(argv[0], env)
         opened = _open_made(attempt.out, attempt.err) if attempt.was_held else []
         actions: tuple[tuple[Any, ...], ...] = (
@@ -172,7 +176,7 @@ class Spawner:
 
         def spawn() -> int:
             if (no := why_not()) is not None:
-                raise Refused(*no)
+                raise SpawnRefused(*no)
             return os.posix_spawn(
                 program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=self._ignored
             )
@@ -199,7 +203,7 @@ class Spawner:
             self._homes.enter(cgroup)
         except OSError as error:
             code = "exhausted" if error.errno in _EXHAUSTED else "spawn_failed"
-            raise Refused(code, f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
+            raise SpawnRefused(code, f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
 
     def _program(self, name: str, env: dict[str, str]) -> str:
         """The file to run, looked up in the task's own PATH as a shell would."""
@@ -227,8 +231,8 @@ def _search(name: str, path: str) -> str:
         if os.access(candidate, os.F_OK):
             seen = candidate
     if seen is not None:
-        raise Refused("not_executable", f"{_called(name)} is not executable")
-    raise Refused("not_found", f"no program {_called(name)}")
+        raise SpawnRefused("not_executable", f"{_called(name)} is not executable")
+    raise SpawnRefused("not_found", f"no program {_called(name)}")
 
 
 def _called(name: str) -> str:
@@ -240,14 +244,14 @@ def _go_to(cwd: str) -> None:
     try:
         os.chdir(cwd)
     except OSError as error:
-        raise Refused("no_cwd", f"working directory {cwd}: {error.strerror}") from None
+        raise SpawnRefused("no_cwd", f"working directory {cwd}: {error.strerror}") from None
 
 
 def _use_cpus(cpus: list[int]) -> None:
     try:
         os.sched_setaffinity(0, cpus)
     except (OSError, ValueError) as error:
-        raise Refused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
+        raise SpawnRefused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
 
 
 def _make_logs(out: str, err: str) -> None:
@@ -308,19 +312,19 @@ def _remove_logs(*paths: str) -> None:
             raise _no_log(path, error) from None
 
 
-def _no_log(path: str, error: OSError) -> Refused:
+def _no_log(path: str, error: OSError) -> SpawnRefused:
     code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
-    return Refused(code, f"cannot write the log {path}: {error.strerror}")
+    return SpawnRefused(code, f"cannot write the log {path}: {error.strerror}")
 
 
 def _check_program(program: str, called: str) -> None:
     """What posix_spawn would object to, as far as one can see from outside."""
     if not os.access(program, os.F_OK):
-        raise Refused("not_found", f"no program {called}")
+        raise SpawnRefused("not_found", f"no program {called}")
     if os.access(f"{program}/.", os.F_OK) or not os.access(program, os.X_OK):
-        raise Refused("not_executable", f"{called}: {os.strerror(errno.EACCES)}")
+        raise SpawnRefused("not_executable", f"{called}: {os.strerror(errno.EACCES)}")
     if (interpreter := _interpreter(program)) and not os.access(interpreter, os.X_OK):
-        raise Refused("not_executable", _NO_INTERPRETER.format(called))
+        raise SpawnRefused("not_executable", _NO_INTERPRETER.format(called))
 
 
 def _interpreter(program: str) -> str:
@@ -339,13 +343,13 @@ def _interpreter(program: str) -> str:
     return os.fsdecode(words[0]) if words else ""
 
 
-def _refusal(error: OSError, program: str, called: str) -> Refused:
+def _refusal(error: OSError, program: str, called: str) -> SpawnRefused:
     if error.errno == errno.ENOENT:
         if os.access(program, os.F_OK):
-            return Refused("not_executable", _NO_INTERPRETER.format(called))
-        return Refused("not_found", f"no program {called}")
+            return SpawnRefused("not_executable", _NO_INTERPRETER.format(called))
+        return SpawnRefused("not_found", f"no program {called}")
     if error.errno in _NOT_EXECUTABLE:
-        return Refused("not_executable", f"{called}: {error.strerror}")
+        return SpawnRefused("not_executable", f"{called}: {error.strerror}")
     if error.errno in _EXHAUSTED:
-        return Refused("exhausted", f"the node has no room for another process: {error.strerror}")
-    return Refused("spawn_failed", f"{called}: {error.strerror}")
+        return SpawnRefused("exhausted", f"the node has no room for another process: {error.strerror}")
+    return SpawnRefused("spawn_failed", f"{called}: {error.strerror}")

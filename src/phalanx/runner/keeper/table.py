@@ -15,7 +15,7 @@ import json
 import signal
 
 from . import VERSION
-from .deeds import Brief, Note, Say, Signal, Spawn, Tell
+from .effects import KeptBrief, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
 from .lanes import Lanes
 
 TYPE_CHECKING = False
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from .attempt import Attempt, Options
-    from .deeds import Deed
+    from .attempt import KeptAttempt, Options
+    from .effects import KeeperEffect
     from .lanes import Waiting
 
 AGAIN_S = 1.0  # between two kills of what does not die
@@ -39,34 +39,34 @@ _STOPPED = "it was stopped before it could start"
 _BAD_REQUEST = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-class Table:
+class KeeperTable:
     """Every attempt of this node, from its request until the runner has its exit and forgets it."""
 
-    def __init__(self, attempts: Iterable[Attempt] = (), stopped: dict[str, None] | None = None) -> None:
+    def __init__(self, attempts: Iterable[KeptAttempt] = (), stopped: dict[str, None] | None = None) -> None:
         """With what an earlier keeper left: attempts that are over, and keys that must not start any more."""
-        self.attempts: dict[str, Attempt] = {attempt.key: attempt for attempt in attempts}
-        self.running: dict[str, Attempt] = {}  # until the leader has ended; its tree may live on
+        self.attempts: dict[str, KeptAttempt] = {attempt.key: attempt for attempt in attempts}
+        self.running: dict[str, KeptAttempt] = {}  # until the leader has ended; its tree may live on
         self.stopped: dict[str, None] = {} if stopped is None else stopped
-        self.briefs: dict[str, Brief] = {}
+        self.briefs: dict[str, KeptBrief] = {}
         self.lanes = Lanes()
         self.closing = False
         self.pid = 0  # of the keeper, for whoever has to end one that is stopped
         self.log_cap = True  # False when a filesystem cannot keep logs within their bound
         self.next_at = 0.0  # when `due` must be asked next, if anybody `is_on_watch`
-        self._starting: dict[str, Waiting] = {}  # whose Spawn has not been answered
+        self._starting: dict[str, Waiting] = {}  # whose SpawnProcess has not been answered
         self._kill_at: dict[str, float] = {}
         self.lease_until: float | None = None
         self.fence_grace_s = FENCE_GRACE_S
-        self._deeds: list[Deed] = []
+        self._effects: list[KeeperEffect] = []
 
     # What the runner asks for.
 
-    def serve(self, request: Any, now: float) -> list[Deed]:
+    def serve(self, request: Any, now: float) -> list[KeeperEffect]:
         """Serve one request. Nothing that is asked can end the keeper but a shutdown."""
         try:
             _SERVE[request[0]](self, now, *request[1:])
         except _BAD_REQUEST as error:  # it must not take every attempt of the node along
-            self._deeds.append(misunderstood(request, error))
+            self._effects.append(misunderstood(request, error))
         return self._take()
 
     def _start(self, now: float, key: str, brief_id: str, options: Options) -> None:
@@ -74,9 +74,9 @@ class Table:
             raise TypeError("the id of a brief is a text")
         attempt = self.attempts.get(key)
         if attempt is not None:
-            self._deeds.append(Say(attempt.started_line()))
+            self._effects.append(SendLine(attempt.started_line()))
             if attempt.exit is not None:
-                self._deeds.append(Say(attempt.ended_line()))
+                self._effects.append(SendLine(attempt.ended_line()))
             return
         lane = options.get("lane")
         if key in self.lanes.ready:
@@ -98,10 +98,10 @@ class Table:
             self._go_on(request[2].get("lane"), key, now)
 
     def _ping(self, now: float) -> None:
-        self._deeds.append(Say('["pong"]'))
+        self._effects.append(SendLine('["pong"]'))
 
     def _brief(self, now: float, brief_id: str, content: dict[str, Any]) -> None:
-        self.briefs[brief_id] = Brief(content)
+        self.briefs[brief_id] = KeptBrief(content)
 
     def _forget_brief(self, now: float, brief_id: str) -> None:
         self.briefs.pop(brief_id, None)
@@ -109,7 +109,7 @@ class Table:
     def _signal(self, now: float, key: str, number: int) -> None:
         attempt, known = self.running.get(key), signal.Signals(number)
         if attempt is not None:
-            self._deeds.append(Signal(attempt, known))
+            self._effects.append(Signal(attempt, known))
 
     def _pause(self, now: float, key: str) -> None:
         self._set_paused(key, True, signal.SIGSTOP)
@@ -121,7 +121,7 @@ class Table:
         attempt = self.running.get(key)
         if attempt is not None and attempt.kill_at is None:  # one that is being stopped has to hear it
             attempt.paused = paused
-            self._deeds.append(Signal(attempt, number))
+            self._effects.append(Signal(attempt, number))
 
     def _stop(self, now: float, key: str, grace_s: float, why: str | None = None) -> None:
         if not isinstance(why, str | None) or (why is not None and not why.isidentifier()):
@@ -133,7 +133,7 @@ class Table:
             self._end(attempt, float(grace_s), now)
         elif key not in self.attempts:
             remember(self.stopped, key)
-            self._deeds.append(Note(json.dumps(["stopped", key])))
+            self._effects.append(RecordLine(json.dumps(["stopped", key])))
             if not self._withdraw(key, "stopped", _STOPPED, now):
                 self._refuse(key, "stopped", _STOPPED)  # its start never came, and somebody waits for its end
 
@@ -157,14 +157,14 @@ class Table:
         unstarted = {**self._starting, **self.lanes.waiting}
         for state, keys in (("ready", self.lanes.ready), ("waiting", unstarted)):
             rows += [f'[{json.dumps(key)},"{state}",0,0.0,null]' for key in keys]
-        self._deeds.append(Say(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]'))
+        self._effects.append(SendLine(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]'))
 
     def _forget(self, now: float, keys: list[str]) -> None:
         ended = [key for key in keys if key in self.attempts and self.attempts[key].exit is not None]
         for key in ended:
             del self.attempts[key]
         if ended:
-            self._deeds.append(Note(json.dumps(["forget", ended])))
+            self._effects.append(RecordLine(json.dumps(["forget", ended])))
 
     def _shutdown(self, now: float, grace_s: float = FENCE_GRACE_S) -> None:
         self.closing = True
@@ -175,21 +175,21 @@ class Table:
                 attempt.reason = attempt.reason or "shutdown"
             self._end(attempt, float(grace_s), now)
 
-    # What came of a Spawn.
+    # What came of a SpawnProcess.
 
-    def started(self, attempt: Attempt) -> list[Deed]:
+    def started(self, attempt: KeptAttempt) -> list[KeeperEffect]:
         del self._starting[attempt.key]
         self.attempts[attempt.key] = self.running[attempt.key] = attempt
-        return [Tell(attempt.started_line(), False)]
+        return [RecordAndSend(attempt.started_line(), False)]
 
-    def prepared(self, key: str) -> list[Deed]:
+    def prepared(self, key: str) -> list[KeeperEffect]:
         """A held attempt could start now. It may have been withdrawn meanwhile."""
         if (request := self._starting.pop(key, None)) is not None:
             self.lanes.ready[key] = request
             self._say_ready(key)
         return self._take()
 
-    def refused(self, key: str, code: str, message: str, now: float) -> list[Deed]:
+    def refused(self, key: str, code: str, message: str, now: float) -> list[KeeperEffect]:
         """It could not be started: its lane goes on without it."""
         if (request := self._starting.pop(key, None)) is not None:
             self._refuse(key, code, message)
@@ -198,13 +198,13 @@ class Table:
 
     # What processes do.
 
-    def leader_ended(self, attempt: Attempt) -> None:
+    def leader_ended(self, attempt: KeptAttempt) -> None:
         """The leader is reaped: from now on it is not signalled any more, and is told when its tree is gone too."""
         self.running.pop(attempt.key, None)
 
-    def ended(self, attempt: Attempt, now: float) -> list[Deed]:
+    def ended(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
         """Nothing of an attempt is left: tell it, and start whoever waited for its lane."""
-        self._deeds.append(Tell(attempt.ended_line(), not self.lanes.goes_on(attempt.lane)))
+        self._effects.append(RecordAndSend(attempt.ended_line(), not self.lanes.goes_on(attempt.lane)))
         self._go_on(attempt.lane, attempt.key, now)
         return self._take()
 
@@ -219,7 +219,7 @@ class Table:
         """Without any lease there is no fence: the runner has not been promised anything yet."""
         return self.lease_until is not None and now >= self.lease_until
 
-    def due(self, now: float) -> list[Deed]:
+    def due(self, now: float) -> list[KeeperEffect]:
         """Do what is due, and find out when something is due next."""
         over = self.lease_is_over(now)
         if over:
@@ -245,16 +245,16 @@ class Table:
         if attempt is None:
             del self._kill_at[key]
         else:
-            self._deeds.append(Signal(attempt, signal.SIGKILL))
+            self._effects.append(Signal(attempt, signal.SIGKILL))
             self._kill_at[key] = now + AGAIN_S  # once more, should it have forked past the signal
 
-    def _end(self, attempt: Attempt, grace_s: float, now: float) -> None:
+    def _end(self, attempt: KeptAttempt, grace_s: float, now: float) -> None:
         """SIGTERM now, SIGKILL after the grace. A second stop can only shorten the first one's grace."""
         kill_at = now + max(0.0, grace_s)
         if attempt.kill_at is None:
             attempt.kill_at = kill_at
             # A paused process takes SIGTERM only once it is continued.
-            self._deeds.append(Signal(attempt, signal.SIGTERM, signal.SIGCONT))
+            self._effects.append(Signal(attempt, signal.SIGTERM, signal.SIGCONT))
         attempt.kill_at = self._kill_at[attempt.key] = min(attempt.kill_at, kill_at)
         self.next_at = 0.0
 
@@ -271,7 +271,7 @@ class Table:
         else:
             self.lanes.take(options.get("lane"), key)
             self._starting[key] = request
-            self._deeds.append(Spawn(key, brief, options, bool(options.get("held"))))
+            self._effects.append(SpawnProcess(key, brief, options, bool(options.get("held"))))
             return True
         return False
 
@@ -307,14 +307,14 @@ class Table:
         return True
 
     def _say_ready(self, key: str) -> None:
-        self._deeds.append(Say(json.dumps(["ready", key])))
+        self._effects.append(SendLine(json.dumps(["ready", key])))
 
     def _refuse(self, key: str, code: str, message: str) -> None:
-        self._deeds.append(Say(json.dumps(["refused", key, code, message])))
+        self._effects.append(SendLine(json.dumps(["refused", key, code, message])))
 
-    def _take(self) -> list[Deed]:
-        deeds, self._deeds = self._deeds, []
-        return deeds
+    def _take(self) -> list[KeeperEffect]:
+        effects, self._effects = self._effects, []
+        return effects
 
 
 def without_questions(requests: list[Any]) -> list[Any]:
@@ -322,8 +322,8 @@ def without_questions(requests: list[Any]) -> list[Any]:
     return [each for each in requests if not (isinstance(each, list) and each and each[0] in QUESTIONS)]
 
 
-def misunderstood(request: Any, error: Exception) -> Say:
-    return Say(json.dumps(["misunderstood", f"{str(request)[:200]}: {error!r}"]))
+def misunderstood(request: Any, error: Exception) -> SendLine:
+    return SendLine(json.dumps(["misunderstood", f"{str(request)[:200]}: {error!r}"]))
 
 
 def remember(stopped: dict[str, None], key: str) -> None:
@@ -338,4 +338,4 @@ VERBS = (
     *("ping", "brief", "forget_brief", "start", "go", "signal", "pause", "resume", "stop", "retract"),
     *("lease", "list", "forget", "shutdown"),
 )
-_SERVE: dict[str, Callable[..., None]] = {verb: getattr(Table, f"_{verb}") for verb in VERBS}
+_SERVE: dict[str, Callable[..., None]] = {verb: getattr(KeeperTable, f"_{verb}") for verb in VERBS}

@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from .attempt import Attempt
-    from .slots import Slots
+    from .attempt import KeptAttempt
+    from .slots import AttemptSlots
     from .watchdog import Watchdog
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -40,7 +40,7 @@ def become_subreaper() -> None:
 class Orphans:
     """Children of the keeper that lead no attempt: they were started by some attempt's tree."""
 
-    def __init__(self, watchdog: Watchdog, slots: Slots) -> None:
+    def __init__(self, watchdog: Watchdog, slots: AttemptSlots) -> None:
         self._watchdog = watchdog
         self._slots = slots
         self._children = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
@@ -92,7 +92,7 @@ def said_key(pid: int) -> str | None:
     return ""
 
 
-def send(attempt: Attempt, orphans: list[int], *signums: int) -> None:
+def send(attempt: KeptAttempt, orphans: list[int], *signums: int) -> None:
     """Send signals to everything that belongs to the attempt."""
     for signum in signums:
         send_group(attempt.pid, signum)
@@ -123,7 +123,7 @@ def send_one(pid: int, signum: int) -> None:
         os.kill(pid, signum)
 
 
-def _outside_group(attempt: Attempt, orphans: list[int]) -> set[int]:
+def _outside_group(attempt: KeptAttempt, orphans: list[int]) -> set[int]:
     found = descendants([attempt.pid, *orphans]) | members(attempt.folders)
     return {pid for pid in found if _group(pid) not in (attempt.pid, None)}
 

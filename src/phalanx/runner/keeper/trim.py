@@ -14,7 +14,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .attempt import Attempt
+    from .attempt import KeptAttempt
 
 GROWTH_BYTES_PER_S = 8 << 30  # no task writes faster than memory is copied
 _KEEP_SIZE_AND_PUNCH = 0x01 | 0x02
@@ -30,19 +30,19 @@ class Trimmer:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
-    def trim_at_end(self, attempt: Attempt) -> None:
+    def trim_at_end(self, attempt: KeptAttempt) -> None:
         """Like trim, but without a look at the logs of one that cannot have filled them in its short life."""
         lived_s = (attempt.ended_at or 0.0) - attempt.started_at
         if not 0 <= lived_s < fills_in_s(attempt):
             self.trim(attempt)
 
-    def trim(self, attempt: Attempt) -> tuple[int, int]:
+    def trim(self, attempt: KeptAttempt) -> tuple[int, int]:
         """Give back the middle of a log that is too large; the sizes of both."""
         if not attempt.log_max_bytes or not self.supported:
             return 0, 0
         return self._trim_file(attempt, attempt.out), self._trim_file(attempt, attempt.err)
 
-    def _trim_file(self, attempt: Attempt, path: str) -> int:
+    def _trim_file(self, attempt: KeptAttempt, path: str) -> int:
         try:
             size = os.lstat(path).st_size
         except OSError:
@@ -71,7 +71,7 @@ class Trimmer:
             os.close(fd)
 
 
-def fills_in_s(attempt: Attempt) -> float:
+def fills_in_s(attempt: KeptAttempt) -> float:
     """How long an attempt takes at least to fill the allowance of a log."""
     return attempt.log_max_bytes / GROWTH_BYTES_PER_S
 

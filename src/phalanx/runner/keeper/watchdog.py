@@ -8,9 +8,9 @@ keeper. Three things can happen:
     the keeper died                             what it ran gets SIGTERM at the lease's end, SIGKILL after the grace
     the keeper left in good order               nothing is left to do
 
-A keeper that comes after a dead one ends what that one ran by itself (`past.py`), and then kills the watchdog of the
+A keeper that comes after a dead one ends what that one ran itself (`recovery.py`), and then kills the watchdog of the
 dead one, before it starts anything: no file in the folder, which tasks can write to, tells a watchdog to stand down.
-Who belongs to the keeper is found as `past.py` does: by the journal, and without it.
+Who belongs to the keeper is found as `recovery.py` does: by the journal, and without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import socket
 
 from . import clock, files, journal, log, lookup
 from .mark import SLOT_MAX
-from .past import Survivors
+from .recovery import Survivors
 from .table import FENCE_GRACE_S
 
 TYPE_CHECKING = False

@@ -23,7 +23,7 @@ class Lost(Exception):
     """The peer went away, or cannot be understood any more."""
 
 
-class Link:
+class SocketLink:
     """One connection to the runner."""
 
     def __init__(self, peer: socket.socket) -> None:

@@ -1,0 +1,163 @@
+"""JSON documents: bytes from a stranger into a struct, or a refusal that says where and why.
+
+The types are the guard. A struct has a fixed depth and refuses unknown fields, so a document nested deeper
+than its type is refused at the first bracket too many, before anything is built; NaN, Infinity and numbers
+beyond reason are no JSON to msgspec. What is left to do here is to explain, and to refuse repeated keys, of
+which msgspec would silently take the last.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from phalanx.api.schema.decoders import decoder
+from phalanx.api.schema.fields import shown
+from phalanx.errors import BadRequest
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+BODY_BYTES_MAX = 1024 * 1024
+
+# Possessive throughout (`*+`), so that no text can make it backtrack.
+_STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
+_STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+
+
+_WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": 'a list such as ["a", "b"]',
+    "object": "an object with fields",
+}
+
+
+class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request that needs none: empty, or `{}`."""
+
+
+def read_document(body: bytes, form: type[T]) -> T:
+    """Decode JSON into a struct, or raise BadRequest naming the field and what would be right."""
+    try:
+        value: T = decoder(form).decode(body)
+    except msgspec.ValidationError as error:
+        raise explained(error, form, "field", _read_again(body)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not valid JSON: {error}", reason="MalformedJson") from None
+    _refuse_repeated_keys(body)
+    return value
+
+
+def explained(error: msgspec.ValidationError, form: type, noun: str, document: object = None) -> BadRequest:
+    """msgspec's words in ours: the field first, then what is wrong, then what it may have meant."""
+    what, _, where = str(error).partition(" - at `$")
+    unknown = _UNKNOWN.fullmatch(what)
+    if unknown:
+        return _unknown_field(unknown.group(1), form, where.rstrip("`").lstrip("."), noun)
+    field = where.rstrip("`").lstrip(".")
+    return BadRequest(
+        f"{field or 'the document'}: {complaint(what, form, field, document)}", reason="InvalidField"
+    )
+
+
+def complaint(what: str, form: type, field: str, document: object = None) -> str:
+    """What msgspec has against the value of a field, in our words; of a word that is unknown, those that are known."""
+    what = what[:1].lower() + what[1:].replace("`", "")
+    if wrong := _WRONG_TYPE.fullmatch(what):
+        expected = " or ".join(_TYPES.get(each, each) for each in wrong[1].split(" | "))
+        value = _value_at(document, field)
+        found = _TYPES.get(wrong[2], wrong[2]).partition(" such as")[0]
+        return (
+            f"expected {expected}, got {found}"
+            if value is None
+            else f"{shown(value)} is {found}, give {expected}"
+        )
+    words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
+    return f"{what}, give one of: {', '.join(words)}" if words else what
+
+
+def _unknown_field(name: str, form: type, where: str, noun: str) -> BadRequest:
+    fields = getattr(_form_at(form, where), "__struct_fields__", ())
+    near = difflib.get_close_matches(name[:80], fields, n=1)
+    meant = f", did you mean {near[0]!r}?" if near else ""
+    known = f"known are: {', '.join(sorted(fields))}" if fields else f"no {noun} is known here"
+    place = f"{where}: " if where else ""
+    return BadRequest(f"{place}unknown {noun} {shown(name)}{meant}", reason="UnknownField", hint=known)
+
+
+def _form_at(form: Any, where: str) -> Any:
+    """The struct that stands at a path such as `specs[...].groups[...]` of a document."""
+    for step in _STEP.findall(where):
+        if step.startswith("["):
+            form = next((each for each in get_args(form) if each is not str), None)
+        else:
+            form = _struct_of(get_type_hints(form).get(step)) if _is_struct(form) else None
+    return _struct_of(form)
+
+
+def _read_again(body: bytes) -> object:
+    """A document of the wrong form, to show what is wrong in it; None if it cannot be read to its end."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _value_at(document: Any, where: str) -> str | int | float | None:
+    """The value at a path of a document, if it is a short one and can be found: keys of a mapping are not told."""
+    for step in _STEP.findall(where):
+        key: Any = int(step[1:-1]) if step[1:-1].isdecimal() else step
+        try:
+            document = document[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document if isinstance(document, str | int | float) else None
+
+
+def _struct_of(form: Any) -> Any:
+    """Of several forms that a value may have, the struct; a list or a mapping stays as it is."""
+    if _is_struct(form) or get_origin(form) in (list, dict):
+        return form
+    return next((each for each in get_args(form) if _is_struct(each)), form)
+
+
+def _words_of(form: Any) -> list[str]:
+    """The words that a field may have, if it is made of words."""
+    if get_origin(form) is Literal:
+        return [str(word) for word in get_args(form)]
+    return [word for each in get_args(form) for word in _words_of(each)]
+
+
+def _is_struct(form: Any) -> bool:
+    return isinstance(form, type) and issubclass(form, msgspec.Struct)
+
+
+def _refuse_repeated_keys(body: bytes) -> None:
+    """Keys that all differ as written cannot repeat; only other documents are looked at closely.
+
+    One pass of a regular expression settles almost every request. A key with an escape may spell another one,
+    and the same key may stand in two objects, so those documents are read again by a parser that can tell.
+    """
+    keys = [key for key, colon in _STRING.findall(body) if colon]
+    if len(set(keys)) < len(keys) or b"\\" in b"".join(keys):
+        json.loads(body, object_pairs_hook=_each_key_once)
+
+
+def _each_key_once(pairs: list[tuple[str, object]]) -> None:
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            _refuse_key(key)
+        seen.add(key)
+
+
+def _refuse_key(key: str) -> NoReturn:
+    raise BadRequest(f"the key {shown(key)} stands twice in one object", reason="RepeatedKey")

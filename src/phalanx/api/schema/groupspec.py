@@ -1,0 +1,220 @@
+"""One group of a job, as it travels over REST and as job files write it, and how it becomes a `Group`.
+
+`field` is where the group stands, such as `groups[0].`, and is put before the name of what is refused. What holds
+groups together is `api/schema/jobspec.py`'s business.
+"""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
+
+from msgspec import Struct
+
+from phalanx.api.schema.fields import (
+    check_count,
+    check_name,
+    check_number,
+    check_object,
+    check_text,
+    read_size,
+    read_tags,
+    shown,
+)
+from phalanx.api.schema.program import read_command
+from phalanx.core.model.array import TASKS_MAX, Array
+from phalanx.core.model.gang import GANG_TASKS_MAX
+from phalanx.core.model.job import Group
+from phalanx.core.model.resources import Request
+from phalanx.core.model.target import Target, TargetError, parse_target
+from phalanx.errors import BadRequest
+
+CORES_MAX = 65_536
+GPUS_MAX = 1024
+GPU_TYPE_BYTES_MAX = 64
+LABELS_MAX = 64
+LABEL_BYTES_MAX = 512
+INDEX_MAX = 1 << 31
+AFTER_MAX = 64
+
+
+class AfterSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A group that has to come first, and how far it must have come."""
+
+    group: str
+    when: Literal["started", "completed"] = "started"
+
+
+class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Tasks with one command and one request. Give `command` (an argv list) or `shell` (for /bin/sh)."""
+
+    name: str = ""
+    tasks: int = 1
+    min: int = 0  # how many a gang cannot start without; 0: all
+    optional: bool = False  # a gang starts without any of them
+    command: list[str] = []
+    shell: str | None = None
+    cores: int = 1
+    memory: int | str = 0
+    gpus: int = 0
+    gpu_type: str | None = None
+    gpu_memory: int | str = 0  # of each device
+    target: str | None = None  # host[:numa][::gpus]
+    labels: dict[str, str] = {}  # what the node must carry
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    at_once: int = 0  # how many tasks of each replica may hold a place at one time; 0: all
+    replicas: int = 1  # divides the tasks into equal runs, as JobSet's jobs do
+    indexes: list[int] = []  # each task's index in the network, where it is not its place in the group
+    after: list[AfterSpec] = []
+    objects: list[str] = []  # what Kubernetes calls each task: namespace/name
+    tags: dict[str, str] = {}  # what `ps -l` selects by; they change nothing about where it runs
+
+
+def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = None) -> Group:
+    """The group a spec describes; `alone` says that it is the only one and needs no name."""
+    if spec.name or not alone:
+        check_name(f"{field}name", spec.name)
+    tasks = spec.tasks if array is None else len(array)
+    at_once = spec.at_once or (array.at_once if array is not None else 0)
+    _check_counts(spec, tasks, at_once, field)
+    _check_indexes(spec.indexes, tasks, field)
+    check_count(f"{field}after", len(spec.after), AFTER_MAX)
+    _check_objects(spec.objects, tasks, field)
+    return Group(
+        command=read_command(spec.command, spec.shell, spec.env, spec.cwd, field),
+        request=_request(spec, field),
+        name=spec.name,
+        tasks=tasks,
+        min=spec.min,
+        optional=spec.optional,
+        at_once=0 if at_once >= tasks // spec.replicas else at_once,
+        replicas=spec.replicas,
+        indexes=tuple(spec.indexes),
+        after=tuple((each.group, each.when) for each in spec.after),
+        objects=tuple(spec.objects),
+        tags=read_tags(f"{field}tags", spec.tags),
+    )
+
+
+def check_after(groups: tuple[Group, ...]) -> None:
+    """Refuse names that stand twice, waiting for a group that is not there, and waiting in a circle."""
+    numbers: dict[str, int] = {}
+    for number, group in enumerate(groups):
+        if group.name in numbers:
+            raise BadRequest(
+                f"groups[{number}].name: {shown(group.name)} is already the name of groups[{numbers[group.name]}]"
+            )
+        numbers[group.name] = number
+    for number, group in enumerate(groups):
+        for name, _ in group.after:
+            if name not in numbers:
+                there = ", ".join(filter(None, numbers)) or "none has a name"
+                raise BadRequest(f"groups[{number}].after: there is no group {shown(name)} (groups: {there})")
+    try:
+        TopologicalSorter({group.name: [name for name, _ in group.after] for group in groups}).prepare()
+    except CycleError as error:
+        ring: list[str] = list(reversed(error.args[1]))
+        first = numbers[ring[0]]
+        raise BadRequest(
+            f"groups[{first}].after: groups wait for each other in a circle: {' → '.join(ring)}"
+        ) from None
+
+
+def _check_counts(spec: GroupSpec, tasks: int, at_once: int, field: str) -> None:
+    check_number(f"{field}tasks", tasks, 1, TASKS_MAX)
+    check_number(f"{field}replicas", spec.replicas, 1, TASKS_MAX)
+    check_number(f"{field}at_once", at_once, 0, TASKS_MAX)
+    check_number(f"{field}min", spec.min, 0, TASKS_MAX)
+    if spec.optional and spec.min:
+        raise BadRequest(f"{field}min: {spec.min} contradicts optional: true, with which none is needed")
+    if spec.min > tasks:
+        raise BadRequest(
+            f"{field}min: {spec.min} is above tasks, which is {tasks}: at most all of them can be needed"
+        )
+    if tasks % spec.replicas:
+        less, more = tasks // spec.replicas * spec.replicas, -(-tasks // spec.replicas) * spec.replicas
+        raise BadRequest(
+            f"{field}replicas: {spec.replicas} does not divide {tasks} tasks into equal runs,"
+            f" {f'{less} or ' if less else ''}{more} tasks would do"
+        )
+
+
+def _check_indexes(indexes: list[int], tasks: int, field: str) -> None:
+    if not indexes:
+        return
+    if len(indexes) != tasks:
+        raise BadRequest(
+            f"{field}indexes: {len(indexes)} are given for {tasks} tasks, give one for each or none"
+        )
+    seen: set[int] = set()
+    for index in indexes:
+        check_number(f"{field}indexes", index, 0, INDEX_MAX)
+        if index in seen:
+            raise BadRequest(f"{field}indexes: {index} stands twice, each task needs its own")
+        seen.add(index)
+
+
+def _check_objects(objects: list[str], tasks: int, field: str) -> None:
+    if not objects:
+        return
+    if len(objects) != tasks or tasks > GANG_TASKS_MAX:
+        raise BadRequest(
+            f"{field}objects: {len(objects)} are given for {tasks} tasks, give one for each of at most"
+            f" {GANG_TASKS_MAX}, or none"
+        )
+    seen: set[str] = set()
+    for name in objects:
+        check_object(f"{field}objects", name)
+        if name in seen:
+            raise BadRequest(f"{field}objects: {shown(name)} stands twice, each task needs its own")
+        seen.add(name)
+
+
+def _request(spec: GroupSpec, field: str) -> Request:
+    check_number(f"{field}cores", spec.cores, 0, CORES_MAX)
+    check_number(f"{field}gpus", spec.gpus, 0, GPUS_MAX)
+    if spec.gpu_type is not None:
+        check_text(f"{field}gpu_type", spec.gpu_type, GPU_TYPE_BYTES_MAX)
+        if not (spec.gpu_type.isascii() and spec.gpu_type.isprintable() and spec.gpu_type):
+            raise BadRequest(f"{field}gpu_type: {shown(spec.gpu_type)} is not a device type, such as h100")
+    target = _target(spec, field)
+    gpus = len(target.devices) if target and target.devices else spec.gpus
+    gpu_memory = read_size(f"{field}gpu_memory", spec.gpu_memory)
+    if gpus == 0 and (spec.gpu_type is not None or gpu_memory):
+        vain = "gpu_type" if spec.gpu_type is not None else "gpu_memory"
+        raise BadRequest(f"{field}{vain}: given without a device: say how many with gpus")
+    return Request(
+        cores=spec.cores,
+        memory_bytes=read_size(f"{field}memory", spec.memory),
+        gpus=gpus,
+        gpu_type=spec.gpu_type,
+        gpu_memory_bytes=gpu_memory,
+        target=target,
+        labels=_labels(spec.labels, field),
+    )
+
+
+def _target(spec: GroupSpec, field: str) -> Target | None:
+    if spec.target is None:
+        return None
+    try:
+        target = parse_target(spec.target)
+    except TargetError as error:
+        raise BadRequest(f"{field}target: {error}") from None
+    named = len(target.devices)
+    if named and spec.gpus not in (0, named):
+        raise BadRequest(
+            f"{field}gpus: {spec.gpus} contradicts target {shown(spec.target)} with {named} named devices"
+        )
+    return target
+
+
+def _labels(labels: dict[str, str], field: str) -> tuple[tuple[str, str], ...]:
+    check_count(f"{field}labels", len(labels), LABELS_MAX)
+    for key, value in labels.items():
+        if not key:
+            raise BadRequest(f"{field}labels: {shown(key)} is not a label, it must not be empty")
+        check_text(f"{field}labels", key, LABEL_BYTES_MAX)
+        check_text(f"{field}labels[{shown(key)}]", value, LABEL_BYTES_MAX)
+    return tuple(sorted(labels.items()))

@@ -1,0 +1,229 @@
+"""Submissions: how one `SubmitRequest` becomes jobs, or a refusal that names the field.
+
+Checked here is all that can be known without the cluster: words, limits, and fields that contradict each
+other. Whether a node or a queue exists, and whether there is room, the coordinator says. A target that cannot
+be read refuses only itself, so that the other targets of the request still get their jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from phalanx.api.schema.fields import check_count, check_name, check_number, read_duration, read_tags, shown
+from phalanx.api.schema.groupspec import GroupSpec, to_group
+from phalanx.api.schema.jobs import FailedTarget, SubmitRequest
+from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX, read_gather, read_span
+from phalanx.core.model.array import Array, ArrayError, parse_array
+from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Gang, Restart
+from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job
+from phalanx.core.model.target import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
+from phalanx.errors import BadRequest, Unprocessable
+
+TARGETS_MAX = 1000
+REQUEST_ID_BYTES_MAX = 255
+
+Place = tuple[str | None, Target | None]  # a target as written and as read; both None: any node
+
+
+def to_jobs(
+    request: SubmitRequest, *, new_id: Callable[[], str], now: float, user: str, default_retries: int
+) -> tuple[list[tuple[str | None, Job]], list[FailedTarget]]:
+    """One job per target that can be read (or one job, without targets), and the targets that cannot."""
+    _refuse_vps(request)
+    _check_labels(request)
+    gang, retries = _gang(request), _retries(request, default_retries)
+    common = Job(
+        id="",
+        groups=(),
+        batch="",
+        submitted_at=now,
+        name=request.name,
+        queue=request.queue,
+        priority=request.priority,
+        array=_array(request),
+        time_limit_s=None if request.time_limit is None else read_duration("time_limit", request.time_limit),
+        max_retries=retries if gang is None else 0,
+        grace_s=GRACE_S if request.grace is None else read_span("grace", request.grace, GRACE_S_MAX),
+        user=user,
+        gang=gang,
+        restart=Restart() if gang is None else Restart(whole=True, limit=retries),
+        may_evict=request.preemption == "lower",
+        evictable=request.evictable,
+        min_run_s=read_span("min_run", request.min_run),
+        tags=read_tags("tags", request.tags),
+    )
+    places, failed = _places(request)
+    groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
+    jobs: list[tuple[str | None, Job]] = []
+    for text, target in places:
+        id, gpus = new_id(), _gpus(request, target, text)
+        group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
+        aimed = structs.replace(group, request=structs.replace(group.request, target=target))
+        batch = jobs[0][1].id if jobs else id
+        jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
+    if not places:  # every target failed; what else is wrong is still told first
+        _group(request, request.gpus, common.array)
+    return jobs, failed
+
+
+def check_request_id(request_id: str) -> None:
+    """Refuse a request id that is empty, long, or not plain printable ASCII."""
+    plain = request_id.isascii() and request_id.isprintable()
+    if not (plain and 0 < len(request_id) <= REQUEST_ID_BYTES_MAX):
+        raise BadRequest(
+            f"request_id: {shown(request_id)} cannot be used: write 1 to {REQUEST_ID_BYTES_MAX} printable"
+            " ASCII characters, such as a UUID"
+        )
+
+
+def _refuse_vps(request: SubmitRequest) -> None:
+    if request.kind != "vps":
+        return
+    if len(request.targets) > 1:
+        raise BadRequest("VPS tasks cannot be submitted to multiple targets")
+    raise BadRequest("kind: 'vps' is not supported yet, give 'command'", reason="VpsUnsupported")
+
+
+def _check_labels(request: SubmitRequest) -> None:
+    if request.name:
+        check_name("name", request.name)
+    if request.queue != "default":
+        check_name("queue", request.queue)
+    if request.request_id is not None:
+        check_request_id(request.request_id)
+    check_number("priority", request.priority, -PRIORITY_MAX, PRIORITY_MAX)
+
+
+def _array(request: SubmitRequest) -> Array | None:
+    if request.array is None:
+        return None
+    try:
+        return parse_array(request.array)
+    except ArrayError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _retries(request: SubmitRequest, default: int) -> int:
+    if request.max_retries is not None and request.max_attempts is not None:
+        raise BadRequest(
+            "max_retries and max_attempts: give one of them, not both (max_attempts counts the first run too)"
+        )
+    if request.max_attempts is not None:
+        check_number("max_attempts", request.max_attempts, 1, RETRIES_MAX + 1)
+        return request.max_attempts - 1
+    if request.max_retries is None:
+        return default
+    check_number("max_retries", request.max_retries, 0, RETRIES_MAX)
+    return request.max_retries
+
+
+def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
+    spec = GroupSpec(
+        tasks=request.tasks,
+        min=request.min,
+        command=request.command,
+        shell=request.shell,
+        cores=request.cores,
+        memory=request.memory,
+        gpus=gpus,
+        gpu_type=request.gpu_type,
+        gpu_memory=request.gpu_memory,
+        labels=request.labels,
+        env=request.env,
+        cwd=request.cwd,
+    )
+    return to_group(spec, "", alone=True, array=array)
+
+
+def _gang(request: SubmitRequest) -> Gang | None:
+    if request.tasks > GANG_TASKS_MAX:
+        raise Unprocessable(
+            f"tasks: {shown(request.tasks)} are too many for a gang, at most {GANG_TASKS_MAX} can start together",
+            reason="OutOfRange",
+            hint="tasks that may start one by one are an array, such as 1-1000000",
+        )
+    check_number("tasks", request.tasks, 1, GANG_TASKS_MAX)
+    if request.tasks == 1:
+        for field, given in (
+            ("min", request.min),
+            ("gather", request.gather),
+            ("gang_wait", request.gang_wait),
+        ):
+            if given:
+                raise BadRequest(f"{field}: given for one task: say with tasks how many start together")
+        return None
+    if request.array is not None:
+        raise BadRequest(
+            f"tasks and array: {request.tasks} tasks start together, those of array {shown(request.array)} one by"
+            " one: give one of them"
+        )
+    if len(request.targets) > 1:
+        raise BadRequest(
+            f"tasks and targets: {request.tasks} tasks that start together go where there is room, or all to one"
+            f" target; {len(request.targets)} are given"
+        )
+    if request.no_queue:
+        raise BadRequest(
+            f"no_queue: it is for one task, and {request.tasks} are to start together",
+            hint="phalanx plan says whether they would start now",
+        )
+    wait_s = WAIT_S if request.gang_wait is None else read_duration("gang_wait", request.gang_wait)
+    return Gang(read_gather(request.gather), wait_s=wait_s)
+
+
+def _places(request: SubmitRequest) -> tuple[list[Place], list[FailedTarget]]:
+    devices = request.required_gpus or []  # seed 000 takes an empty list for none at all
+    if not request.targets:
+        if devices:
+            raise BadRequest(
+                "No target node specified for GPU task is not allowed",
+                hint="name a node in targets, or ask for a number of devices with gpus",
+            )
+        return [(None, None)], []
+    check_count("targets", len(request.targets), TARGETS_MAX)
+    if devices and len(devices) != len(request.targets):
+        raise BadRequest(
+            f"required_gpus length ({len(devices)}) must match targets length ({len(request.targets)})"
+        )
+    return _read_targets(request.targets, devices or [[] for _ in request.targets])
+
+
+def _read_targets(texts: list[str], devices: list[list[int]]) -> tuple[list[Place], list[FailedTarget]]:
+    places: list[Place] = []
+    failed: list[FailedTarget] = []
+    for text, wanted in zip(texts, devices, strict=True):
+        _check_devices(wanted)
+        try:
+            target = parse_target(text)
+        except TargetError as error:
+            failed.append(FailedTarget(text, "Misconfigured", str(error)))
+        else:
+            places.append((text, _with_devices(target, wanted)))
+    return places, failed
+
+
+def _check_devices(wanted: list[int]) -> None:
+    check_count("required_gpus", len(wanted), DEVICES_MAX)
+    for index in wanted:
+        check_number("required_gpus", index, 0, INDEX_MAX)
+    if len(set(wanted)) != len(wanted):
+        raise BadRequest(f"required_gpus: {shown(wanted)} names a device twice")
+
+
+def _with_devices(target: Target, wanted: list[int]) -> Target:
+    if target.devices and wanted and set(target.devices) != set(wanted):
+        raise BadRequest(
+            f"targets and required_gpus contradict each other: {str(target)!r} names devices"
+            f" {list(target.devices)}, required_gpus {shown(wanted)}; give them in one of the two"
+        )
+    return Target(target.host, target.numa, target.devices or tuple(wanted))
+
+
+def _gpus(request: SubmitRequest, target: Target | None, text: str | None) -> int:
+    """How many devices a task gets there; those that a target names are the count."""
+    named = len(target.devices) if target is not None else 0
+    if named and request.gpus not in (0, named):
+        raise BadRequest(f"gpus: {request.gpus} contradicts target {shown(text)} with {named} named devices")
+    return named or request.gpus

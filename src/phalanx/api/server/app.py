@@ -1,0 +1,242 @@
+"""The REST app: an ASGI function round a `Commands`, and nothing between the server and the routes but it.
+
+One request: look at its Host and Origin, find its row in the route table, name its user, ask whether the job is
+theirs, decode its words, let the route answer, and write down what was changed or refused. Errors become problem+json
+here; what nobody foresaw is logged under an id and told without its insides. The server (uvicorn, its sockets and its
+limits) is wired elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+from phalanx.api.schema.documents import Nothing, read_document
+from phalanx.api.schema.queries import read_query
+from phalanx.api.server.audit import NO_AUDIT, Audit, AuditLine
+from phalanx.api.server.auth import Accepts, Guard
+from phalanx.api.server.commands import Commands
+from phalanx.api.server.openapi import openapi_document
+from phalanx.api.server.request import CONNECTION, App, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from phalanx.api.server.response import Response, StreamedResponse, problem_reply
+from phalanx.api.server.roles import forbidden
+from phalanx.api.server.route import Route, ServerLimits, Service
+from phalanx.api.server.routes.table import choose, find_row
+from phalanx.api.server.streams import while_connected
+from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized
+from phalanx.logger import logger
+
+_log = logger("api")
+STALE_S = 5.0
+BEHIND = b"phalanx-behind"
+TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
+
+
+def build_app(
+    commands: Commands,
+    tokens: Accepts,
+    hosts: Iterable[str] = (),
+    limits: ServerLimits | None = None,
+    audit: Audit = NO_AUDIT,
+) -> App:
+    """The app, for uvicorn or for a client in the same process. `hosts` are answered to besides loopback."""
+    guard = Guard(tokens, hosts)
+    service = Service(commands, tokens, limits or ServerLimits(), openapi_document(), audit)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await _other_protocol(scope, receive, send)
+            return
+        http_request = None
+        try:
+            http_request = HttpRequest(scope, receive)
+            route = _admitted(guard, http_request)
+            if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
+                connection.identify(http_request)
+        except PhalanxError as error:
+            if http_request is not None:
+                _note(service, http_request, None, error.status, error)
+            await problem_reply(error, scope["path"]).send(send)
+            return
+        work = _serve(service, route, http_request, send)
+        await (while_connected(receive, work) if route.lasting else work)
+
+    return app
+
+
+def _admitted(guard: Guard, http_request: HttpRequest) -> Route:
+    """The route of a visit that may have it. A stranger does not even learn which paths exist."""
+    guard.check_site(http_request)
+    row, http_request.id = find_row(http_request.raw_path)
+    route = row.get(http_request.method) if row else None
+    if route is None:
+        guard.identify(http_request)
+    else:
+        guard.admit(http_request, route.permission, is_about_a_job=route.is_about_a_job)
+    return choose(row, http_request.method, http_request.path)
+
+
+async def _serve(service: Service, route: Route, http_request: HttpRequest, send: Send) -> None:
+    try:
+        reply = await _answer(service, route, http_request)
+    except ClientDisconnected:
+        return
+    try:
+        await reply.send(send)
+    except PhalanxError as error:  # on the way, where the format has no words for it: the connection is cut
+        _log.info(
+            "a stream was cut",
+            method=http_request.method,
+            path=http_request.path,
+            user=http_request.user,
+            why=str(error),
+        )
+
+
+async def _answer(
+    service: Service, route: Route, http_request: HttpRequest
+) -> Response | StreamedResponse[Any]:
+    try:
+        reply = await _carried_out(service, route, http_request)
+        if route.is_change:
+            _note(service, http_request, route, reply.status if isinstance(reply, Response) else 200, None)
+        return _dated(reply, service.commands.behind_s()) if isinstance(reply, Response) else reply
+    except ClientDisconnected:
+        raise
+    except PhalanxError as error:
+        if route.is_change or isinstance(error, Unauthorized | Forbidden):
+            _note(service, http_request, route, error.status, error)
+        if type(error) is not PhalanxError:
+            return problem_reply(error, http_request.path)
+        return problem_reply(_unforeseen(http_request), http_request.path)
+    except Exception:  # the one place: whatever a route did not foresee must still be answered
+        if route.is_change:
+            _note(service, http_request, route, 500, None)
+        return problem_reply(_unforeseen(http_request), http_request.path)
+
+
+def _dated(reply: Response, behind_s: float) -> Response:
+    """An answer of a standby that cannot read the log says how old it may be."""
+    if behind_s >= STALE_S:
+        reply.headers += ((BEHIND, b"%.0f" % min(behind_s, 1e9)),)
+    return reply
+
+
+async def _carried_out(
+    service: Service, route: Route, http_request: HttpRequest
+) -> Response | StreamedResponse[Any]:
+    if route.is_change or (http_request.wants_leader and route.permission != "open"):
+        service.commands.require_active()
+    if route.is_about_a_job:
+        await _check_owner(service, route, http_request)
+    if route.is_costly:
+        return await _in_turn(service, route, http_request)
+    if route.method == "GET" and not route.lasting and route.permission != "open":
+        with service.reads.taken(http_request):
+            return await _handled(service, route, http_request)
+    return await _handled(service, route, http_request)
+
+
+async def _in_turn(
+    service: Service, route: Route, http_request: HttpRequest
+) -> Response | StreamedResponse[Any]:
+    """What is costly. Its body comes first, so that whoever sends slowly takes no place from others meanwhile."""
+    is_large = http_request.is_large(service.limits.large_bytes)
+    gate = service.large if is_large or route.is_heavy else service.limit
+    with service.large_bodies.taken(http_request) if is_large else nullcontext():
+        await http_request.body(service.limits.body_bytes)
+        async with gate.passed(http_request.user):
+            return await _handled(service, route, http_request)
+
+
+async def _handled(
+    service: Service, route: Route, http_request: HttpRequest
+) -> Response | StreamedResponse[Any]:
+    http_request.query = read_query(http_request.query_string, route.query)
+    if route.method in ("POST", "PUT"):
+        http_request.document = await _document(service, route, http_request)
+    return await route.handler(service, http_request)
+
+
+async def _check_owner(service: Service, route: Route, http_request: HttpRequest) -> None:
+    """Refuse what is only allowed with one's own jobs, if this is another's; note whether its inside may be seen."""
+    identity, permission = http_request.identity, route.permission
+    try:
+        if "/" in http_request.id:  # read once, so that what is checked here is what the route will change
+            http_request.id = await service.id_named(http_request, http_request.id)
+        if identity.scope(permission) == "all" and identity.scope("inspect") == "all":
+            http_request.is_inspector = True
+            return
+        job, user = await service.commands.owner(http_request.id)
+    except (NotFound, BadRequest):
+        if identity.role == "task":  # which may not even learn what there is
+            raise forbidden(identity, permission) from None
+        raise
+    if not identity.may(permission, job, user):
+        raise forbidden(
+            identity, permission, "" if identity.role == "task" else f"do this with a job of {user}"
+        )
+    http_request.is_inspector = identity.may("inspect", job, user)
+
+
+def _note(
+    service: Service, http_request: HttpRequest, route: Route | None, status: int, error: PhalanxError | None
+) -> None:
+    """Write down a change, or a refusal: who, from where, what, and how it went. Never a token, never a body."""
+    if route is None and not isinstance(error, Unauthorized | Forbidden):
+        return
+    http_request.request_id = http_request.request_id or os.urandom(8).hex()
+    who = http_request.identity
+    row, id = find_row(http_request.raw_path)
+    if not who.fingerprint or TOKEN_SIGN in id:  # nobody knows what a stranger puts into a path
+        id = ""
+    service.audit.note(
+        AuditLine(
+            name=who.name,
+            role=who.role if who.fingerprint else "",
+            fingerprint=who.fingerprint,
+            where=http_request.where,
+            method=http_request.method,
+            route=next(iter(row.values())).path if row else "",
+            id=id,
+            status=status,
+            reason=error.reason if error is not None else "",
+            request_id=http_request.request_id,
+        )
+    )
+
+
+async def _document(service: Service, route: Route, http_request: HttpRequest) -> Any:
+    body = await http_request.body(service.limits.body_bytes)
+    if len(body) > service.limits.large_bytes:
+        await service.slices.turn()  # reading it takes milliseconds
+    if not body and route.body is Nothing:
+        return Nothing()
+    http_request.require_json()
+    return read_document(body, route.body)
+
+
+def _unforeseen(http_request: HttpRequest) -> PhalanxError:
+    """Log the error that is being handled under an id, and tell only the id."""
+    error_id = os.urandom(8).hex()
+    path = http_request.path if TOKEN_SIGN not in http_request.path else "(hidden)"
+    _log.exception(
+        "request failed", error_id=error_id, method=http_request.method, path=path, user=http_request.user
+    )
+    return PhalanxError(
+        f"something went wrong on our side; the coordinator's log tells more under {error_id}",
+        reason="Internal",
+        extra={"error_id": error_id},
+    )
+
+
+async def _other_protocol(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008})
+    elif scope["type"] == "lifespan":
+        while (message := await receive())["type"] != "lifespan.shutdown":
+            await send({"type": f"{message['type']}.complete"})
+        await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,197 @@
+"""What the REST app may ask of a coordinator. The coordinator implements it; `api` never imports it.
+
+Every method raises an error of `phalanx.errors` when the answer is no. An id may be a unique prefix. A method
+that changes something returns only when the change is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    ClusterView,
+    EvictReply,
+    JobView,
+    LogChunk,
+    NodeView,
+    Page,
+    RemovedNode,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.api.schema.layers import TopologyReply, TopologySpec
+from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.roles import PRIORITY_OF_USERS, Identity
+
+
+class Commands(Protocol):
+    async def submit(
+        self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> SubmitReply:
+        """`priority_max` is the user's own; a queue may say otherwise."""
+        ...
+
+    async def apply(
+        self, request: ApplyRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> ApplyReply:
+        """Everything of the request, or nothing: a refusal names what it is about."""
+        ...
+
+    async def cancel(self, id: str) -> CancelReply:
+        """Cancel a job (all its tasks) or one task. Conflict if it has ended."""
+        ...
+
+    async def evict(self, id: str, user: str) -> EvictReply:
+        """Take the places of a job's tasks, or of one task. Conflict if it holds none."""
+        ...
+
+    async def pause(self, id: str) -> TaskView: ...
+
+    async def resume(self, id: str) -> TaskView:
+        """Let a paused task go on. Conflict `Held` if it is not paused and its job is held back."""
+        ...
+
+    async def release(self, id: str) -> JobView:
+        """Let a job run that a repair held back."""
+        ...
+
+    async def jobs(
+        self,
+        *,
+        status: StatusWord | None,
+        queue: str | None,
+        name: str | None,
+        selector: str | None = None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[JobView]:
+        """Newest first."""
+        ...
+
+    async def job(self, id: str) -> JobView: ...
+
+    async def named(self, name: str, user: str, *, of_all: bool) -> str:
+        """The id of the job or task of a user that Kubernetes calls so, `namespace/name`: all others take ids only.
+
+        With `of_all`, where he has none: another user's. Conflict if several others have one.
+        """
+        ...
+
+    async def draft(self, id: str) -> DraftView:
+        """Of a gang that waits for members. NotFound if it waits for none."""
+        ...
+
+    async def owner(self, id: str) -> tuple[str, str]:
+        """Of a job or task: the whole id of its job, and the job's user."""
+        ...
+
+    async def task(self, id: str) -> TaskView: ...
+
+    async def tasks(
+        self,
+        job: str,
+        *,
+        status: StatusWord | None,
+        selector: str | None = None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[TaskView]: ...
+
+    async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
+        """Return when it has ended or when the time is over, whichever is first, as it then stands."""
+        ...
+
+    async def why(self, id: str) -> WhyReply: ...
+
+    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+        """Of a job, a task or a node."""
+        ...
+
+    async def nodes(self) -> list[NodeView]: ...
+
+    async def node(self, name: str) -> NodeView: ...
+
+    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView: ...
+
+    async def undrain(self, name: str) -> NodeView: ...
+
+    async def lose(self, name: str, reason: str, user: str) -> NodeView:
+        """Declare a silent node lost."""
+        ...
+
+    async def remove_node(self, name: str, user: str) -> RemovedNode: ...
+
+    async def queues(self) -> list[QueueView]: ...
+
+    async def queue(self, name: str) -> QueueView: ...
+
+    async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
+        """Declare a queue and what it may hold; None forgets it."""
+        ...
+
+    async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply: ...
+
+    async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
+        """What the scheduler would do with jobs that nobody has submitted; changes nothing."""
+        ...
+
+    async def topology(self) -> TopologyView: ...
+
+    async def cluster(self) -> ClusterView: ...
+
+    def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
+        """Everything after revision `after` (None: from now on). Gone if that is no longer kept."""
+        ...
+
+    def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        follow: bool,
+    ) -> AsyncIterator[LogChunk]:
+        """From `offset`, or the last `lines` lines, or all; with `follow` until the attempt's end.
+
+        The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
+        """
+        ...
+
+    async def tokens(self) -> list[TokenView]:
+        """Every token that was created, newest first. Who may see which is decided before."""
+        ...
+
+    async def create_token(self, request: TokenRequest, span_s: float | None, by: Identity) -> NewToken: ...
+
+    async def revoke_token(self, id: str, by: Identity) -> TokenView: ...
+
+    async def rotate_token(self, id: str, overlap_s: float, by: Identity) -> NewToken: ...
+
+    async def ready(self) -> None:
+        """Exercise the real path (mailbox and store); raise Unavailable if it does not answer. A standby follows."""
+        ...
+
+    async def lead(self) -> int:
+        """The epoch, if this one is active and its lease holds; else raise NotActive, which names who is."""
+        ...
+
+    def behind_s(self) -> float:
+        """How old may be what this one knows: 0 for the active one."""
+        ...
+
+    def require_active(self) -> None:
+        """Raise NotActive unless wishes may be handed in here."""
+        ...

@@ -1,0 +1,174 @@
+"""The OpenAPI 3.1 document, made from the structs and the route table. `docs/reference` keeps a copy."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from phalanx.api.schema import sse
+from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.documents import Nothing
+from phalanx.api.schema.jobs import DrainRequest, LoseRequest, Problem, SubmitRequest, WatchEvent
+from phalanx.api.schema.layers import TopologySpec
+from phalanx.api.schema.plan import PlanRequest
+from phalanx.api.schema.problems import MEDIA_TYPE
+from phalanx.api.schema.queues import QuotaSpec
+from phalanx.api.schema.tokens import RotateRequest, TokenRequest
+from phalanx.api.server.route import Route
+from phalanx.api.server.routes.table import ROUTES
+
+VERSION = "1"
+_REF = "#/components/schemas/{name}"
+_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue", "tokens": "token"}
+EXAMPLES: dict[type[Struct], dict[str, Any]] = {
+    SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
+    DrainRequest: {"reason": "a fan is broken"},
+    LoseRequest: {"reason": "the rack has no power"},
+    ApplyRequest: {
+        "specs": [
+            {
+                "name": "train",
+                "gang": True,
+                "gather": [{"layer": "rack", "must": True}],
+                "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}],
+            }
+        ]
+    },
+    PlanRequest: {
+        "specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]
+    },
+    QuotaSpec: {"gpus": 64, "memory": "2TiB"},
+    TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
+    RotateRequest: {"overlap": "1h"},
+    TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
+}
+_LOG_HEADERS = {
+    "X-Phalanx-Offset": "Where the first byte of this answer stands in the output.",
+    "X-Phalanx-Size": "How long the output was when the answer began.",
+    "X-Phalanx-Attempt": "Which attempt wrote it.",
+}
+
+
+@cache
+def openapi_document() -> bytes:
+    """The document, as the app serves it and as the repository keeps it."""
+    return (json.dumps(_document(), indent=2, sort_keys=True) + "\n").encode()
+
+
+def write_openapi(path: Path) -> None:
+    """Write the copy that the repository keeps."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(openapi_document())
+
+
+def _document() -> dict[str, Any]:
+    types = [route.answer for route in ROUTES if route.answer is not None]
+    types += [route.body for route in ROUTES if route.body is not Nothing]
+    _, schemas = msgspec.json.schema_components([*types, Problem, WatchEvent], ref_template=_REF)
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Phalanx",
+            "version": VERSION,
+            "description": "A scheduler for AI work. Unknown fields and parameters are refused.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "tags": [_tag(route)],
+        "parameters": [*_path_parameters(route), *_query_parameters(route.query), *_header_parameters(route)],
+        "responses": {str(route.status): _answer(route), "default": _problem()},
+        "x-permission": route.permission,
+    }
+    if route.body is not Nothing:
+        content = _schema(route.body) | {"example": EXAMPLES[route.body]}
+        operation["requestBody"] = {"required": True, "content": {"application/json": content}}
+    if route.permission == "open":
+        operation["security"] = []
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    return f"{route.handler.__name__}_{_tag(route)}"
+
+
+def _tag(route: Route) -> str:
+    noun = route.path.removeprefix("/v1/").strip("/").partition("/")[0]
+    return _PLURALS.get(noun, "cluster")
+
+
+def _answer(route: Route) -> dict[str, Any]:
+    answer: dict[str, Any] = {"description": route.summary}
+    if route.answer is not None:
+        return answer | {"content": {route.media: _schema(route.answer)}}
+    answer["content"] = {route.media: {}}
+    if route.media == sse.MEDIA_TYPE:
+        answer["content"][route.media]["x-event-data"] = _schema(WatchEvent)["schema"]
+    else:
+        answer["headers"] = {
+            name: {"description": text, "schema": {"type": "integer"}} for name, text in _LOG_HEADERS.items()
+        }
+    return answer
+
+
+def _problem() -> dict[str, Any]:
+    return {"description": "What is wrong and what to do next.", "content": {MEDIA_TYPE: _schema(Problem)}}
+
+
+def _schema(form: Any) -> dict[str, Any]:
+    (schema,), _ = msgspec.json.schema_components([form], ref_template=_REF)
+    return {"schema": schema}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    if "{id}" not in route.path:
+        return []
+    noun = _tag(route)
+    named = noun in ("node", "queue")
+    if noun == "token":
+        text = "The id of a token, as the list shows it."
+        return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
+    text = f"The name of a {noun}." if named else f"The id of a {noun}, or a prefix that only it has."
+    return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
+
+
+def _query_parameters(query: type[Struct]) -> list[dict[str, Any]]:
+    _, components = msgspec.json.schema_components([query], ref_template=_REF)
+    properties = components[query.__name__].get("properties", {})
+    return [_parameter("query", name, "", schema) for name, schema in properties.items()]
+
+
+def _header_parameters(route: Route) -> list[dict[str, Any]]:
+    if not route.header:
+        return []
+    pattern = "^[0-9]{1,18}$" if route.header == "Last-Event-ID" else "^[!-~]{1,255}$"
+    return [_parameter("header", route.header, "", {"type": "string", "pattern": pattern})]
+
+
+def _parameter(
+    place: str, name: str, text: str, schema: dict[str, Any], *, required: bool = False
+) -> dict[str, Any]:
+    parameter = {"in": place, "name": name, "schema": schema, "required": required}
+    return parameter | {"description": text} if text else parameter
+
+
+if __name__ == "__main__":
+    write_openapi(Path("docs/reference/openapi.json"))

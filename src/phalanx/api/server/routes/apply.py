@@ -1,0 +1,102 @@
+"""The routes of what is declared: job files applied whole, quotas of queues, and the layers of the network."""
+
+from __future__ import annotations
+
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest
+from phalanx.api.schema.fields import check_name
+from phalanx.api.schema.layers import TopologyReply, TopologySpec
+from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.server.request import HttpRequest
+from phalanx.api.server.response import Response, json_reply
+from phalanx.api.server.route import Route, Service
+from phalanx.api.server.routes.jobs import join_key
+
+
+async def apply(service: Service, http_request: HttpRequest) -> Response:
+    request: ApplyRequest = http_request.document
+    join_key(request, http_request)
+    if request.topology is not None or request.quotas:
+        http_request.require("declare")
+    return json_reply(
+        await service.commands.apply(request, http_request.user, http_request.identity.priority_max), 202
+    )
+
+
+async def queues(service: Service, _http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.queues())
+
+
+async def queue(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.queue(http_request.id))
+
+
+async def set_quota(service: Service, http_request: HttpRequest) -> Response:
+    check_name("queue", http_request.id)
+    return json_reply(
+        await service.commands.set_quota(http_request.id, http_request.document, http_request.user)
+    )
+
+
+async def unset_quota(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.set_quota(http_request.id, None, http_request.user))
+
+
+async def set_topology(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.set_topology(http_request.document, http_request.user))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/apply",
+        permission="submit",
+        handler=apply,
+        summary="Submit jobs with groups, and declare layers and quotas: all of it, or nothing.",
+        answer=ApplyReply,
+        status=202,
+        body=ApplyRequest,
+        header="Idempotency-Key",
+    ),
+    Route(
+        method="GET",
+        path="/v1/queues",
+        permission="read",
+        handler=queues,
+        summary="All queues: what each may hold, what it holds, and how many wait.",
+        answer=list[QueueView],
+    ),
+    Route(
+        method="GET",
+        path="/v1/queues/{id}",
+        permission="read",
+        handler=queue,
+        summary="One queue.",
+        answer=QueueView,
+    ),
+    Route(
+        method="PUT",
+        path="/v1/queues/{id}",
+        permission="declare",
+        handler=set_quota,
+        summary="Declare a queue: what its tasks may hold, and its priorities. What they hold beyond it they keep.",
+        answer=QueueView,
+        body=QuotaSpec,
+    ),
+    Route(
+        method="DELETE",
+        path="/v1/queues/{id}",
+        permission="declare",
+        handler=unset_quota,
+        summary="Forget a queue: its limits end, and nobody submits there any longer. What waits there goes on.",
+        answer=QueueView,
+    ),
+    Route(
+        method="PUT",
+        path="/v1/topology",
+        permission="declare",
+        handler=set_topology,
+        summary="Declare the layers of the network. What runs stays where it is.",
+        answer=TopologyReply,
+        body=TopologySpec,
+    ),
+)

@@ -1,0 +1,226 @@
+"""The routes of jobs: submit, list, show, cancel, evict, wait, why, story."""
+
+from __future__ import annotations
+
+from phalanx.api.schema.apply import ApplyRequest, DraftView
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    EvictReply,
+    JobView,
+    Page,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WhyReply,
+)
+from phalanx.api.schema.names import NamedView
+from phalanx.api.schema.queries import JobsQuery, NamesQuery, StoryQuery, TasksQuery, WaitQuery
+from phalanx.api.server.request import HttpRequest
+from phalanx.api.server.response import Response, json_reply
+from phalanx.api.server.route import Route, Service
+from phalanx.api.server.visibility import seen, seen_job, seen_task
+from phalanx.errors import BadRequest
+
+
+async def submit(service: Service, http_request: HttpRequest) -> Response:
+    request: SubmitRequest = http_request.document
+    join_key(request, http_request)
+    return json_reply(
+        await service.commands.submit(request, http_request.user, http_request.identity.priority_max), 202
+    )
+
+
+async def jobs(service: Service, http_request: HttpRequest) -> Response:
+    query: JobsQuery = http_request.query
+    page = await service.commands.jobs(
+        status=query.status,
+        queue=query.queue,
+        name=query.name,
+        selector=query.selector,
+        cursor=query.cursor,
+        limit=query.limit,
+    )
+    page.items = [seen_job(http_request, view) for view in page.items]
+    return json_reply(page)
+
+
+async def job(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(seen_job(http_request, await service.commands.job(http_request.id)))
+
+
+async def named(service: Service, http_request: HttpRequest) -> Response:
+    query: NamesQuery = http_request.query
+    return json_reply(
+        NamedView(http_request.id, await service.id_named(http_request, http_request.id, own=query.own))
+    )
+
+
+async def draft(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.draft(http_request.id))
+
+
+async def tasks(service: Service, http_request: HttpRequest) -> Response:
+    query: TasksQuery = http_request.query
+    page = await service.commands.tasks(
+        http_request.id, status=query.status, selector=query.selector, cursor=query.cursor, limit=query.limit
+    )
+    page.items = [seen_task(http_request, view) for view in page.items]
+    return json_reply(page)
+
+
+async def cancel(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.cancel(http_request.id))
+
+
+async def evict(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.evict(http_request.id, http_request.user))
+
+
+async def release(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(seen_job(http_request, await service.commands.release(http_request.id)))
+
+
+async def why(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.why(http_request.id))
+
+
+async def story(service: Service, http_request: HttpRequest) -> Response:
+    query: StoryQuery = http_request.query
+    return json_reply(await service.commands.story(http_request.id, cursor=query.cursor, limit=query.limit))
+
+
+async def wait(service: Service, http_request: HttpRequest) -> Response:
+    view = await waited(service, http_request)
+    if isinstance(view, TaskView):  # the id was that of one task of an array
+        view = await service.commands.job(view.job_id)
+    return json_reply(seen(http_request, view))
+
+
+async def waited(service: Service, http_request: HttpRequest) -> JobView | TaskView:
+    query: WaitQuery = http_request.query
+    with service.waits.taken(http_request):
+        return await service.commands.wait(http_request.id, query.timeout_s)
+
+
+def join_key(request: SubmitRequest | ApplyRequest, http_request: HttpRequest) -> None:
+    """Take the header Idempotency-Key for the request's id."""
+    header = http_request.headers.get(b"idempotency-key")
+    if header is None:
+        return
+    key = header.decode("latin-1")
+    if request.request_id not in (None, key):
+        raise BadRequest(
+            "request_id and the header Idempotency-Key differ: they mean the same, so give one of them"
+        )
+    request.request_id = key
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/jobs",
+        permission="submit",
+        handler=submit,
+        summary="Submit work. The answer comes when it is durable.",
+        answer=SubmitReply,
+        status=202,
+        body=SubmitRequest,
+        header="Idempotency-Key",
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs",
+        permission="read",
+        handler=jobs,
+        summary="Jobs, newest first.",
+        answer=Page[JobView],
+        query=JobsQuery,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}",
+        permission="follow",
+        handler=job,
+        summary="One job.",
+        answer=JobView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/draft",
+        permission="inspect",
+        handler=draft,
+        summary="A gang that waits for members: what it lacks and what it was made from so far.",
+        answer=DraftView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/tasks",
+        permission="follow",
+        handler=tasks,
+        summary="The tasks of a job.",
+        answer=Page[TaskView],
+        query=TasksQuery,
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/cancel",
+        permission="control",
+        handler=cancel,
+        summary="Cancel all tasks of a job.",
+        answer=CancelReply,
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/evict",
+        permission="control",
+        handler=evict,
+        summary="Take the places of a job's tasks, as a spot market would; its restart policy says what follows.",
+        answer=EvictReply,
+    ),
+    Route(
+        method="POST",
+        path="/v1/jobs/{id}/release",
+        permission="control",
+        handler=release,
+        summary="Let a job run that a repair of the store held back.",
+        answer=JobView,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/why",
+        permission="read",
+        handler=why,
+        summary="Why a job is where it is, and the nearest fix.",
+        answer=WhyReply,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/story",
+        permission="follow",
+        handler=story,
+        summary="All that happened to a job, in order.",
+        answer=Page[StoryLine],
+        query=StoryQuery,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/wait",
+        permission="follow",
+        handler=wait,
+        summary="The job as it stands when it has ended, or when the time is over.",
+        answer=JobView,
+        query=WaitQuery,
+        lasting=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/names/{id}",
+        permission="read",
+        handler=named,
+        summary="Which of your jobs or tasks Kubernetes calls so: namespace/name, with its slash quoted (%2F). "
+        "Operators and admins who have none find another user's, unless own is true; 409 if several have one.",
+        answer=NamedView,
+        query=NamesQuery,
+    ),
+)

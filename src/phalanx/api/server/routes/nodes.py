@@ -1,0 +1,111 @@
+"""The routes of nodes: list, show, drain, resume, lose, remove, story."""
+
+from __future__ import annotations
+
+from phalanx.api.schema.jobs import DrainRequest, LoseRequest, NodeView, Page, RemovedNode, StoryLine
+from phalanx.api.schema.queries import StoryQuery
+from phalanx.api.server.request import HttpRequest
+from phalanx.api.server.response import Response, json_reply
+from phalanx.api.server.route import Route, Service
+from phalanx.api.server.routes.jobs import story
+from phalanx.errors import BadRequest
+
+REASON_MAX = 1000
+
+
+async def nodes(service: Service, _http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.nodes())
+
+
+async def node(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.node(http_request.id))
+
+
+async def drain(service: Service, http_request: HttpRequest) -> Response:
+    request: DrainRequest = http_request.document
+    return json_reply(
+        await service.commands.drain(http_request.id, _said(request.reason), evict=request.evict)
+    )
+
+
+async def resume(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.undrain(http_request.id))
+
+
+async def lose(service: Service, http_request: HttpRequest) -> Response:
+    request: LoseRequest = http_request.document
+    return json_reply(await service.commands.lose(http_request.id, _said(request.reason), http_request.user))
+
+
+async def remove(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.remove_node(http_request.id, http_request.user))
+
+
+def _said(reason: str) -> str:
+    said = reason.strip()
+    if not said or len(said) > REASON_MAX or not said.isprintable():
+        raise BadRequest(f"reason: say why in 1 to {REASON_MAX} printable characters, all in one line")
+    return said
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/nodes",
+        permission="read",
+        handler=nodes,
+        summary="All nodes: what each has, what is free, who is on it.",
+        answer=list[NodeView],
+    ),
+    Route(
+        method="GET",
+        path="/v1/nodes/{id}",
+        permission="read",
+        handler=node,
+        summary="One node.",
+        answer=NodeView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/drain",
+        permission="operate",
+        handler=drain,
+        summary="Place nothing more on a node, and say why.",
+        answer=NodeView,
+        body=DrainRequest,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/resume",
+        permission="operate",
+        handler=resume,
+        summary="Place work on a drained node again.",
+        answer=NodeView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/lose",
+        permission="operate",
+        handler=lose,
+        summary="Declare a silent node lost, though the brake keeps it: its tasks are placed again.",
+        answer=NodeView,
+        body=LoseRequest,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/remove",
+        permission="operate",
+        handler=remove,
+        summary="Forget a node that is gone and holds nothing.",
+        answer=RemovedNode,
+    ),
+    Route(
+        method="GET",
+        path="/v1/nodes/{id}/story",
+        permission="read",
+        handler=story,
+        summary="All that happened to a node, in order.",
+        answer=Page[StoryLine],
+        query=StoryQuery,
+    ),
+)

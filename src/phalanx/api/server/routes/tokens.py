@@ -1,0 +1,169 @@
+"""The routes of tokens and of the audit. Nobody makes a token that may do more than they may themselves."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from phalanx.api.schema.fields import check_name
+from phalanx.api.schema.queries import AuditQuery
+from phalanx.api.schema.tokens import (
+    JOIN_S,
+    JOIN_S_MAX,
+    OVERLAP_S,
+    OVERLAP_S_MAX,
+    USER_S,
+    NewToken,
+    RotateRequest,
+    TokenRequest,
+    TokenView,
+    seconds_of,
+)
+from phalanx.api.server.audit import LINES_MAX, AuditLine
+from phalanx.api.server.request import HttpRequest
+from phalanx.api.server.response import Response, json_reply
+from phalanx.api.server.roles import Identity, forbidden
+from phalanx.api.server.route import Route, Service
+from phalanx.core.model.credential import power
+from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound
+
+ELSEWHERE = "`phalanx token list` shows them; tokens out of settings end in their setting or file"
+
+
+async def tokens(service: Service, http_request: HttpRequest) -> Response:
+    found = await service.commands.tokens()
+    return json_reply([each for each in found if _is_theirs(http_request.identity, each)])
+
+
+async def create(service: Service, http_request: HttpRequest) -> Response:
+    request: TokenRequest = http_request.document
+    made = (
+        _join(request, http_request.identity)
+        if request.kind == "join"
+        else _user(request, http_request.identity)
+    )
+    is_join = request.kind == "join"
+    span_s = seconds_of(
+        "expires", request.expires, JOIN_S if is_join else USER_S, JOIN_S_MAX if is_join else None
+    )
+    return json_reply(await service.commands.create_token(made, span_s, http_request.identity), 201)
+
+
+async def revoke(service: Service, http_request: HttpRequest) -> Response:
+    await _found(service, http_request)
+    return json_reply(await service.commands.revoke_token(http_request.id, http_request.identity))
+
+
+async def rotate(service: Service, http_request: HttpRequest) -> Response:
+    request: RotateRequest = http_request.document
+    known = await _found(service, http_request)
+    if power(known.role) > http_request.identity.power:
+        raise _too_much(http_request.identity, known.role)
+    if known.kind != "user":
+        raise Conflict(
+            f"{known.id} is a {known.kind} credential: a node gets a new one with a new join token"
+        )
+    overlap_s = seconds_of("overlap", request.overlap, OVERLAP_S, OVERLAP_S_MAX) or 0.0
+    return json_reply(
+        await service.commands.rotate_token(http_request.id, overlap_s, http_request.identity), 201
+    )
+
+
+async def audit(service: Service, http_request: HttpRequest) -> Response:
+    query: AuditQuery = http_request.query
+    return json_reply(service.audit.tail(min(query.tail, LINES_MAX)))
+
+
+def _join(request: TokenRequest, identity: Identity) -> TokenRequest:
+    if identity.scope("grant") != "all":
+        refusal = forbidden(identity, "grant", "let nodes join")
+        refusal.hint = "it takes the role admin"
+        raise refusal
+    if request.name is not None or request.role is not None:
+        raise BadRequest("name and role: a join token has neither, give node, or nothing for any node")
+    if request.node is not None:
+        check_name("node", request.node)
+    return request
+
+
+def _user(request: TokenRequest, identity: Identity) -> TokenRequest:
+    if request.node is not None:
+        raise BadRequest("node: only a join token (kind: join) is for a node")
+    if request.role is None:
+        raise BadRequest("role: give viewer, user, operator or admin")
+    name = identity.name if request.name is None else request.name
+    check_name("name", name)
+    if power(request.role) > identity.power:
+        raise _too_much(identity, request.role)
+    if identity.scope("grant") != "all" and name != identity.name:
+        raise forbidden(identity, "grant", f"make tokens for {name}, only for {identity.name}")
+    return structs.replace(request, name=name)
+
+
+async def _found(service: Service, http_request: HttpRequest) -> TokenView:
+    """The token in the path, if it may be touched. Others' tokens are not even said to exist."""
+    found = [each for each in await service.commands.tokens() if each.id == http_request.id]
+    if not found or not _is_theirs(http_request.identity, found[0]):
+        raise NotFound(f"no token {http_request.id!r}", reason="TokenNotFound", hint=ELSEWHERE)
+    return found[0]
+
+
+def _is_theirs(identity: Identity, token: TokenView) -> bool:
+    return identity.scope("grant") == "all" or (token.kind == "user" and token.name == identity.name)
+
+
+def _too_much(identity: Identity, role: str) -> Forbidden:
+    return Forbidden(
+        f"{identity.name} has the role {identity.role} and cannot make a token of role {role}",
+        reason="RoleForbids",
+        hint="it takes the role admin" if role == "admin" else f"it takes the role {role}, or one above it",
+        extra={"role": identity.role, "permission": "grant"},
+    )
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/v1/tokens",
+        permission="grant",
+        handler=tokens,
+        summary="The tokens that were created, without the tokens: one's own, or for an admin all.",
+        answer=list[TokenView],
+    ),
+    Route(
+        method="POST",
+        path="/v1/tokens",
+        permission="grant",
+        handler=create,
+        summary="Create a token of no more power than one's own. The answer is the only one that holds it.",
+        answer=NewToken,
+        status=201,
+        body=TokenRequest,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tokens/{id}/revoke",
+        permission="grant",
+        handler=revoke,
+        summary="End a token, and those that were made with it for the same name. Streams end within 30 s.",
+        answer=TokenView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tokens/{id}/rotate",
+        permission="grant",
+        handler=rotate,
+        summary="Another token in the place of this one, which stays good for a while.",
+        answer=NewToken,
+        status=201,
+        body=RotateRequest,
+    ),
+    Route(
+        method="GET",
+        path="/v1/audit",
+        permission="audit",
+        handler=audit,
+        summary="Who did what: the newest lines this coordinator wrote.",
+        answer=list[AuditLine],
+        query=AuditQuery,
+    ),
+)

@@ -1,0 +1,56 @@
+"""How a client gets to its cluster: the addresses, the token and the certificates, given or found in the settings."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from warnings import warn
+
+from phalanx.client.leader import addresses_of
+from phalanx.config import load
+from phalanx.endpoint import connection
+from phalanx.settings import Settings
+from phalanx.tls import NO_TLS, TlsFiles, client_context
+
+
+class ApiAccess(NamedTuple):
+    """`tls` is for the https addresses among them, `vouched` says whether it believes our own authority only."""
+
+    addresses: tuple[str, ...]
+    token: str
+    tls: ssl.SSLContext | None = None
+    vouched: bool = False
+    token_file: Path | None = None  # where the token came from, if it was a file
+
+
+def access(address: str | Sequence[str] | None, token: str | None, tls_files: TlsFiles) -> ApiAccess:
+    """What was given, and for the rest what the settings say. Who is told all needs no settings."""
+    if address is not None and token is not None:
+        given = addresses_of(address)
+        if tls_files.are_there or not any(map(_is_https, given)):
+            return _with_tls(ApiAccess(given, token), tls_files)
+    text = address if isinstance(address, str | None) else ",".join(address)
+    settings = load({"client.address": text, "client.token": token})
+    if settings.untrusted:
+        warn(f"{settings.untrusted}; ignored until `phalanx config trust`", stacklevel=4)
+    return reach_by(settings, tls_files)
+
+
+def reach_by(settings: Settings, tls_files: TlsFiles = NO_TLS) -> ApiAccess:
+    """What the settings say; `papers` are stronger."""
+    client = settings.client
+    named = tls_files if tls_files.are_there else TlsFiles(client.ca_file, client.cert_file, client.key_file)
+    there = connection(settings)
+    return _with_tls(ApiAccess(there.addresses, there.token, token_file=there.token_file), named)
+
+
+def _with_tls(found: ApiAccess, tls_files: TlsFiles) -> ApiAccess:
+    if not any(map(_is_https, found.addresses)):
+        return found
+    return found._replace(tls=client_context(tls_files), vouched=tls_files.ca_file is not None)
+
+
+def _is_https(address: str) -> bool:
+    return address.startswith("https://")

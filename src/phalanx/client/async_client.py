@@ -1,0 +1,314 @@
+"""The client for programs that use asyncio. `client/client.py` is its twin, with a sentence on each method.
+
+`wait` takes a timeout of its own, unlike most of asyncio, because it gives the view as it then stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    ClusterView,
+    EvictReply,
+    JobView,
+    NodeView,
+    Page,
+    RemovedNode,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.layers import TopologyReply, TopologySpec
+from phalanx.api.schema.names import NamedView
+from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.problems import read_problem
+from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.sse import EventReader
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.audit import AuditLine
+from phalanx.client import calls, token_calls
+from phalanx.client.access import access
+from phalanx.client.async_http import HttpxTransport
+from phalanx.client.calls import Call, GangFields, Noun, Spec, SubmitFields
+from phalanx.client.resume import LogPosition, RetryDelays
+from phalanx.client.token import ClientToken
+from phalanx.client.transport import AsyncAnswer, AsyncTransport, read_whole
+from phalanx.errors import TooMany, Unauthorized, Unavailable
+from phalanx.tls import NO_TLS, TlsFiles
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
+
+    def __init__(
+        self,
+        address: str | Sequence[str] | None = None,
+        token: str | None = None,
+        *,
+        tls_files: TlsFiles = NO_TLS,
+        token_file: Path | None = None,
+        exchange: AsyncTransport | None = None,
+    ) -> None:
+        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too.
+
+        A token that came out of `token_file`, or of a file that the settings name, is read again when it is refused.
+        """
+        if exchange is None or token is None:
+            found = access(address, token, tls_files)
+            token, token_file = found.token, found.token_file
+            exchange = exchange or HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
+        self._token = ClientToken(token, token_file)
+        self._exchange = exchange
+
+    async def close(self) -> None:
+        await self._exchange.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def submit(
+        self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]
+    ) -> SubmitReply:
+        return await self._ask(calls.submit(request, fields))
+
+    async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
+        return await self._ask(calls.apply(request))
+
+    async def gang(
+        self,
+        command: Sequence[str],
+        tasks: int,
+        *,
+        gather: Sequence[str | GatherSpec] = (),
+        **fields: Unpack[GangFields],
+    ) -> SubmitReply:
+        return await self._ask(calls.gang(command, tasks, gather, fields))
+
+    async def cancel(self, id: str) -> CancelReply:
+        return await self._ask(calls.cancel(id))
+
+    async def evict(self, id: str) -> EvictReply:
+        return await self._ask(calls.evict(id))
+
+    async def pause(self, id: str) -> TaskView:
+        return await self._ask(calls.pause(id))
+
+    async def resume(self, id: str) -> TaskView:
+        return await self._ask(calls.resume(id))
+
+    async def release(self, id: str) -> JobView:
+        return await self._ask(calls.release(id))
+
+    async def jobs(
+        self,
+        *,
+        status: StatusWord | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        selector: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[JobView]:
+        return await self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
+
+    async def job(self, id: str) -> JobView:
+        return await self._ask(calls.job(id))
+
+    async def task(self, id: str) -> TaskView:
+        return await self._ask(calls.task(id))
+
+    async def tasks(
+        self,
+        job: str,
+        *,
+        status: StatusWord | None = None,
+        selector: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskView]:
+        return await self._ask(calls.tasks(job, status, selector, cursor, limit))
+
+    async def draft(self, id: str) -> DraftView:
+        """A gang that waits for members; NotFound if it waits for none."""
+        return await self._ask(calls.draft(id))
+
+    async def named(self, name: str, *, own: bool = False) -> NamedView:
+        """Which job or task Kubernetes calls so, namespace/name; with `own` never another user's, whoever asks."""
+        return await self._ask(calls.named(name, own=own))
+
+    async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
+        loop = asyncio.get_running_loop()
+        until, patience = None if timeout is None else loop.time() + timeout, RetryDelays()
+        id = (await self.named(id)).id if "/" in id else id  # which may be given again while we wait
+        while True:
+            left_s = calls.WAIT_S if until is None else until - loop.time()
+            try:
+                view = await self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            except Unavailable as error:
+                patience.meet(error)
+                await _pause(patience, error)
+                continue
+            patience.renew()
+            if calls.has_ended(view) or left_s <= 0:
+                return view
+
+    async def why(self, id: str) -> WhyReply:
+        return await self._ask(calls.why(id))
+
+    async def story(
+        self, id: str, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[StoryLine]:
+        return await self._ask(calls.story(id, of, cursor, limit))
+
+    async def nodes(self) -> list[NodeView]:
+        return await self._ask(calls.nodes())
+
+    async def node(self, name: str) -> NodeView:
+        return await self._ask(calls.node(name))
+
+    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+        """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
+        return await self._ask(calls.drain(name, reason, evict=evict))
+
+    async def undrain(self, name: str) -> NodeView:
+        return await self._ask(calls.undrain(name))
+
+    async def lose(self, name: str, reason: str) -> NodeView:
+        return await self._ask(calls.lose(name, reason))
+
+    async def remove_node(self, name: str) -> RemovedNode:
+        return await self._ask(calls.remove_node(name))
+
+    async def queues(self) -> list[QueueView]:
+        return await self._ask(calls.queues())
+
+    async def queue(self, name: str) -> QueueView:
+        return await self._ask(calls.queue(name))
+
+    async def set_quota(self, name: str, quota: QuotaSpec | None) -> QueueView:
+        return await self._ask(calls.set_quota(name, quota))
+
+    async def set_topology(self, topology: TopologySpec | Mapping[str, Any]) -> TopologyReply:
+        return await self._ask(calls.set_topology(topology))
+
+    async def plan(self, request: PlanRequest | SubmitRequest | Spec | Sequence[Spec], /) -> PlanReply:
+        """What the scheduler would do with work that nobody has submitted; `exit` is 0 now, 3 must wait, 4 never."""
+        return await self._ask(calls.plan(request))
+
+    async def topology(self) -> TopologyView:
+        """The tree of the network, what is free in it, and who sits where."""
+        return await self._ask(calls.topology())
+
+    async def cluster(self) -> ClusterView:
+        return await self._ask(calls.cluster())
+
+    async def tokens(self) -> list[TokenView]:
+        return await self._ask(token_calls.tokens())
+
+    async def create_token(self, request: TokenRequest, /) -> NewToken:
+        return await self._ask(token_calls.create_token(request))
+
+    async def revoke_token(self, id: str) -> TokenView:
+        return await self._ask(token_calls.revoke_token(id))
+
+    async def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
+        return await self._ask(token_calls.rotate_token(id, overlap))
+
+    async def audit(self, tail: int = 100) -> list[AuditLine]:
+        return await self._ask(token_calls.audit(tail))
+
+    async def ready(self) -> None:
+        await self._ask(calls.ready())
+
+    async def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
+        patience = RetryDelays()
+        while True:
+            try:
+                async with aclosing(await self._opened(place.call())) as answer:
+                    patience.renew()
+                    if mark := place.begin(answer.headers):
+                        yield mark
+                    async for piece in answer.pieces():
+                        place.advance(piece)
+                        yield piece
+                if place.is_at_end():
+                    return
+            except (Unavailable, TooMany) as error:
+                await _pause(patience, error)
+
+    async def watch(
+        self, *, after: int | None = None, job: str | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        feed, patience = EventReader(after), RetryDelays()
+        while True:
+            try:
+                feed.restart()
+                async with aclosing(await self._opened(calls.watch(feed.last, job))) as answer:
+                    patience.renew()
+                    async for piece in answer.pieces():
+                        for event in feed.take(piece):
+                            yield event
+                raise Unavailable("the watch ended", reason="Dropped")
+            except (Unavailable, TooMany) as error:
+                await _pause(patience, error)
+
+    async def _ask(self, call: Call[T]) -> T:
+        async with aclosing(await self._sent(call)) as answer:
+            body = await read_whole(answer)
+        try:
+            return call.read(answer.status, answer.headers, body)
+        except Unauthorized as error:
+            raise self._token.blamed(error) from None
+
+    async def _opened(self, call: Call[Any]) -> AsyncAnswer:
+        answer = await self._sent(call)
+        if answer.status < 400:
+            return answer
+        async with aclosing(answer):
+            body = await read_whole(answer)
+        raise self._token.blamed(read_problem(answer.status, body, answer.headers.get("retry-after")))
+
+    async def _sent(self, call: Call[Any]) -> AsyncAnswer:
+        shown = self._token.value
+        answer = await self._exchange.send(call, shown)
+        if answer.status != 401 or not self._token.is_replaced(shown):
+            return answer
+        await answer.aclose()
+        return await self._exchange.send(call, self._token.value)
+
+
+async def _pause(patience: RetryDelays, error: Unavailable | TooMany) -> None:
+    pause_s = patience.next(error)
+    if pause_s is None:
+        raise error
+    await asyncio.sleep(pause_s)

@@ -1,0 +1,397 @@
+"""Calls as values: each question to the API with its method, path, words and how to read the answer.
+
+No I/O happens here. A client takes a call, gives it to an exchange, and reads the answer with it, so the sync
+and the async client differ only in how they wait.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, Literal, TypedDict, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from phalanx.api.schema import sse
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.decoders import decoder
+from phalanx.api.schema.fields import check_name
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    ClusterView,
+    DrainRequest,
+    EvictReply,
+    JobView,
+    LoseRequest,
+    NodeView,
+    Page,
+    RemovedNode,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WhyReply,
+)
+from phalanx.api.schema.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.layers import TopologyReply, TopologySpec
+from phalanx.api.schema.names import NamedView
+from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.problems import read_problem
+from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.errors import BadRequest, Unavailable
+
+T = TypeVar("T")
+Noun = Literal["jobs", "tasks", "nodes", "queues"]
+Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
+
+TIMEOUT_S = 30.0
+SUBMIT = "/v1/jobs"
+PLAN = "/v1/plan"  # a question, though it is sent as a change would be
+WAIT_S = 10.0  # of one long poll; a wait that takes longer asks again, and so notices a leader that is frozen
+QUIET_S_MAX = 60.0  # a watch shows a sign of life every 15 s; silence four times as long is a dead connection
+_TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
+_FINAL = ("Completed", "Failed", "Cancelled")
+
+
+class GangFields(TypedDict, total=False):
+    """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
+
+    cores: int
+    memory: int | str
+    gpus: int
+    gpu_type: str | None
+    gpu_memory: int | str
+    priority: int
+    queue: str
+    name: str
+    env: dict[str, str]
+    cwd: str | None
+    time_limit: float | str | None
+    grace: float | str | None
+    max_retries: int | None
+    max_attempts: int | None
+    allow_infeasible: bool
+    request_id: str | None
+    min: int
+    gang_wait: float | str | None
+    labels: dict[str, str]
+    tags: dict[str, str]
+    preemption: Literal["lower", "never"]
+    evictable: bool
+    min_run: float | str
+
+
+class SubmitFields(GangFields, total=False):
+    """All fields of `SubmitRequest`, for those who would rather write `submit(command=[…], gpus=2)`."""
+
+    command: list[str]
+    shell: str | None
+    kind: Literal["command", "vps"]
+    targets: list[str]
+    required_gpus: list[list[int]] | None
+    array: str | None
+    no_queue: bool
+    tasks: int
+    gather: list[GatherSpec]
+
+
+class Call(Struct, Generic[T], frozen=True, kw_only=True):
+    """One question. `answer` is the type to read the answer as, None for a stream of bytes."""
+
+    method: Literal["GET", "POST", "PUT", "DELETE"]
+    path: str
+    answer: Any = None
+    query: dict[str, str] = {}
+    body: bytes | None = None
+    headers: dict[str, str] = {}
+    repeatable: bool = False  # asking twice does no harm, so a lost answer may be asked for again
+    anywhere: bool = False  # a standby's answer will do while nobody leads
+    timeout_s: float | None = TIMEOUT_S
+    request_id: str = ""  # by which the coordinator knows a repetition
+
+    @property
+    def changes(self) -> bool:
+        return self.method != "GET" and self.path != PLAN
+
+    @property
+    def target(self) -> str:
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+    @property
+    def streams(self) -> bool:
+        return self.answer is None
+
+    def headers_with(self, token: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """All headers of the request but Host and Content-Length, which the exchange knows."""
+        headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"} | self.headers
+        headers |= more or {}
+        return headers if self.body is None else headers | {"Content-Type": "application/json"}
+
+    def read(self, status: int, headers: Mapping[str, str], body: bytes) -> T:
+        """The answer, or the error it tells of."""
+        if status >= 400:
+            raise read_problem(status, body, headers.get("retry-after"))
+        try:
+            value: T = decoder(self.answer).decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Unavailable(f"the answer to {self.path} is not one of phalanx: {error}") from None
+        return value
+
+
+def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitReply]:
+    """A submission always carries a request id, so that a lost answer can be asked for again.
+
+    It runs in the caller's folder unless it names another, as a command typed there would.
+    """
+    if request is not None and fields:
+        raise TypeError("give a SubmitRequest or its fields, not both")
+    request = SubmitRequest(**fields) if request is None else request
+    if request.cwd is None:
+        request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
+    if request.request_id is None:
+        request = msgspec.structs.replace(request, request_id=_new_request_id())
+    return Call(
+        method="POST",
+        path=SUBMIT,
+        answer=SubmitReply,
+        body=msgspec.json.encode(request),
+        repeatable=True,
+        request_id=request.request_id or "",
+    )
+
+
+def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
+    """A whole request, or job files by their content. The coordinator says what is wrong with them."""
+    if not isinstance(request, ApplyRequest):
+        specs = [request] if isinstance(request, JobSpec | Mapping) else list(request)
+        request_id = _new_request_id()
+        whole: Any = {"specs": specs, "request_id": request_id}
+    else:
+        request_id = request.request_id or _new_request_id()
+        whole = msgspec.structs.replace(request, request_id=request_id)
+    return Call(
+        method="POST",
+        path="/v1/apply",
+        answer=ApplyReply,
+        body=msgspec.json.encode(whole),
+        repeatable=True,
+        request_id=request_id,
+    )
+
+
+def gang(
+    command: Sequence[str], tasks: int, gather: Sequence[str | GatherSpec], fields: GangFields
+) -> Call[SubmitReply]:
+    """A submission whose tasks start together; layers may be written as the command line writes them."""
+    wishes = [each if isinstance(each, GatherSpec) else parse_gather(each) for each in gather]
+    more: SubmitFields = {"command": list(command), "tasks": tasks, "gather": wishes}
+    return submit(None, {**fields, **more})
+
+
+def parse_gather(text: str) -> GatherSpec:
+    """`rack` is a preference, `rack:must` a rule, `rack:must:4` has multiples of 4 in each domain of the layer."""
+    layer, _, rest = text.partition(":")
+    word, _, multiple = rest.partition(":")
+    if not layer or word not in ("", "must", "prefer") or not (multiple or "1").isdecimal():
+        raise BadRequest(f"{text!r} is not a rule: write LAYER, LAYER:must or LAYER:must:MULTIPLE")
+    return GatherSpec(layer, word == "must", int(multiple or 1))
+
+
+def cancel(id: str) -> Call[CancelReply]:
+    return Call(method="POST", path=_path(_noun(id), id, "cancel"), answer=CancelReply)
+
+
+def evict(id: str) -> Call[EvictReply]:
+    return Call(method="POST", path=_path(_noun(id), id, "evict"), answer=EvictReply)
+
+
+def pause(id: str) -> Call[TaskView]:
+    return Call(method="POST", path=_path("tasks", id, "pause"), answer=TaskView)
+
+
+def resume(id: str) -> Call[TaskView]:
+    return Call(method="POST", path=_path("tasks", id, "resume"), answer=TaskView)
+
+
+def release(id: str) -> Call[JobView]:
+    return Call(method="POST", path=_path("jobs", id, "release"), answer=JobView)
+
+
+def jobs(
+    status: StatusWord | None,
+    queue: str | None,
+    name: str | None,
+    selector: str | None,
+    cursor: str | None,
+    limit: int,
+) -> Call[Page[JobView]]:
+    query = _query(status=status, queue=queue, name=name, selector=selector, cursor=cursor, limit=limit)
+    return _get("/v1/jobs", Page[JobView], query)
+
+
+def named(name: str, *, own: bool) -> Call[NamedView]:
+    query = _query(own="true" if own else None)
+    return _get(f"/v1/names/{quote(name, safe='')}", NamedView, query)
+
+
+def draft(id: str) -> Call[DraftView]:
+    return _get(_path("jobs", id, "draft"), DraftView)
+
+
+def job(id: str) -> Call[JobView]:
+    return _get(_path("jobs", id), JobView)
+
+
+def task(id: str) -> Call[TaskView]:
+    return _get(_path("tasks", id), TaskView)
+
+
+def tasks(
+    id: str, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
+) -> Call[Page[TaskView]]:
+    query = _query(status=status, selector=selector, cursor=cursor, limit=limit)
+    return _get(_path("jobs", id, "tasks"), Page[TaskView], query)
+
+
+def wait(id: str, timeout_s: float) -> Call[JobView | TaskView]:
+    """One long poll. Its answer may take as long as asked, and a little for the way."""
+    noun = _noun(id)
+    return Call(
+        method="GET",
+        path=_path(noun, id, "wait"),
+        answer=TaskView if noun == "tasks" else JobView,
+        query=_query(timeout_s=timeout_s),
+        repeatable=True,
+        timeout_s=timeout_s + TIMEOUT_S,
+    )
+
+
+def has_ended(view: JobView | TaskView) -> bool:
+    return view.status in _FINAL
+
+
+def why(id: str) -> Call[WhyReply]:
+    return _get(_path(_noun(id), id, "why"), WhyReply)
+
+
+def story(id: str, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
+    return _get(_path(of or _noun(id), id, "story"), Page[StoryLine], _query(cursor=cursor, limit=limit))
+
+
+def nodes() -> Call[list[NodeView]]:
+    return _get("/v1/nodes", list[NodeView])
+
+
+def node(name: str) -> Call[NodeView]:
+    return _get(_path("nodes", name), NodeView)
+
+
+def drain(name: str, reason: str, *, evict: bool = False) -> Call[NodeView]:
+    body = msgspec.json.encode(DrainRequest(reason, evict))
+    return Call(method="POST", path=_path("nodes", name, "drain"), answer=NodeView, body=body)
+
+
+def undrain(name: str) -> Call[NodeView]:
+    return Call(method="POST", path=_path("nodes", name, "resume"), answer=NodeView)
+
+
+def lose(name: str, reason: str) -> Call[NodeView]:
+    body = msgspec.json.encode(LoseRequest(reason))
+    return Call(method="POST", path=_path("nodes", name, "lose"), answer=NodeView, body=body)
+
+
+def remove_node(name: str) -> Call[RemovedNode]:
+    return Call(method="POST", path=_path("nodes", name, "remove"), answer=RemovedNode)
+
+
+def queues() -> Call[list[QueueView]]:
+    return _get("/v1/queues", list[QueueView])
+
+
+def queue(name: str) -> Call[QueueView]:
+    check_name("queue", name)
+    return _get(_path("queues", name), QueueView)
+
+
+def set_quota(name: str, quota: QuotaSpec | None) -> Call[QueueView]:
+    check_name("queue", name)
+    path = _path("queues", name)
+    if quota is None:
+        return Call(method="DELETE", path=path, answer=QueueView, repeatable=True)
+    body = msgspec.json.encode(quota)
+    return Call(method="PUT", path=path, answer=QueueView, body=body, repeatable=True)
+
+
+def set_topology(topology: TopologySpec | Mapping[str, Any]) -> Call[TopologyReply]:
+    body = msgspec.json.encode(topology)
+    return Call(method="PUT", path="/v1/topology", answer=TopologyReply, body=body, repeatable=True)
+
+
+def plan(request: PlanRequest | SubmitRequest | Spec | Sequence[Spec]) -> Call[PlanReply]:
+    """A whole question, a submission, or job files by their content."""
+    whole: Any = request
+    if isinstance(request, SubmitRequest):
+        whole = PlanRequest(submit=request)
+    elif not isinstance(request, PlanRequest):
+        whole = {"specs": [request] if isinstance(request, JobSpec | Mapping) else list(request)}
+    body = msgspec.json.encode(whole)
+    return Call(method="POST", path=PLAN, answer=PlanReply, body=body, repeatable=True)
+
+
+def topology() -> Call[TopologyView]:
+    return _get("/v1/topology", TopologyView)
+
+
+def cluster() -> Call[ClusterView]:
+    return _get("/v1/cluster", ClusterView)
+
+
+def ready() -> Call[Any]:
+    return _get("/readyz", dict[str, str])
+
+
+def logs(
+    id: str, stream: Stream, attempt: int | None, offset: int | None, lines: int | None, *, follow: bool
+) -> Call[None]:
+    """A stream. One that follows may be silent for hours, so no time limit is set for it."""
+    query = _query(stream=stream, attempt=attempt, offset=offset, lines=lines) | {"split": "true"}
+    if follow:
+        query["follow"] = "true"
+    timeout_s = None if follow else TIMEOUT_S
+    return Call(method="GET", path=_path("tasks", id, "logs"), query=query, timeout_s=timeout_s)
+
+
+def watch(after: int | None, job: str | None) -> Call[None]:
+    headers = {"Accept": sse.MEDIA_TYPE}
+    if after is not None:
+        headers["Last-Event-ID"] = str(after)
+    query = _query(job=job)
+    return Call(method="GET", path="/v1/events", query=query, headers=headers, timeout_s=QUIET_S_MAX)
+
+
+def _new_request_id() -> str:
+    return os.urandom(16).hex()
+
+
+def _get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any]:
+    return Call(method="GET", path=path, answer=answer, query=query or {}, repeatable=True, anywhere=True)
+
+
+def _path(noun: Noun, id: str, verb: str = "") -> str:
+    path = f"/v1/{noun}/{quote(id, safe='')}"
+    return f"{path}/{verb}" if verb else path
+
+
+def _noun(id: str) -> Noun:
+    """What is named: the tasks of an array have a dot and their index in their id."""
+    return "tasks" if _TASK_ID.fullmatch(id) else "jobs"
+
+
+def _query(**words: str | float | None) -> dict[str, str]:
+    return {name: str(word) for name, word in words.items() if word is not None}

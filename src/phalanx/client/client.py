@@ -1,0 +1,334 @@
+"""The client for programs that wait: every call of the API as a method. `client/async_client.py` is its async twin.
+
+Errors are those of `phalanx.errors`. How calls travel is left to an exchange.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    ClusterView,
+    EvictReply,
+    JobView,
+    NodeView,
+    Page,
+    RemovedNode,
+    StatusWord,
+    StoryLine,
+    SubmitReply,
+    SubmitRequest,
+    TaskView,
+    WatchEvent,
+    WhyReply,
+)
+from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.layers import TopologyReply, TopologySpec
+from phalanx.api.schema.names import NamedView
+from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.problems import read_problem
+from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.sse import EventReader
+from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
+from phalanx.api.server.audit import AuditLine
+from phalanx.client import calls, token_calls
+from phalanx.client.access import access
+from phalanx.client.calls import Call, GangFields, Noun, Spec, SubmitFields
+from phalanx.client.http import HttpTransport
+from phalanx.client.resume import LogPosition, RetryDelays
+from phalanx.client.token import ClientToken
+from phalanx.client.transport import Answer, Transport
+from phalanx.clock import SystemClock
+from phalanx.errors import TooMany, Unauthorized, Unavailable
+from phalanx.tls import NO_TLS, TlsFiles
+
+T = TypeVar("T")
+
+
+class Client:
+    """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
+
+    def __init__(
+        self,
+        address: str | Sequence[str] | None = None,
+        token: str | None = None,
+        *,
+        tls_files: TlsFiles = NO_TLS,
+        token_file: Path | None = None,
+        exchange: Transport | None = None,
+    ) -> None:
+        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too.
+
+        A token that came out of `token_file`, or of a file that the settings name, is read again when it is refused.
+        """
+        if exchange is None or token is None:
+            found = access(address, token, tls_files)
+            token, token_file = found.token, found.token_file
+            exchange = exchange or HttpTransport(found.addresses, found.tls, vouched=found.vouched)
+        self._token = ClientToken(token, token_file)
+        self._exchange = exchange
+        self._clock = SystemClock()
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._exchange.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]) -> SubmitReply:
+        """Submit work, given whole or by its fields. It is durable when this returns."""
+        return self._ask(calls.submit(request, fields))
+
+    def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
+        """Submit job files by their content, one or several: all of them are accepted, or none."""
+        return self._ask(calls.apply(request))
+
+    def gang(
+        self,
+        command: Sequence[str],
+        tasks: int,
+        *,
+        gather: Sequence[str | GatherSpec] = (),
+        **fields: Unpack[GangFields],
+    ) -> SubmitReply:
+        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
+        return self._ask(calls.gang(command, tasks, gather, fields))
+
+    def cancel(self, id: str) -> CancelReply:
+        """Cancel a job, or one task of an array."""
+        return self._ask(calls.cancel(id))
+
+    def evict(self, id: str) -> EvictReply:
+        """Take the places of a job's tasks, or of one task. What follows is up to its restart policy."""
+        return self._ask(calls.evict(id))
+
+    def pause(self, id: str) -> TaskView:
+        return self._ask(calls.pause(id))
+
+    def resume(self, id: str) -> TaskView:
+        return self._ask(calls.resume(id))
+
+    def release(self, id: str) -> JobView:
+        """Let a job run that a repair of the store held back."""
+        return self._ask(calls.release(id))
+
+    def jobs(
+        self,
+        *,
+        status: StatusWord | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        selector: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[JobView]:
+        """Newest first; `selector` is as for `phalanx ps -l`: app=train,tier!=test,owner."""
+        return self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
+
+    def job(self, id: str) -> JobView:
+        return self._ask(calls.job(id))
+
+    def task(self, id: str) -> TaskView:
+        return self._ask(calls.task(id))
+
+    def tasks(
+        self,
+        job: str,
+        *,
+        status: StatusWord | None = None,
+        selector: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[TaskView]:
+        return self._ask(calls.tasks(job, status, selector, cursor, limit))
+
+    def draft(self, id: str) -> DraftView:
+        """A gang that waits for members; NotFound if it waits for none."""
+        return self._ask(calls.draft(id))
+
+    def named(self, name: str, *, own: bool = False) -> NamedView:
+        """Which job or task Kubernetes calls so, namespace/name; with `own` never another user's, whoever asks."""
+        return self._ask(calls.named(name, own=own))
+
+    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
+        """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
+
+        A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
+        """
+        until, patience = None if timeout is None else self._clock.monotonic() + timeout, RetryDelays()
+        id = self.named(id).id if "/" in id else id  # which may be given again while we wait
+        while True:
+            left_s = calls.WAIT_S if until is None else until - self._clock.monotonic()
+            try:
+                view = self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+            except Unavailable as error:
+                patience.meet(error)
+                self._pause(patience, error)
+                continue
+            patience.renew()
+            if calls.has_ended(view) or left_s <= 0:
+                return view
+
+    def why(self, id: str) -> WhyReply:
+        """Why a job or a task is where it is, and the nearest fix."""
+        return self._ask(calls.why(id))
+
+    def story(
+        self, id: str, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+    ) -> Page[StoryLine]:
+        """All that happened to a job or a task, or to a node with `of="nodes"`."""
+        return self._ask(calls.story(id, of, cursor, limit))
+
+    def nodes(self) -> list[NodeView]:
+        return self._ask(calls.nodes())
+
+    def node(self, name: str) -> NodeView:
+        return self._ask(calls.node(name))
+
+    def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+        """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
+        return self._ask(calls.drain(name, reason, evict=evict))
+
+    def undrain(self, name: str) -> NodeView:
+        return self._ask(calls.undrain(name))
+
+    def lose(self, name: str, reason: str) -> NodeView:
+        return self._ask(calls.lose(name, reason))
+
+    def remove_node(self, name: str) -> RemovedNode:
+        return self._ask(calls.remove_node(name))
+
+    def queues(self) -> list[QueueView]:
+        return self._ask(calls.queues())
+
+    def queue(self, name: str) -> QueueView:
+        return self._ask(calls.queue(name))
+
+    def set_quota(self, name: str, quota: QuotaSpec | None) -> QueueView:
+        """Limit what tasks of a queue may hold together; None lifts the limits."""
+        return self._ask(calls.set_quota(name, quota))
+
+    def set_topology(self, topology: TopologySpec | Mapping[str, Any]) -> TopologyReply:
+        """Declare the layers of the network, the outermost first."""
+        return self._ask(calls.set_topology(topology))
+
+    def plan(self, request: PlanRequest | SubmitRequest | Spec | Sequence[Spec], /) -> PlanReply:
+        """What the scheduler would do with work that nobody has submitted; `exit` is 0 now, 3 must wait, 4 never."""
+        return self._ask(calls.plan(request))
+
+    def topology(self) -> TopologyView:
+        """The tree of the network, what is free in it, and who sits where."""
+        return self._ask(calls.topology())
+
+    def cluster(self) -> ClusterView:
+        return self._ask(calls.cluster())
+
+    def tokens(self) -> list[TokenView]:
+        """The tokens that were created: one's own, or for an admin all."""
+        return self._ask(token_calls.tokens())
+
+    def create_token(self, request: TokenRequest, /) -> NewToken:
+        """A new token; this answer is the only one that ever holds it."""
+        return self._ask(token_calls.create_token(request))
+
+    def revoke_token(self, id: str) -> TokenView:
+        """End a token now."""
+        return self._ask(token_calls.revoke_token(id))
+
+    def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
+        """Another token in the place of one, which stays good for `overlap`, or for an hour."""
+        return self._ask(token_calls.rotate_token(id, overlap))
+
+    def audit(self, tail: int = 100) -> list[AuditLine]:
+        """Who did what: the newest lines."""
+        return self._ask(token_calls.audit(tail))
+
+    def ready(self) -> None:
+        self._ask(calls.ready())
+
+    def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """What a task wrote, in pieces. A cut connection is taken up again where it broke."""
+        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
+        patience = RetryDelays()
+        while True:
+            try:
+                with closing(self._opened(place.call())) as answer:
+                    patience.renew()
+                    if mark := place.begin(answer.headers):
+                        yield mark
+                    for piece in answer.pieces():
+                        place.advance(piece)
+                        yield piece
+                if place.is_at_end():
+                    return
+            except (Unavailable, TooMany) as error:
+                self._pause(patience, error)
+
+    def watch(self, *, after: int | None = None, job: str | None = None) -> Iterator[WatchEvent]:
+        """What happens, as it happens, without end. A cut connection is taken up again without a gap."""
+        feed, patience = EventReader(after), RetryDelays()
+        while True:
+            try:
+                feed.restart()
+                with closing(self._opened(calls.watch(feed.last, job))) as answer:
+                    patience.renew()
+                    for piece in answer.pieces():
+                        yield from feed.take(piece)
+                raise Unavailable("the watch ended", reason="Dropped")
+            except (Unavailable, TooMany) as error:
+                self._pause(patience, error)
+
+    def _ask(self, call: Call[T]) -> T:
+        with closing(self._sent(call)) as answer:
+            body = b"".join(answer.pieces())
+        try:
+            return call.read(answer.status, answer.headers, body)
+        except Unauthorized as error:
+            raise self._token.blamed(error) from None
+
+    def _opened(self, call: Call[Any]) -> Answer:
+        answer = self._sent(call)
+        if answer.status < 400:
+            return answer
+        with closing(answer):
+            body = b"".join(answer.pieces())
+        raise self._token.blamed(read_problem(answer.status, body, answer.headers.get("retry-after")))
+
+    def _sent(self, call: Call[Any]) -> Answer:
+        """The answer; if the token was refused and there is another by now, the answer to that one."""
+        shown = self._token.value
+        answer = self._exchange.send(call, shown)
+        if answer.status != 401 or not self._token.is_replaced(shown):
+            return answer
+        answer.close()
+        return self._exchange.send(call, self._token.value)
+
+    def _pause(self, patience: RetryDelays, error: Unavailable | TooMany) -> None:
+        """Return when it is time to try again; closing the client ends the pause, and the trying."""
+        pause_s = patience.next(error)
+        if pause_s is None or self._closed.wait(pause_s):
+            raise error

@@ -1,0 +1,33 @@
+"""Calls about tokens and the audit, as values, like those of `calls.py`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from phalanx.api.schema.tokens import NewToken, RotateRequest, TokenRequest, TokenView
+from phalanx.api.server.audit import AuditLine
+from phalanx.client.calls import Call
+
+
+def tokens() -> Call[list[TokenView]]:
+    return Call(method="GET", path="/v1/tokens", answer=list[TokenView], repeatable=True)
+
+
+def create_token(request: TokenRequest) -> Call[NewToken]:
+    return Call(method="POST", path="/v1/tokens", answer=NewToken, body=msgspec.json.encode(request))
+
+
+def revoke_token(id: str) -> Call[TokenView]:
+    return Call(method="POST", path=f"/v1/tokens/{quote(id, safe='')}/revoke", answer=TokenView)
+
+
+def rotate_token(id: str, overlap: float | str | None) -> Call[NewToken]:
+    body = msgspec.json.encode(RotateRequest(overlap))
+    return Call(method="POST", path=f"/v1/tokens/{quote(id, safe='')}/rotate", answer=NewToken, body=body)
+
+
+def audit(tail: int) -> Call[list[AuditLine]]:
+    query = {"tail": str(tail)}
+    return Call(method="GET", path="/v1/audit", answer=list[AuditLine], query=query, repeatable=True)

@@ -1,0 +1,287 @@
+"""Talking to runners: which connection speaks for which node, and what their messages mean. No I/O.
+
+A connection says hello, is welcomed once that is durable, and from then on speaks for its node in this life.
+Orders for a node that is away wait in the state; they are told again when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from msgspec import structs
+
+from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
+from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
+from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
+from phalanx.core.cluster.start_orders import brief, roll
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.ids import is_name
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
+from phalanx.link import wire
+
+Reply = Callable[[list[Answer | None]], None]
+Envelope = tuple[list[Input], Reply]
+
+
+class RunnerChannel(Protocol):
+    """The way back to a runner."""
+
+    def send(self, messages: list[wire.Message]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RunnerSession:
+    """One connection of a runner, from its hello on."""
+
+    def __init__(self, connection: RunnerChannel) -> None:
+        self.connection = connection
+        self.peer_name: str | None = None  # the node its certificate is for, where one was shown
+        self.where = ""  # the address it came from
+        self.token = ""
+        self.node = ""
+        self.incarnation = ""
+        self.briefed: dict[str, set[int]] = {}  # groups, by job, whose brief this connection has carried
+        self.rolled: dict[str, set[int]] = {}  # formations, by job, whose roll it has carried
+        self.dismissed: list[Order] = []  # jobs that have ended since the last heartbeat
+
+
+class Links:
+    """All sessions of one term."""
+
+    def __init__(self, state: Callable[[], ClusterState], keys: LinkAuthenticator) -> None:
+        self._state = state
+        self._keys = keys  # who may speak for which node
+        self.sessions: dict[str, RunnerSession] = {}
+        self.not_active: wire.Rejected | None = None  # what a standby says to whoever dials
+        self.stale_reports = 0
+
+    def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
+        """The inputs a message amounts to, and how to answer once they are durable."""
+        if self.not_active is not None:
+            session.connection.send([self.not_active])
+            session.connection.close()
+            return None
+        match message:
+            case wire.Reports():
+                return self._reports(session, message)
+            case wire.Beat():
+                return self._beat(session, message)
+            case wire.LeavingMessage():
+                return self._leaving(session, message)
+            case wire.HelloMessage():
+                return self._hello(session, message)
+        raise wire.WireError(f"a runner does not send {type(message).__name__}")
+
+    def closed(self, session: RunnerSession) -> Envelope | None:
+        """The connection is gone. If it spoke for a node, that is an input."""
+        if self.sessions.get(session.node) is not session:
+            return None
+        del self.sessions[session.node]
+        return [Disconnect(session.node, session.incarnation)], _no_reply
+
+    def dispatch(self, effects: Iterable[Effect]) -> None:
+        """Send the orders among the effects, one message per node, each job's brief before its first start."""
+        by_node: dict[str, list[Order]] = {}
+        for effect in effects:
+            if type(effect) is Send and not self._is_late(effect.order):
+                by_node.setdefault(effect.node, []).append(effect.order)
+        for node, orders in by_node.items():
+            session = self.sessions.get(node)
+            if session is not None:
+                message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
+                session.connection.send([message])
+
+    def _is_late(self, order: Order) -> bool:
+        """An attempt may be placed and end in one turn, when its node comes back in a new life: never start it."""
+        return type(order) is Start and self._state().attempt(order.key) is None
+
+    def _with_briefs(self, session: RunnerSession, orders: list[Order]) -> list[Order]:
+        told: list[Order] = []
+        jobs = self._state().jobs
+        for order in orders:
+            if type(order) is Start and (job := jobs.get(order.key[0])) is not None:
+                briefed = session.briefed.setdefault(order.key[0], set())
+                if order.group not in briefed:
+                    briefed.add(order.group)
+                    told.append(self._brief(job.job, order.group))
+                rolled = session.rolled.setdefault(order.key[0], set()) if order.formation else set()
+                if order.formation and order.formation not in rolled:
+                    rolled.add(order.formation)
+                    told.append(roll(self._state(), job, order.formation))
+            told.append(order)
+        return told
+
+    def _briefs(self, session: RunnerSession) -> list[Order]:
+        """What the node's attempts are about, for a runner that has forgotten it in a restart."""
+        state = self._state()
+        node = state.nodes.get(session.node)
+        groups = {(key[0], attempt.group) for key, attempt in node.attempts.items()} if node else set()
+        for job, number in groups:
+            session.briefed.setdefault(job, set()).add(number)
+        return [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+
+    def _brief(self, job: Job, number: int) -> Brief:
+        return structs.replace(brief(job, number), token=self._keys.task_token(job.id))
+
+    def dismiss(self) -> None:
+        """The term is over: every runner is told where to go, if that is known, and let go."""
+        for session in self.sessions.values():
+            if self.not_active is not None:
+                session.connection.send([self.not_active])
+            session.connection.close()
+        self.sessions.clear()
+
+    def forget(self, job: str) -> None:
+        """A job is over: nobody needs its brief any more. Runners hear of it with their next heartbeat."""
+        for session in self.sessions.values():
+            if session.briefed.pop(job, None) is not None:
+                session.rolled.pop(job, None)
+                session.dismissed.append(Dismiss(job))
+
+    def _hello(self, session: RunnerSession, message: wire.HelloMessage) -> Envelope | None:
+        entry = self._keys.accepts_node(message.token, message.node, message.origin, session.peer_name)
+        if (no := self._why_not(message, entry)) is not None:
+            if entry.refusal:
+                self._keys.refused(message.node, entry, session.where)
+            session.connection.send([no])
+            session.connection.close()
+            return None
+        hello = Hello(
+            message.node,
+            message.incarnation,
+            message.origin,
+            message.capacity,
+            message.held,
+            message.address,
+            message.trouble,
+        )
+
+        def welcome(answers: list[Answer | None]) -> None:
+            if not answers:
+                session.connection.send(
+                    [wire.Rejected("StoreUnavailable", "the coordinator cannot write", True)]
+                )
+                session.connection.close()
+                return
+            if isinstance(answers[0], Refused):
+                no = answers[0].reason
+                session.connection.send([wire.Rejected(no.code, no.text, no.code != "JoinRefused")])
+                session.connection.close()
+                return
+            former = self.sessions.get(message.node)
+            session.node, session.incarnation = message.node, message.incarnation
+            session.token = entry.token or message.token
+            if entry.credential is not None:
+                self._keys.joined(message.node, entry, session.where)
+            self.sessions[message.node] = session
+            if former is not None and former is not session:
+                former.connection.close()
+            state = self._state()
+            rules = state.rules
+            generation = state.nodes[message.node].generation
+            greeting = wire.Welcome(
+                wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s, generation, entry.token
+            )
+            session.connection.send([greeting, wire.Orders(state.epoch, self._briefs(session))])
+
+        if entry.credential is not None:  # it becomes durable with the join, and is told after that
+            return [Admit(hello, entry.join, entry.credential)], welcome
+        return [hello], welcome
+
+    def recheck(self) -> None:
+        """Close the connections whose token is no longer accepted; a runner with a new one dials again."""
+        for session in list(self.sessions.values()):
+            if self._keys.accepts_node(session.token, session.node, "", session.peer_name).refusal:
+                session.connection.close()
+
+    def _why_not(self, message: wire.HelloMessage, entry: LinkAccess) -> wire.Rejected | None:
+        if message.version != wire.VERSION:
+            text = f"the coordinator speaks version {wire.VERSION}, the runner {message.version}: upgrade the older"
+            return wire.Rejected("VersionMismatch", text, False)
+        if entry.refusal:
+            return wire.Rejected("Unauthorized", entry.refusal, False)
+        if not is_name(message.node):
+            return wire.Rejected("BadName", f"{message.node[:80]!r} cannot name a node", False)
+        if message.epoch > self._state().epoch:
+            return wire.Rejected(
+                "StaleEpoch", "the runner has served a newer coordinator than this one", True
+            )
+        return None
+
+    def _reports(self, session: RunnerSession, message: wire.Reports) -> Envelope:
+        tells: list[Input] = [
+            Tell(session.node, session.incarnation, message.epoch, report, message.generation)
+            for report in message.reports
+        ]
+
+        def dispositions(answers: list[Answer | None]) -> None:
+            disposed = [each for each in answers if isinstance(each, Disposed)]
+            if not disposed:  # nothing was decided, so there is nothing to say: the runner tells again
+                return
+            stale = sum(each.disposition > Disposition.DUPLICATE for each in disposed)
+            self.stale_reports += stale
+            if not stale and all(type(report) is Ready for report in message.reports):
+                return  # whoever is ready is answered by its `Go`
+            # A start, or that one is ready, is not kept by the runner: an answer to it would be taken for one to
+            # the same attempt's end.
+            items = [
+                (each.key, each.disposition)
+                for report, each in zip(message.reports, disposed, strict=False)
+                if type(report) not in (Started, Ready)
+            ]
+            session.connection.send([self._in_force(session, items)])
+
+        return tells, dispositions
+
+    def _beat(self, session: RunnerSession, message: wire.Beat) -> Envelope:
+        def acknowledge(answers: list[Answer | None]) -> None:
+            if not answers:
+                return
+            if isinstance(answers[0], Accepted):
+                epoch, dismissed = self._state().epoch, session.dismissed
+                session.dismissed = []
+                orders = [wire.Orders(epoch, dismissed)] if dismissed else []
+                node = self._state().nodes.get(session.node)
+                at = 0.0 if node is None else node.heard_at
+                session.connection.send([wire.BeatAck(epoch, message.sent_at, at), *orders])
+            else:  # its lease is over, or our term is: only a new hello helps
+                if isinstance(answers[0], Refused) and answers[0].reason.code != "NotActive":
+                    session.connection.send([self._in_force(session, [])])
+                session.connection.close()
+
+        beat = Heartbeat(
+            session.node,
+            session.incarnation,
+            message.held,
+            message.generation,
+            message.trouble,
+            message.seen_at,
+            message.starts_expire,
+        )
+        return [beat], acknowledge
+
+    def _leaving(self, session: RunnerSession, message: wire.LeavingMessage) -> Envelope:
+        def acknowledge(answers: list[Answer | None]) -> None:
+            node = self._state().nodes.get(session.node)
+            if answers and isinstance(answers[0], Accepted) and node is not None:
+                ack = wire.LeaveAck(self._state().epoch, message.sent_at, node.kept_s)
+                session.connection.send([ack])
+
+        leave = Leave(session.node, session.incarnation, message.generation, message.keep_s)
+        return [leave], acknowledge
+
+    def _in_force(
+        self, session: RunnerSession, items: list[tuple[AttemptKey, Disposition]]
+    ) -> wire.Dispositions:
+        """What became of reports, with the epoch and the lease generation that a true one must carry."""
+        state = self._state()
+        node = state.nodes.get(session.node)
+        return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
+
+
+def _no_reply(answers: list[Answer | None]) -> None:
+    """Nobody waits for an answer."""

@@ -1,0 +1,47 @@
+"""Where questions are asked and wishes handed in: what REST's commands need of the coordinator behind them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from phalanx.api.schema.cluster import CoordinatorView
+from phalanx.coordinator.turn import Engine
+from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.inputs import Input
+from phalanx.core.cluster.state import ClusterState
+
+
+class Requests(Protocol):
+    """Where questions are asked and wishes handed in: a `Member`, active or not."""
+
+    @property
+    def state(self) -> ClusterState: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+    async def ask(self, inputs: list[Input]) -> list[Answer | None]:
+        """Have wishes decided, and wait until that is durable; NotActive on a standby."""
+        ...
+
+    def require_active(self) -> None:
+        """Raise NotActive unless wishes may be handed in here."""
+        ...
+
+    def require_lease(self) -> None:
+        """Raise NotActive unless this one is active, surely so by its clock."""
+        ...
+
+    async def ready(self) -> None:
+        """Raise Unavailable unless the whole way to the store and back works."""
+        ...
+
+    async def catch_up(self) -> bool:
+        """A standby reads the log to its end. False for the active one, which has nothing to read."""
+        ...
+
+    def behind_s(self) -> float:
+        """How old may be what this one knows: 0 for the active one."""
+        ...
+
+    def view(self) -> CoordinatorView: ...

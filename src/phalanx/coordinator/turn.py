@@ -1,0 +1,256 @@
+"""One turn of a coordinator: inputs in; events, effects and answers out. No I/O and no waiting.
+
+Both shells beat this heart: asyncio in `loop.py`, virtual time in `sim/`. Inputs of a turn are decided and
+applied one after another in memory; the shell holds every effect and answer until the events are durable.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from msgspec import Struct, structs
+
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.apply.nodes import carry_on
+from phalanx.core.cluster.decide.dispatch import decide
+from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
+from phalanx.core.cluster.effects import Effect
+from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, NodeHeard, encode
+from phalanx.core.cluster.events_log import LogRepaired
+from phalanx.core.cluster.image import decode_state, encode_job
+from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.subjects import jobs_of, node_of
+from phalanx.core.cluster.view import reconsider, snapshot, wake
+from phalanx.core.model.plan import Plan, Policy
+from phalanx.core.placement.engine import PlanFailed, place_one, plan
+from phalanx.core.placement.explain_gang import gang_never
+from phalanx.store.chain import events_of, missing_before
+from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
+
+NAMED_MAX = 20  # jobs that are named where there may be thousands
+FAILURES_MAX = 8  # of plans in one turn
+FAILED_FOR_S = 10.0  # then it is tried again with those who made a plan fail
+
+
+class Turn(Struct):
+    """What came of one turn. `answers` stand in the order of the inputs; `more` asks for another turn at once."""
+
+    events: list[Event]
+    effects: list[Effect]
+    answers: list[Answer | None]
+    history: list[History]
+    revision: int
+    more: bool = False
+    failures: list[PlanFailed] = []
+
+    def batch(self) -> Batch | None:
+        """The durable events as one record for the store, or None if there are none."""
+        lasting = [event for event in self.events if type(event) not in VOLATILE]
+        if not lasting:
+            return None
+        subjects = {name for event in lasting for name in (*jobs_of(event), node_of(event)) if name}
+        return Batch(self.revision, encode(lasting), tuple(sorted(subjects)))
+
+
+class Engine:
+    """The state of one term and the way to move it on."""
+
+    def __init__(self, state: ClusterState, policy: Policy | None = None) -> None:
+        self.state = state
+        self.policy = policy or Policy()
+        self.turned_at = 0.0  # the time that the state has seen pass
+        self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
+        self._look_again_at = 0.0  # when somebody who found nobody to evict may look again
+
+    def turn(self, inputs: list[Input], now: float) -> Turn:
+        """Decide and apply all inputs, then place what can be placed."""
+        self.turned_at = now
+        if wake(self.state, now):  # no event says so, and yet there is something new to plan
+            self._planned = (-1, -1)
+        turn = Turn([], [], [], [], 0)
+        leaders: dict[str, str] = {}
+        for given in inputs:
+            if type(given) is Submit:
+                self._submit(given, leaders, now, turn)
+            else:
+                self._decide(given, now, turn)
+        self._place(now, turn)
+        turn.revision = self.state.revision
+        return turn
+
+    def _decide(self, given: Input, now: float, turn: Turn) -> None:
+        decision = decide(self.state, given, now)
+        for event in decision.events:
+            if type(event) is JobForgotten:
+                turn.history.append(History(event.job, encode_job(self.state.jobs[event.job])))
+            turn.events.append(event)
+            turn.effects += self._applied(event)
+        turn.effects += decision.effects
+        turn.answers.append(decision.answer)
+
+    def _applied(self, event: Event) -> list[Effect]:
+        """A replay passes over what it cannot place; what was decided just now must fit, or we stop."""
+        skipped = self.state.skipped
+        effects = apply(self.state, event)
+        if self.state.skipped != skipped:
+            raise AssertionError(f"{event} was decided on a state that it does not fit")
+        return effects
+
+    def _submit(self, given: Submit, leaders: dict[str, str], now: float, turn: Turn) -> None:
+        if (known := self._known(given, leaders)) is not None:
+            turn.answers.append(known)
+            return
+        self._decide(self._prepared(given, leaders, now), now, turn)
+        if isinstance(turn.answers[-1], Accepted):
+            leaders.setdefault(given.job.batch, given.job.id)
+
+    def _known(self, given: Submit, leaders: dict[str, str]) -> Replayed | None:
+        """The jobs of an earlier submission with this request id, even if it stands in this very turn.
+
+        It is asked here and not when the request comes in, because only here all that came before is decided,
+        and because the answer then waits until it is durable.
+        """
+        ids = self.state.requests.get(given.job.user, given.request_id)
+        return Replayed(tuple(ids)) if ids and given.job.batch not in leaders else None
+
+    def _prepared(self, given: Submit, leaders: dict[str, str], now: float) -> Submit:
+        """Name the batch after the first job of it that was accepted; find the place a no_queue job asks for."""
+        leader = leaders.get(given.job.batch, given.job.id)
+        job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
+        placement = None
+        if given.no_queue and job.tasks == 1:
+            placement = place_one(snapshot(self.state, now), JobState(job, 0, [0] * 6).groups[0], self.policy)
+        never = None
+        if job.gang is not None and not given.allow_infeasible:
+            gang = JobState(job, 0, [0] * 6).gang
+            never = None if gang is None else gang_never(self.state.table, gang)
+        return structs.replace(given, job=job, placement=placement, never=never)
+
+    def _place(self, now: float, turn: Turn) -> None:
+        """Plan on what is true now; every placement is an input like any other and is checked again.
+
+        A second pass sees the lanes that the first one opened and may queue short tasks in them.
+        """
+        state = self.state
+        for id in [id for id in state.promised if not _is_awaited(state, id)]:
+            self._propose(Redeem(id), now, turn)
+        for _ in range(2):
+            seen = self._planned == (state.revision, state.gain) and now < self._look_again_at
+            if not len(state.waiting) or seen:
+                return
+            waiting = len(state.waiting)
+            proposal = self._plan(now, turn)
+            for gang_placement in proposal.gang_placements:
+                self._propose(ProposeGang(gang_placement), now, turn)
+            for placement in proposal.placements:
+                self._propose(Propose(placement), now, turn)
+            turn.more = turn.more or proposal.more
+            # Otherwise somebody may stand first now who was held back, or was not looked at.
+            is_settled = len(state.waiting) == waiting and not proposal.more
+            if (
+                is_settled
+                and not proposal.gang_placements
+                and all(p.lane is not None for p in proposal.placements)
+            ):
+                self._planned = (state.revision, state.gain)
+                due = ((kind.evict_at, kind.failed_until) for kind in state.waiting.classes.values())
+                self._look_again_at = min((at for both in due for at in both if at > now), default=inf)
+
+    def _plan(self, now: float, turn: Turn) -> Plan:
+        """Whoever makes a plan fail waits for a while and is told so; the others are placed without him."""
+        proposal = None
+        for _ in range(FAILURES_MAX):
+            try:
+                proposal = plan(snapshot(self.state, now), self.policy)
+                break
+            except PlanFailed as failed:
+                failed.kind.failed_until, failed.kind.failure = now + FAILED_FOR_S, str(failed)
+                turn.failures.append(failed)
+        if turn.failures and (broken := check(self.state)):
+            raise AssertionError(f"a plan that failed has left its traces: {broken[0]}") from turn.failures[0]
+        return proposal or Plan([], more=True)
+
+    def _propose(self, given: Input, now: float, turn: Turn) -> None:
+        """Nobody waits for the answer; if it is no, the plan was made on what is no longer true."""
+        self._decide(given, now, turn)
+        if isinstance(turn.answers.pop(), Refused):
+            reconsider(self.state)
+            turn.more = True
+
+
+def _is_awaited(state: ClusterState, id: str) -> bool:
+    """Whether somebody still has to leave before a promise can be kept."""
+    promise = state.jobs[id].promise
+    return promise is None or bool(promise.victims)
+
+
+def restore(loaded: Loaded, rules: Timers) -> ClusterState:
+    """The state that the store remembers; LogHole if a part of it cannot be told."""
+    state = ClusterState(rules) if loaded.image is None else decode_state(loaded.image, rules)
+    for batch in loaded.batches:
+        try:
+            replay(state, batch)
+        except Pruned as error:  # a repair goes on from its image, and that is not here
+            raise hole(state, state.revision, batch.revision) from error
+    return state
+
+
+def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]]:
+    """What a batch of the log says, done to the state. The effects were carried out by whoever wrote it.
+
+    A damaged batch, or one before which others are missing, changes nothing and raises LogHole. One that a repair
+    wrote raises Pruned: what the operator chose stands in an image, and the state begins anew from that.
+    """
+    events = events_of(batch)
+    missing = missing_before(state.revision, batch, events)
+    if events is None or missing is not None:
+        raise hole(state, state.revision, missing or batch.revision)
+    if events and type(events[0]) is LogRepaired:
+        raise Pruned(f"the log was repaired at revision {batch.revision}")
+    effects = [effect for event in events for effect in apply(state, event)]
+    state.revision = batch.revision  # an empty batch may leave numbers out
+    return events, effects
+
+
+def hole(state: ClusterState, after: int, upto: int) -> LogHole:
+    """What is missing after this state may be about every job that has not ended in it."""
+    unfinished = [id for id, job in state.jobs.items() if not job.is_over]
+    return LogHole(after, upto, unfinished[:NAMED_MAX], len(unfinished))
+
+
+def recalled(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
+    """The state that the store remembers, after a turn that could not be kept. The term goes on.
+
+    Another coordinator may have begun a term meanwhile: then this one is over, and must not take the other's
+    epoch for its own.
+    """
+    state = restore(loaded, former.rules)
+    if state.epoch != former.epoch:
+        raise Fenced(former.epoch, state.epoch)
+    carry_on(state, former, now)
+    return state
+
+
+def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[Answer | None]:
+    """While nothing can be written: a heartbeat or a known hello needs no write; the rest is told again."""
+    if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat | Hello):
+        return []
+    node = state.nodes.get(inputs[0].node)
+    if node is None or node.incarnation != inputs[0].incarnation or node.lost:
+        return []
+    if isinstance(inputs[0], Heartbeat) and inputs[0].generation != node.generation:
+        return []
+    apply(state, NodeHeard(at=now, node=node.name))
+    return [Accepted()]
+
+
+def confirm_every_s(rules: Timers) -> float:
+    """How often a coordinator that writes nothing has to ask the store whether it has been replaced.
+
+    A successor gives every node a whole lease (T_lost) from its own beginning. What we let runners keep after
+    that must be over by then, so an epoch may be believed only for a part of T_lost − T_self.
+    """
+    return (rules.lost_after_s - rules.self_fence_s) / 5

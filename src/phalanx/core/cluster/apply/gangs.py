@@ -1,0 +1,231 @@
+"""What events do to jobs whose tasks act as one: formations, promises, evictions, restarts and the job's own end."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.apply.grants import (
+    drop_promise,
+    end_forming,
+    hold,
+    keep_for,
+    leave_queue,
+    note_completeness,
+    queue_up,
+    tell_to_leave,
+)
+from phalanx.core.cluster.barrier import go_orders
+from phalanx.core.cluster.effects import Effect, Settle
+from phalanx.core.cluster.events import (
+    AttemptReady,
+    Event,
+    GangRecalled,
+    GangReleased,
+    JobRestarted,
+    JobSettled,
+    PromiseWithdrawn,
+    QuotaSet,
+    RoomPromised,
+    TasksEvicted,
+    TopologySet,
+)
+from phalanx.core.cluster.events_log import JobReleased
+from phalanx.core.cluster.gangs import Formation, Promise
+from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.status import Status, Why
+
+SCHEDULER = "phalanx"
+MAKES_ROOM = "preempted to make room for"
+
+
+def apply(state: ClusterState, event: Event) -> list[Effect] | None:
+    """Change what the event is about; None if it is none of these."""
+    match event:
+        case AttemptReady():
+            _ready(state, event)
+        case GangReleased():
+            release(state, state.jobs[event.job], event.formation, event.at)
+            return go_orders(state.jobs[event.job])
+        case GangRecalled():
+            return _recalled(state, event)
+        case RoomPromised():
+            return _promised(state, event)
+        case PromiseWithdrawn():
+            job = state.jobs[event.job]
+            drop_promise(state, job)
+            queue_up(state, job)
+        case TasksEvicted():
+            return [*_asked_to_leave(state, event.keys, event.text, event.at)]
+        case JobReleased():
+            job = state.jobs[event.job]
+            job.held_because = ""
+            queue_up(state, job)
+        case JobRestarted():
+            return _restarted(state, event)
+        case JobSettled():
+            return _settled(state, event)
+        case TopologySet():
+            state.table.set_topology(event.topology)
+            state.gain += 1
+        case QuotaSet():
+            if event.quota is None:
+                state.queues.quotas.pop(event.queue, None)
+            else:
+                state.queues.quotas[event.queue] = event.quota
+            state.gain += 1
+        case _:
+            return None
+    return []
+
+
+def join_formation(state: ClusterState, job: JobState, position: int, number: int, at: float) -> None:
+    """A member was placed: it waits at the barrier, and its gang for nobody else unless it may hold a part."""
+    assert job.gang is not None
+    if job.forming is None:
+        job.forming = Formation(number, at)
+        job.formations = max(job.formations, number)
+        state.forming[job.job.id] = None
+    job.forming.positions.add(position)
+    if job.gang.gang.strict:
+        state.waiting.discard(job.gang)
+        return
+    note_completeness(state, job)
+    queue_up(state, job)
+
+
+def _ready(state: ClusterState, event: AttemptReady) -> None:
+    job = state.jobs[event.key[0]]
+    attempt = state.live(event.key)
+    attempt.ready = True
+    attempt.suspicions = 0
+    if job.forming is not None:
+        job.forming.ready.add(event.key[1])
+
+
+def release(state: ClusterState, job: JobState, formation: int, at: float) -> None:
+    """Members of a formation may run, and its job counts as having started whole."""
+    for attempt in job.live.values():
+        if attempt.formation == formation:
+            attempt.released = True
+            if attempt.started_at is None:
+                attempt.since = at  # from now on nothing keeps it from starting
+    job.satisfied = True
+    job.recalls = 0
+    end_forming(state, job)
+    queue_up(state, job)
+
+
+def _recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
+    job = state.jobs[event.job]
+    orders: list[Effect] = [
+        tell_to_leave(state, job, attempt, Why.RECALLED, event.at)
+        for attempt in job.live.values()
+        if attempt.formation == event.formation and not attempt.released
+    ]
+    job.recalls += 1
+    end_forming(state, job)
+    hold(state, job, event.retry_at, event.at)
+    queue_up(state, job)
+    return orders
+
+
+def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
+    job = state.jobs[event.job]
+    rows = [(state.nodes[node].row, grant) for _, node, grant in event.members]
+    for each in [*(state.jobs[id] for id in event.displaced), job]:
+        drop_promise(state, each)
+        queue_up(state, each)
+    if any(not state.table.ledgers[row].devices_promised.isdisjoint(grant.devices) for row, grant in rows):
+        raise KeyError(event.job)  # after a damaged record an older promise may still seem to stand
+    members = {position: (node, grant) for position, node, grant in event.members}
+    for position in members:  # in a replay their backoff may not have been noticed to end
+        if position in job.delayed:
+            job.wait_again(position)
+    job.hold_until = 0.0
+    job.promise = Promise(members, event.trigger, event.until, event.at)
+    awaited = (*event.victims, *event.awaited)
+    job.promise.victims = {key for key in awaited if state.attempt(key) is not None}
+    keep_for(state, job, event.at)
+    leave_queue(state, job)
+    return [*_asked_to_leave(state, event.victims, eviction_text(job, event.trigger), event.at)]
+
+
+def eviction_text(job: JobState, trigger: int) -> str:
+    """What a victim is told: for whom it leaves. Of objects of Kubernetes, in the words of seed 003."""
+    spec = job.job
+    if not spec.object_name:
+        return f"{SCHEDULER}: {MAKES_ROOM} {spec.name or spec.id} (priority {spec.priority})"
+    return (
+        f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {spec.object_name}, "
+        f"triggerpod: {spec.task_name(trigger)}"
+    )
+
+
+def is_preemption(text: str) -> bool:
+    """Whether what a task was told is that it leaves for another one."""
+    return ", preemptor: " in text or MAKES_ROOM in text
+
+
+def _asked_to_leave(state: ClusterState, keys: tuple[AttemptKey, ...], text: str, at: float) -> list[Effect]:
+    orders: list[Effect] = []
+    for key in keys:
+        attempt = state.attempt(key)
+        if attempt is not None:
+            job = state.jobs[key[0]]
+            orders.append(tell_to_leave(state, job, attempt, Why.EVICTED, at))
+            job.note_condition(key[1], Condition(at, text))
+    for id in dict.fromkeys(key[0] for key in keys):
+        if (left := state.jobs.get(id)) is not None and left.gang is not None:
+            if left.forming is not None:
+                note_completeness(state, left)
+            queue_up(state, left)  # without those that leave it wants more, or cannot be whole
+    return orders
+
+
+def _restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
+    job = state.jobs[event.job]
+    scope = range(len(job.status)) if event.positions is None else event.positions
+    orders: list[Effect] = [
+        tell_to_leave(state, job, attempt, Why.RESTARTED, event.at)
+        for position, attempt in job.live.items()
+        if position in scope
+    ]
+    for position in [each for each in sorted(job.done) if each in scope]:
+        job.done.discard(position)
+        job.move(position, Status.PENDING)
+        job.wait_again(position)
+    if event.counted:
+        job.restarts += 1
+    else:
+        job.setbacks += 1
+    if event.positions is None:
+        job.satisfied = False
+        job.restarting = bool(job.live)
+    drop_promise(state, job)
+    if event.positions is None:  # members of other replicas still wait at the barrier for each other
+        end_forming(state, job)
+    hold(state, job, event.retry_at, event.at)
+    queue_up(state, job)
+    return orders
+
+
+def _settled(state: ClusterState, event: JobSettled) -> list[Effect]:
+    job = state.jobs[event.job]
+    if job.is_over:
+        job.outcome = event.status
+        return []
+    why = Why.JOB_DONE if event.status == Status.COMPLETED else Why.JOB_FAILED
+    rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+    orders: list[Effect] = [tell_to_leave(state, job, each, why, event.at) for each in job.live.values()]
+    drop_promise(state, job)
+    end_forming(state, job)
+    own = None if event.culprit is None else Why(job.why[event.culprit])
+    job.settle_rest(rest, why)
+    if event.culprit is not None and own is not None and event.status == Status.FAILED:
+        job.why[event.culprit] = own  # its end is its own, not the job's
+        job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code
+    job.outcome = event.status
+    job.ended_at = max(event.at, *job.times[1::2]) if job.times else event.at
+    state.end_job(job)
+    leave_queue(state, job)
+    return [*orders, Settle(job.job.id, None)]

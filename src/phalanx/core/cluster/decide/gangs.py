@@ -1,0 +1,233 @@
+"""Choices about members that are placed together: may a muster stand, may a promise be redeemed, who is evicted.
+
+A plan may be stale by the time it arrives, so everything is checked again here, for all members at once: either
+every one of them gets its place, or none does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from phalanx.core.cluster.decide.endings import recalled
+from phalanx.core.cluster.decision import Accepted, Decision, Refused
+from phalanx.core.cluster.events import Event, PromiseWithdrawn, RoomPromised, TaskPlaced, TasksEvicted
+from phalanx.core.cluster.inputs import Evict, ProposeGang, Redeem
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model import reason
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.plan import GangPlacement, Placement
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Grant
+
+STALE = Decision([], [], Refused(reason.evaluating(), "stale"))
+
+
+def propose_gang(state: ClusterState, given: ProposeGang, now: float) -> Decision:
+    """All members, or none; with victims, places are promised and the victims asked to leave in one step."""
+    gang_placement = given.gang_placement
+    job = state.jobs.get(gang_placement.job)
+    if job is None or not gang_placement.members or not _may_be_placed(state, job, gang_placement):
+        return STALE
+    if gang_placement.is_promise:
+        return _promise(state, job, gang_placement, now)
+    if not _fits_after(state, gang_placement) or _would_be_second_part(state, job, gang_placement.members):
+        return STALE
+    return Decision(_placed(state, job, gang_placement.members, now, "plan", promised=False), [], Accepted())
+
+
+def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
+    """The last victim has left: the members get the places that were kept for them."""
+    job = state.jobs.get(given.job)
+    if job is None or job.promise is None or job.promise.victims:
+        return STALE
+    members = tuple(
+        Placement(given.job, position, node, grant) for position, (node, grant) in job.promise.members.items()
+    )
+    ready = all(state.nodes[each.node].takes_work and job.is_ready(each.position) for each in members)
+    ready = ready and not _would_be_second_part(state, job, members)
+    if not ready or not _fits_after(state, GangPlacement(given.job, members, displaced=(given.job,))):
+        gone = PromiseWithdrawn(at=now, cause="a promised place is no longer there", job=given.job)
+        return Decision([gone], [], Accepted())
+    return Decision(_placed(state, job, members, now, "promise", promised=True), [], Accepted())
+
+
+def overdue(state: ClusterState, now: float) -> list[Event]:
+    """Promises whose victims did not leave in time, or of which a node will take no work when they have."""
+    events: list[Event] = []
+    for id in state.promised:
+        promise = state.jobs[id].promise
+        if promise is None:
+            continue
+        nodes = (state.nodes[node] for node, _ in promise.members.values())
+        if any(node.lost or node.drain_reason is not None for node in nodes):
+            events.append(PromiseWithdrawn(at=now, cause="a promised node closed", job=id))
+        elif now > promise.until:
+            events.append(PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id))
+    return events
+
+
+def evict(state: ClusterState, given: Evict, now: float) -> Decision:
+    """Take the places of a job's live attempts; the tasks wait again as the job's restart policy says."""
+    job = state.jobs.get(given.job)
+    if job is None:
+        return Decision([], [], Refused(Reason("NotFound", Tier.NEVER, f"no job {given.job}"), "not_found"))
+    chosen = job.live.values() if given.position is None else [job.live.get(given.position)]
+    keys = tuple(attempt.key for attempt in chosen if attempt is not None and attempt.ending is None)
+    if not keys:
+        text = "only a task that holds a place can be evicted"
+        return Decision([], [], Refused(Reason("NotRunning", Tier.NEVER, text), "conflict"))
+    event = TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
+    return Decision([event, *recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
+
+
+def _may_be_placed(state: ClusterState, job: JobState, gang_placement: GangPlacement) -> bool:
+    if job.is_held or (job.forming is not None and job.gang is not None and job.gang.gang.strict):
+        return False
+    return all(
+        each.node in state.nodes and state.nodes[each.node].takes_work and job.is_ready(each.position)
+        for each in gang_placement.members
+    )
+
+
+def _promise(state: ClusterState, job: JobState, gang_placement: GangPlacement, now: float) -> Decision:
+    keys = _victims(state, job, gang_placement)
+    if keys is None or not _fits_after(state, gang_placement):
+        return STALE
+    awaited = _still_leaving(state, gang_placement)
+    grace_s = max((state.jobs[key[0]].job.grace_s for key in (*keys, *awaited)), default=0.0)
+    event = RoomPromised(
+        at=now,
+        cause="plan",
+        job=gang_placement.job,
+        members=tuple((each.position, each.node, each.grant) for each in gang_placement.members),
+        victims=keys,
+        displaced=gang_placement.displaced,
+        trigger=gang_placement.trigger,
+        until=now + grace_s + state.rules.promise_s,
+        awaited=awaited,
+    )
+    return Decision([event, *recalls(state, keys, now, "plan")], [], Accepted())
+
+
+def recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause: str) -> list[Event]:
+    """Formations that lose a member at the barrier cannot start whole; the others need not wait for it."""
+    events: list[Event] = []
+    for id in dict.fromkeys(key[0] for key in keys):
+        job = state.jobs[id]
+        if job.forming is None or job.gang is None or not (job.gang.gang.strict or job.satisfied):
+            continue
+        if any(key[0] == id and key[1] in job.forming.positions for key in keys):
+            events.append(recalled(state, job, now, cause, "one of its members was evicted"))
+    return events
+
+
+def _victims(
+    state: ClusterState, job: JobState, gang_placement: GangPlacement
+) -> tuple[AttemptKey, ...] | None:
+    """Whom the lanes belong to; None if one of them may not be evicted, or is gone."""
+    keys: list[AttemptKey] = []
+    for node, lane_id in gang_placement.victims:
+        lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
+        if lane is None:
+            return None
+        keys += lane.attempts
+    for key in keys:
+        attempt = state.attempt(key)
+        if (
+            attempt is None
+            or attempt.ending is not None
+            or state.jobs[key[0]].job.priority >= job.job.priority
+        ):
+            return None
+    if any(id not in state.promised for id in gang_placement.displaced) or _breaks_a_gang(state, keys):
+        return None
+    return tuple(keys)
+
+
+def _still_leaving(state: ClusterState, gang_placement: GangPlacement) -> tuple[AttemptKey, ...]:
+    """Of those who were on their way out when the plan was made, whoever still is."""
+    lanes = (
+        state.nodes[node].lanes.get(lane_id)
+        for node, lane_id in gang_placement.awaited
+        if node in state.nodes
+    )
+    return tuple(key for lane in lanes if lane is not None for key in lane.attempts)
+
+
+def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
+    """Whether one would keep some members, but of a group that loses some fewer than it needs."""
+    for id in {key[0] for key in keys}:
+        job = state.jobs[id]
+        if job.gang is None:
+            continue
+        losing = Counter(job.group_of(position).number for owner, position, _ in keys if owner == id)
+        staying = job.gang.held() - losing
+        if staying and any(staying[number] < job.groups[number].group.needed for number in losing):
+            return True
+    return False
+
+
+def _would_be_second_part(state: ClusterState, job: JobState, members: tuple[Placement, ...]) -> bool:
+    """Whether a gang would hold a part with these while another does (decision 14): it lost members since the plan."""
+    if job.gang is None or job.satisfied or job.gang.gang.strict or not state.incomplete - {job.job.id}:
+        return False
+    held = job.gang.held() + Counter(job.group_of(each.position).number for each in members)
+    return any(held[group.number] < group.group.needed for group in job.groups)
+
+
+def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:
+    """Whether all members fit beside each other once the victims, if any, have left; nothing is changed."""
+    undo: list[tuple[Callable[[Grant], None], Grant]] = []
+    try:
+        for node, lane_id in (*gang_placement.victims, *gang_placement.awaited):
+            lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
+            if lane is None:  # it has been left since
+                continue
+            ledger, grant = state.table.ledgers[state.nodes[node].row], lane.grant
+            ledger.give_back(grant)
+            undo.append((ledger.retake, grant))
+        for id in gang_placement.displaced:
+            promise = state.jobs[id].promise
+            for node, grant in promise.members.values() if promise else ():
+                ledger = state.table.ledgers[state.nodes[node].row]
+                ledger.withdraw(grant)
+                undo.append((ledger.promise, grant))
+        for each in gang_placement.members:
+            ledger = state.table.ledgers[state.nodes[each.node].row]
+            if not ledger.has_room(each.grant):
+                return False
+            ledger.take(each.grant)
+            undo.append((ledger.give_back, each.grant))
+        return True
+    finally:
+        for put_back, grant in reversed(undo):
+            put_back(grant)
+
+
+def _placed(
+    state: ClusterState, job: JobState, members: tuple[Placement, ...], now: float, cause: str, promised: bool
+) -> list[Event]:
+    lanes: dict[str, int] = {}
+    formation = 0
+    if job.gang is not None:
+        formation = job.forming.number if job.forming is not None else job.formations + 1
+    events: list[Event] = []
+    for each in members:
+        lane = lanes.get(each.node, state.nodes[each.node].next_lane)
+        lanes[each.node] = lane + 1
+        key = (each.job, each.position, job.attempts[each.position] + 1)
+        events.append(
+            TaskPlaced(
+                at=now,
+                cause=cause,
+                key=key,
+                node=each.node,
+                lane=lane,
+                grant=each.grant,
+                formation=formation,
+                promised=promised,
+            )
+        )
+    return events

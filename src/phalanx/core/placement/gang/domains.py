@@ -1,0 +1,181 @@
+"""Which domains of a level could hold a gang, the best first, by the order that `search.py` promises.
+
+Most gangs need only the first one, so that one is found without sorting all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phalanx.core.model.slots import Tally
+from phalanx.core.model.tree import Column, Mask, Tree
+from phalanx.core.placement.gang.grades import Grades
+from phalanx.core.placement.gang.rules import GatherLevels
+from phalanx.core.placement.gang.spread import Field
+
+_Key = Callable[[Column], NDArray[Any]]  # numbers of domains to what is compared; the smaller is the better
+
+
+class Domains:
+    """The room of all groups in every domain, and what makes one domain better than another.
+
+    `pinned` are the domains of the must layer in which members already stand; more than one cannot be put right.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        rules: GatherLevels,
+        fields: Sequence[Field],
+        existing: Field | None,
+        bound: Sequence[int],
+        cost: Column | None,
+        tally: Tally | None,
+        grades: Sequence[Grades | None],
+    ) -> None:
+        self.tree, self.rules, self.fields = tree, rules, fields
+        self.existing, self.cost, self._tally = existing, cost, tally
+        self._grades = grades
+        self.pinned = self._pin(bound)
+
+    def in_order(self, level: int, size: Sequence[int], *, is_least: bool = False) -> Iterator[int]:
+        """Those of a level that could hold so many members of each group. If that is the least, more is better."""
+        best: int | None = None
+        if level == self.tree.node_level and self._is_plain and not is_least:
+            best = self._tightest_node(size[0])
+            if best is None:
+                return
+            yield best
+        found = np.flatnonzero(self._holds(level, size))
+        if not len(found):
+            return
+        keys = self._keys(level, size, is_least)
+        if best is None:
+            best = self._best(level, found, keys, is_least)
+            yield best
+        if len(found) > 1:
+            for outer in range(level, 0, -1):
+                sign = -1 if is_least and outer == level else 1
+                keys += [self._around(field, level, outer, sign) for field in self.fields]
+            order = np.lexsort([self._place(level, found), *(key(found) for key in reversed(keys))])
+            yield from (number for number in found[order].tolist() if number != best)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether only slots decide between nodes, and it is known how many nodes have how many."""
+        return (
+            len(self.fields) == 1
+            and self._tally is not None
+            and self.existing is None
+            and self.cost is None
+            and self.pinned is None
+            and not self.rules.multiples
+            and not any(self._grades)
+        )
+
+    def _tightest_node(self, count: int) -> int | None:
+        """The best node if only slots decide: one of those with the fewest, without reading what all nodes have."""
+        assert self._tally is not None
+        slots = self._tally.least(count)
+        if slots is None:
+            return None
+        outer = self.tree.node_level - 1
+        domain = self._tightest(outer, np.flatnonzero(self._tally.domains(slots)))
+        rows = self.tree.rows(outer, domain)
+        return int(rows[(self.fields[0].slots[rows] == slots).argmax()])
+
+    def _holds(self, level: int, size: Sequence[int]) -> Mask:
+        mask: Mask = self.fields[0].at(level) >= size[0]
+        for field, count in zip(self.fields[1:], size[1:], strict=True):
+            mask &= field.at(level) >= count
+        if self.pinned is not None:
+            assert self.rules.top is not None
+            around = self.tree.up(level, np.arange(len(mask)), self.rules.top)
+            mask &= (around == self.pinned[0]) & (len(self.pinned) == 1)
+        return mask
+
+    def _best(self, level: int, found: Column, keys: list[_Key], is_least: bool) -> int:
+        """The first in order, found without sorting: mostly very few are left after the first comparison."""
+        for key in keys:
+            values = key(found)
+            found = found[values == values.min()]
+        return self._tightest(level, found, -1 if is_least else 1)
+
+    def _tightest(self, level: int, found: Column, sign: int = 1) -> int:
+        """The domain with the fewest slots; of equal ones that in the tightest domain around it, then by name."""
+        for field in self.fields:
+            if len(found) > 1:
+                room = field.at(level)[found]
+                found = found[room == (room.min() if sign > 0 else room.max())]
+        return self._snuggest(level, found)
+
+    def _snuggest(self, level: int, found: Column) -> int:
+        """Of domains with as many slots, the one in the tightest domain around it, then by name."""
+        if len(found) > 1 and level > 1:
+            around = self.tree.up(level, found, level - 1)
+            is_around = np.zeros(self.tree.size(level - 1), dtype=np.bool_)
+            is_around[around] = True
+            found = found[around == self._tightest(level - 1, np.flatnonzero(is_around))]
+        return int(found[self._place(level, found).argmin()]) if len(found) > 1 else int(found[0])
+
+    def _place(self, level: int, numbers: Column) -> Column:
+        return self.tree.place[numbers] if level == self.tree.node_level else numbers
+
+    def _keys(self, level: int, size: Sequence[int], is_least: bool) -> list[_Key]:
+        """What is compared before the slots, the first first; the smaller is the better."""
+        keys: list[_Key] = []
+        if self.existing is not None:
+            keys += [self._around(self.existing, level, outer, -1) for outer in range(level, 0, -1)]
+        if self.cost is not None:
+            keys.append(self._price(level, size).__getitem__)
+        for inner in self.rules.preferred:
+            if inner > level:
+                keys.append(self._spanned(level, inner, size).__getitem__)
+        for grades, count in zip(self._grades, size, strict=True):
+            if grades is not None and not is_least:
+                keys.append(grades.needed(level, count).__getitem__)
+        return keys
+
+    def _around(self, field: Field, level: int, outer: int, sign: int) -> _Key:
+        return lambda numbers: sign * field.at(outer)[self.tree.up(level, numbers, outer)]
+
+    def _spanned(self, level: int, inner: int, size: Sequence[int]) -> Column:
+        """Of how many domains of an inner level the count would make use, in each domain of this level."""
+        numbers = np.arange(self.tree.size(inner))
+        outer = self.tree.up(inner, numbers, level)
+        total = np.zeros(self.tree.size(level), dtype=np.int64)
+        for field, count in zip(self.fields, size, strict=True):
+            room = field.at(inner)
+            order = np.lexsort((-room, outer))
+            used = (_before(outer[order], room[order]) < count) & (room[order] > 0)
+            total += np.bincount(outer[order][used], minlength=len(total))
+        return total
+
+    def _price(self, level: int, size: Sequence[int]) -> NDArray[np.float64]:
+        """What the cheapest slots for the count would cost, in each domain of this level."""
+        assert self.cost is not None
+        outer = self.tree.up(self.tree.node_level, np.arange(len(self.cost)), level)
+        total = np.zeros(self.tree.size(level))
+        for field, count in zip(self.fields, size, strict=True):
+            unit = self.cost / np.maximum(field.slots, 1)
+            order = np.lexsort((unit, outer))
+            slots = field.slots[order]
+            takes = np.clip(count - _before(outer[order], slots), 0, slots)
+            total += np.bincount(outer[order], takes * unit[order], minlength=len(total))
+        return total
+
+    def _pin(self, bound: Sequence[int]) -> Column | None:
+        if not len(bound) or not self.rules.top:
+            return None
+        return np.unique(self.tree.up(self.tree.node_level, np.asarray(bound), self.rules.top))
+
+
+def _before(segment: Column, values: Column) -> Column:
+    """The sum of the values before each, within its segment; segments lie side by side."""
+    run = values.cumsum() - values
+    first = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]]))
+    return run - np.repeat(run[first], np.diff(np.append(first, len(values))))

@@ -1,0 +1,257 @@
+"""One site worked out: where the members would stand on it, who would really have to leave for that, and the price.
+
+For each choice of jobs that make room (`victim_search.py`) two layouts are looked at: on the slots that cost the least,
+and as close together as all these slots allow. Then everybody comes back who can (`trim.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import frexp
+
+import numpy as np
+
+from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.tree import Column, Mask
+from phalanx.core.placement.gang.place import Seats
+from phalanx.core.placement.preempt.free import FreeAfter, shortened
+from phalanx.core.placement.preempt.goal import Goal
+from phalanx.core.placement.preempt.node_fit import Asked, NodeFit
+from phalanx.core.placement.preempt.offers import Offers, Prices
+from phalanx.core.placement.preempt.trim import QuotaLeft, Trim
+from phalanx.core.placement.preempt.units import EvictionUnit, bundled, total
+from phalanx.core.placement.preempt.victim_search import VictimChoice, VictimSearch
+from phalanx.core.placement.preempt.victims import Loss, Victims
+
+MANY = 256  # members; for more of them only one layout is worked out
+LAYOUTS_MAX = 4  # of several shapes, looked at until one fits
+TRIED_MAX = 512  # victims; with more of them leaving, several shapes are not tried in the draft
+AGAIN_MAX = 32  # bundles; with no more than these it is tried whether members could stand elsewhere instead
+ENDLESS = int(np.iinfo(np.int64).max)
+
+Key = tuple[int, int, int, tuple[int, ...], int, int, int, float, int, Seats]
+
+
+class EvictionPlan:
+    """One way to make room: where the members stand, and who leaves."""
+
+    def __init__(self, aim: Goal, seats: Seats, bundles: list[EvictionUnit]) -> None:
+        self.seats = tuple(map(tuple, seats))
+        self.bundles = bundles
+        self.leaving: list[Tenant] = [tenant for bundle in bundles for tenant in bundle.tenants]
+        self.price = total(bundles)
+        self.level = aim.level(seats)
+        self._is_near_wanted = bool(aim.gather)
+
+    @property
+    def key(self) -> Key:
+        """The smaller is the better.
+
+        Fewest jobs broken, gangs made smaller, promises taken back; lowest priorities. Then members that stand closer
+        together, if the job says anything of where it stands; if not, only where about as much work is lost (no more
+        than twice as much). Then the least lost work.
+        """
+        cost = self.price
+        size = frexp(cost.lost)[1]
+        before, after = (0, size) if self._is_near_wanted else (size, 0)
+        return (
+            cost.broken, cost.shrunk, cost.displaced, cost.priorities, before, -self.level, after, cost.lost,
+            cost.tenants, self.seats,
+        )  # fmt: skip
+
+
+class EvictionDomain:
+    """A domain that may hold the unit, or the whole cluster, with the victims on its nodes."""
+
+    def __init__(self, aim: Goal, room: FreeAfter, losses: Column, elsewhere: Column | None = None) -> None:
+        """`losses` is over all victims, `elsewhere` has the places of those who are asked for their quota."""
+        self._aim = aim
+        self._victims: Victims = room.measure.victims
+        self._elsewhere = elsewhere
+        self.room = room
+        self.losses = losses
+        self._clearance = VictimSearch(
+            room, losses, self.fits, 0.0 if aim.is_simple else 0.2 + len(room.at) / 500
+        )
+
+    @property
+    def effort(self) -> float:
+        """About as many milliseconds as it took to work it out."""
+        return self._clearance.effort + 0.03 * self._aim.count + len(self._aim.draft.nodes) / 5000
+
+    def fits(self, leaving: Mask) -> bool:
+        """Whether everybody who is needed finds a place when these have left."""
+        slots = self.room.slots(leaving)
+        if any(int(each.sum()) < shape.need for each, shape in zip(slots, self._aim.needed, strict=True)):
+            return False
+        return self._aim.is_simple or self._seats(leaving) is not None
+
+    def clearings(self) -> Iterator[EvictionPlan]:
+        """Ways to make room here."""
+        for choice in self._clearance.choices():
+            for found in self._worked_out(choice):
+                best = found
+                while (better := self._improved(best)) is not None:
+                    best = better
+                yield best
+
+    def _worked_out(self, choice: VictimChoice) -> Iterator[EvictionPlan]:
+        tried: list[Seats] = []
+        for seats in self._layouts(choice):
+            if seats not in tried:
+                tried.append(seats)
+                if (found := self._trimmed(seats, choice.leaving)) is not None:
+                    yield found
+
+    def _layouts(self, choice: VictimChoice) -> Iterator[Seats]:
+        if not self._aim.is_simple:
+            if (seats := self._seats(choice.leaving)) is not None:
+                yield seats
+            return
+        need = self._aim.count
+        if len(self.room.rows) == 1:
+            yield [[(int(self.room.rows[0]), need)]]
+            return
+        offers = Offers(self.room, choice.leaving, self._prices(choice))
+        if need <= MANY or not self._aim.gather:
+            yield from self._first([offers.cheapest(need)], None)
+        if need <= MANY or self._aim.gather:
+            cost = self.room.column(np.rint(1000 * offers.total).astype(np.int64))
+            yield from self._first(self.room.slots(choice.leaving), cost)
+
+    def _first(self, slots: list[Column], cost: Column | None) -> Iterator[Seats]:
+        columns = [self.room.column(each) for each in slots]
+        if (layout := next(self._aim.layouts(columns, cost), None)) is not None:
+            yield layout.counts
+
+    def _prices(self, choice: VictimChoice) -> Prices:
+        """What each victim's leaving adds to the price, as far as one can tell before the members have places.
+
+        If all chosen jobs are needed anyway, only lost work counts, and whole gangs are lost already. Otherwise a
+        job more is dearer than any priority, and priority dearer than lost work.
+        """
+        victims, at = self._victims, self.room.at
+        lost = victims.lost[at]
+        loss, job = self.losses[at], victims.job[at]
+        is_whole = (loss == Loss.WORK) & victims.is_gang[job]
+        if choice.is_thin:
+            return np.where(is_whole | (loss == Loss.PROMISE), 0.0, 1.0 + lost)
+        whole = np.bincount(victims.job, victims.lost, minlength=victims.jobs)
+        lost = np.where(is_whole, whole[job], lost)
+        words, ranks = np.unique(victims.priority, return_inverse=True)
+        prices: Prices = ranks[job] + lost / (1.0 + lost.max(initial=0.0))
+        works = np.flatnonzero(choice.leaving & (loss == Loss.WORK))
+        keys = self.room.row[works] * victims.jobs + job[works]
+        prices[works[np.unique(shortened(keys), return_index=True)[1]]] += len(words) + 1.0
+        return prices
+
+    def _seats(self, leaving: Mask) -> Seats | None:
+        """A layout for several shapes, or with multiples, when these have left. Nodes are asked whether all fit."""
+        if not self._aim.has_multiples:
+            columns = [self.room.column(each) for each in self.room.slots(leaving)]
+            for layout in islice(self._aim.layouts(columns), LAYOUTS_MAX):
+                if self._holds(layout.counts, leaving):
+                    return layout.counts
+        chosen = self.room.at[leaving].tolist()
+        return self._tried(chosen) if len(chosen) <= TRIED_MAX else None
+
+    def _holds(self, seats: Seats, leaving: Mask) -> bool:
+        asked = self._aim.asked(seats)
+        gone: dict[int, list[Tenant]] = {row: [] for row in asked}
+        chosen = self.room.at[leaving]
+        for at in chosen[np.isin(self._victims.node[chosen], list(asked))].tolist():
+            gone[int(self._victims.node[at])].append(self._victims.tenant(at))
+        ledgers = self._aim.draft.nodes.ledgers
+        return all(NodeFit(ledgers[row], each, gone[row]).holds() for row, each in asked.items())
+
+    def _tried(self, chosen: list[int]) -> Seats | None:
+        """The same, found in the draft as if these victims had left: slower, and more thorough."""
+        draft = self._aim.draft
+        mark = draft.mark()
+        for at in chosen:
+            draft.evict(self._victims.tenant(at))
+        try:
+            return self._aim.seats()
+        finally:
+            draft.rollback(mark)
+
+    def _trimmed(self, seats: Seats, leaving: Mask) -> EvictionPlan | None:
+        """Only those leave without whom the members would not fit where they are to stand."""
+        asked = self._aim.asked(seats)
+        is_used = np.zeros(len(self._aim.draft.nodes), dtype=np.bool_)
+        is_used[list(asked)] = True
+        places = self.room.at[leaving]
+        places = places[is_used[self._victims.node[places]]]
+        if self._elsewhere is not None:
+            places = np.union1d(places, self._elsewhere)
+        alone, others = bundled(self._victims, self.losses, places)
+        stuck = self._stuck(seats, leaving) if self._aim.is_plain else set()
+        if stuck is None:
+            return None
+        fixed = [bundle for at, bundle in alone.items() if at in stuck]
+        loose = [*(bundle for at, bundle in alone.items() if at not in stuck), *others]
+        trim = self._trim(asked, fixed, loose)
+        if not trim.holds():
+            return None
+        return EvictionPlan(
+            self._aim, seats, sorted(fixed + trim.keep_out(loose), key=lambda each: each.value)
+        )
+
+    def _trim(
+        self, asked: dict[int, list[Asked]], fixed: list[EvictionUnit], loose: list[EvictionUnit]
+    ) -> Trim:
+        """The nodes to which somebody might come back; others need no closer look."""
+        draft = self._aim.draft
+        ledgers = draft.nodes.ledgers
+        rows = {tenant.node_row for bundle in loose for tenant in bundle.tenants}
+        if not self._aim.is_plain:
+            rows.update(asked)
+        rows.update(row for row in asked if ledgers[row].promises)
+        by_row: dict[int, list[Tenant]] = {row: [] for row in asked if row in rows}
+        for bundle in (*fixed, *loose):
+            for tenant in bundle.tenants:
+                if tenant.node_row in by_row:
+                    by_row[tenant.node_row].append(tenant)
+        stands = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
+        everybody = (tenant for bundle in (*fixed, *loose) for tenant in bundle.tenants)
+        sizes = [each for row in asked.values() for each in row]
+        return Trim(stands, QuotaLeft(draft.queues, self._aim.gang.job.queue, sizes, everybody))
+
+    def _stuck(self, seats: Seats, leaving: Mask) -> set[int] | None:
+        """The places of victims who cannot come back whoever else stays away; None if the members do not fit at all.
+
+        One calculation for all nodes, before the others are looked at one by one.
+        """
+        rows, counts = np.array(seats[0], dtype=np.int64).T
+        here = np.searchsorted(self.room.rows, rows)
+        slack = np.full((len(self.room.measure.free), len(self.room.rows)), ENDLESS)
+        slack[:, here] = self.room.beside(leaving, here, counts)
+        ledgers = self._aim.draft.nodes.ledgers
+        overdrawn = np.array([ledgers[row].promises > 0 for row in rows.tolist()])
+        slack[:, here[overdrawn]] = ENDLESS  # counting is not enough where a device may be held and promised
+        if slack.min(initial=0) < 0:
+            return None
+        return set(self.room.at[self.room.exceeds(slack) & leaving].tolist())
+
+    def _improved(self, found: EvictionPlan) -> EvictionPlan | None:
+        """Let off somebody who is needed only because of where the members stand: they could stand elsewhere."""
+        if len(found.bundles) > AGAIN_MAX:
+            return None
+        everybody = self._mask(found.leaving)
+        if self._aim.is_simple and int(self.room.slots(everybody)[0].sum()) <= self._aim.count:
+            return None  # every slot is used
+        for bundle in found.bundles:
+            leaving = everybody & ~self._mask(bundle.tenants)
+            if self.fits(leaving):
+                for other in self._worked_out(VictimChoice(leaving, is_thin=True)):
+                    if other.key < found.key:
+                        return other
+        return None
+
+    def _mask(self, tenants: Iterable[Tenant]) -> Mask:
+        """Which of the victims on this site these are."""
+        slots = self._victims.tenants.slots
+        places = np.searchsorted(self._victims.slot, [slots[tenant.key] for tenant in tenants])
+        mask: Mask = np.isin(self.room.at, places)
+        return mask

@@ -1,0 +1,218 @@
+"""What nodes would have free if some of the victims left, counted in slots for each group that asks.
+
+One calculation over the columns answers for all nodes, or for those of one domain. The counts are exact but for nodes
+that several groups share: what each could take alone, they may not be able to take together (`node_fit.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phalanx.core.model.resources import Request
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.tree import Column, Mask
+from phalanx.core.model.waiting import Wanted
+from phalanx.core.placement.preempt.node_fit import NodeFit
+from phalanx.core.placement.preempt.victims import Victims
+
+Amounts = NDArray[np.int64]  # one line for each resource
+Weights = NDArray[np.float64]  # the same to be added up, which is exact as long as sums are below 2^53
+
+
+class FreeAfter:
+    """Some nodes and the victims on them: `at` has their places in `Victims`, `row` their nodes' places in `rows`."""
+
+    def __init__(self, measure: Measure, rows: Column, at: Column, row: Column) -> None:
+        self.measure = measure
+        self.rows = rows
+        self.at = at
+        self.row = row
+        self._free = measure.free[:, rows]
+        self._freed = measure.freed[:, at]
+
+    @staticmethod
+    def over(measure: Measure, rows: Column, at: Column) -> FreeAfter:
+        """The room of these node rows, with those of the victims `at` who are on them."""
+        place = np.full(len(measure.nodes), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        row = place[measure.victims.node[at]]
+        return FreeAfter(measure, rows, at[row >= 0], row[row >= 0])
+
+    def free(self, leaving: Mask | None = None) -> Amounts:
+        """What every row has free when these have left; without any, now."""
+        if leaving is None:
+            return self._free
+        chosen = np.flatnonzero(leaving)
+        return self._free + self._summed(self.row[chosen], chosen, len(self.rows))
+
+    def slots(self, leaving: Mask | None = None) -> list[Column]:
+        """How many members of each group every row could take when these have left; never more than are needed."""
+        free = self.free(leaving)
+        found = []
+        for group, wanted in enumerate(self.measure.wanted):
+            slots = self.measure.slots(free, group) * self.measure.ever[group][self.rows]
+            if wanted.request.target is not None:
+                self._ask_target(wanted.request, slots, leaving)
+            found.append(slots)
+        return found
+
+    def beside(self, leaving: Mask, rows: Column, counts: Column) -> Amounts:
+        """What these rows would have left beside so many members of the first group, when these victims have left."""
+        return self.free(leaving)[:, rows] - np.outer(self.measure.asked[0], counts)
+
+    def exceeds(self, amounts: Amounts) -> Mask:
+        """Which victims hold more of anything than these amounts of their rows."""
+        mask: Mask = np.logical_or.reduce(self._freed > amounts[:, self.row])
+        return mask
+
+    def slots_in_turn(self, order: Column) -> Column:
+        """For the first group, the slots of a victim's row once it and those before it on the row have left.
+
+        `order` lists victims row by row.
+        """
+        row = self.row[order]
+        begins = np.concatenate([[True], row[1:] != row[:-1]])[: len(row)]
+        run = self._freed[:, order].astype(np.int64).cumsum(axis=1)
+        base = np.concatenate([np.zeros((len(run), 1), dtype=np.int64), run], axis=1)[
+            :, np.flatnonzero(begins)
+        ]
+        free = self._free[:, row] + run - base[:, begins.cumsum() - 1]
+        return self.measure.slots(free, 0) * self.measure.ever[0][self.rows[row]]
+
+    def use_of(self, victims: Column) -> Column:
+        """How useful it is that these leave, given that everybody else does.
+
+        By the slots that would be lost if one of them stayed, then by those of its row, then by how much it holds of
+        what is asked for. None are of use where there is no room in any case.
+        """
+        free = self.free(np.ones(len(self.at), dtype=np.bool_))[:, self.row[victims]]
+        freed = self._freed[:, victims].astype(np.int64)
+        use: Column = np.zeros(len(victims), dtype=np.int64)
+        for group, wanted in enumerate(self.measure.wanted):
+            ever = self.measure.ever[group][self.rows[self.row[victims]]]
+            every = self.measure.slots(free, group) * ever
+            without = self.measure.slots(free - freed, group) * ever
+            parts = [
+                100 * np.minimum(amount, asked) // asked
+                for amount, asked in zip(freed, self.measure.asked[group], strict=True)
+                if asked
+            ]
+            use += ((every - without) * (wanted.need + 1) + every) * 1000 + sum(parts) * (every > 0)
+        return use
+
+    def pairs(self, item: Column) -> tuple[Column, Column, Amounts]:
+        """What each item frees on each row: (item, row) of every pair, and the amounts. Victims of item −1 stay."""
+        chosen = np.flatnonzero(item >= 0)
+        keys = item[chosen] * len(self.rows) + self.row[chosen]
+        found, inverse = np.unique(shortened(keys), return_inverse=True)
+        return found // len(self.rows), found % len(self.rows), self._summed(inverse, chosen, len(found))
+
+    def column(self, values: Column) -> Column:
+        """Values of these rows as a column over all nodes."""
+        column = np.zeros(len(self.measure.nodes), dtype=np.int64)
+        column[self.rows] = values
+        return column
+
+    def _summed(self, place: Column, chosen: Column, size: int) -> Amounts:
+        """What these victims hold, added up by place."""
+        sums = [np.bincount(place, amount[chosen], minlength=size) for amount in self._freed]
+        return np.array(sums).astype(np.int64)
+
+    def _ask_target(self, request: Request, slots: Column, leaving: Mask | None) -> None:
+        """A request that names devices or a NUMA node is counted by the node itself; there is only one."""
+        for at in np.flatnonzero(slots).tolist():
+            here = self.at[:0] if leaving is None else self.at[leaving & (self.row == at)]
+            gone = [self.measure.victims.tenant(each) for each in here.tolist()]
+            ledger = self.measure.nodes.ledgers[self.rows[at]]
+            while slots[at] and not NodeFit(ledger, [(request, int(slots[at]))], gone).holds():
+                slots[at] -= 1
+
+
+class Measure:
+    """The amounts that decide: cores, memory and each kind of device that somebody asks for."""
+
+    def __init__(self, nodes: NodeTable, wanted: Sequence[Wanted], victims: Victims) -> None:
+        self.nodes = nodes
+        self.wanted = wanted
+        self.victims = victims
+        self.ever = [
+            nodes.slots_ever(each.request) > 0 for each in wanted
+        ]  # nodes that could take any at all
+        kinds = {_kind(each.request): None for each in wanted if each.request.gpus}
+        devices = [nodes.columns.devices(request) for request in kinds]
+        self.free: Amounts = np.array([nodes.cores, nodes.memory, *devices], dtype=np.int64)
+        held = [self._held(request) for request in kinds]
+        self.freed: Weights = np.array([victims.cores, victims.memory, *held], dtype=np.float64)
+        self.asked = [
+            (
+                each.request.cores,
+                each.request.memory_bytes,
+                *(each.request.gpus if kind == _kind(each.request) else 0 for kind in kinds),
+            )
+            for each in wanted
+        ]
+
+    def slots(self, free: Amounts, group: int) -> Column:
+        """How many members of a group fit into each of these amounts, its target left aside."""
+        found = np.full(free.shape[1], self.wanted[group].need, dtype=np.int64)
+        for amount, asked in zip(free, self.asked[group], strict=True):
+            if asked:
+                np.minimum(found, amount // asked, out=found)
+            else:
+                found[amount < 0] = 0  # more is promised than there is: nothing at all goes there
+        return np.maximum(found, 0)
+
+    def share(self, free: Amounts, most: Sequence[Column]) -> NDArray[np.float64]:
+        """How much of all that is needed these amounts could hold, if members could be cut into pieces.
+
+        It is never less than what they really hold, and who leaves adds to it no more than if it left alone.
+        """
+        total = np.zeros(free.shape[1])
+        for group, limit in enumerate(most):
+            parts = [
+                np.clip(amount / asked, 0, limit)
+                for amount, asked in zip(free, self.asked[group], strict=True)
+                if asked
+            ]
+            if parts:
+                total += sum(parts) / (len(parts) * self.wanted[group].need)
+        return total
+
+    def progress(self, free: Amounts, most: Sequence[Column]) -> NDArray[np.float64]:
+        """The same in whole members; what is still a part of one counts for very little, to break ties."""
+        total = 1e-3 * self.share(free, most)
+        for group, limit in enumerate(most):
+            total += np.minimum(self.slots(free, group), limit) / self.wanted[group].need
+        return total
+
+    def missing(self, free: Amounts, most: Sequence[Column]) -> float:
+        """What is left until all these amounts together hold everybody, in shares of what is needed."""
+        counts = [np.minimum(self.slots(free, group), limit).sum() for group, limit in enumerate(most)]
+        shares = [count / wanted.need for count, wanted in zip(counts, self.wanted, strict=True)]
+        return sum(max(0.0, 1.0 - float(share)) for share in shares)
+
+    def _held(self, request: Request) -> Column:
+        """How many devices of a kind would become free with each victim. Few have to be looked at one by one."""
+        victims, nodes = self.victims, self.nodes
+        mine = nodes.columns.devices(request, every=True)[victims.node]
+        every = nodes.columns.devices(Request(gpus=1), every=True)[victims.node]
+        found = np.where(mine == every, victims.gpus, 0)
+        unlike = (mine > 0) & (mine < every)
+        for at in np.flatnonzero((unlike | victims.promise) & (victims.gpus > 0)).tolist():
+            tenant = victims.tenant(at)
+            ledger = nodes.ledgers[tenant.node_row]
+            fitting = {device.index for device in ledger.matching(request)}.intersection(tenant.grant.devices)
+            found[at] = len(fitting - ledger.devices_held if tenant.is_promise else fitting)
+        return found
+
+
+def _kind(request: Request) -> Request:
+    return Request(gpus=1, gpu_type=request.gpu_type, gpu_memory_bytes=request.gpu_memory_bytes)
+
+
+def shortened(keys: Column) -> NDArray[np.integer]:
+    """The same numbers in half the space, if they are small enough: these are sorted in half the time."""
+    return keys.astype(np.int32) if keys.max(initial=0) < np.iinfo(np.int32).max else keys

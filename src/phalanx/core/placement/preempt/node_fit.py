@@ -1,0 +1,193 @@
+"""One node that is to hold members, counted exactly: do they fit, and would they still if somebody came back?
+
+Cores and memory are counted, devices are a set, since members of different groups may want different ones of them.
+Nothing is changed in the node's ledger; who comes back is chosen in `trim.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+from msgspec import structs
+
+from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.resources import Request
+from phalanx.core.model.target import Target
+from phalanx.core.model.tenants import Tenant
+
+Asked = tuple[Request, int]  # so many members with this request
+_Demand = tuple[frozenset[int], int]  # so many of these devices
+
+
+class NodeFit:
+    """What a node has left beside its members, once those who were asked to leave have gone."""
+
+    __slots__ = ("_cores", "_demands", "_free", "_left", "_memory", "_numa")
+
+    def __init__(self, ledger: Ledger, asked: Sequence[Asked], leaving: Iterable[Tenant]) -> None:
+        self._cores = ledger.cores_free
+        self._memory = ledger.memory_free
+        self._numa: dict[int, int] = {}  # cores left on the NUMA nodes that somebody asks for by number
+        for request, count in asked:
+            self._cores -= request.cores * count
+            self._memory -= request.memory_bytes * count
+            if (numa := _numa(request)) is not None:
+                left = self._numa.get(numa, ledger.numa_free.get(numa, -1))
+                self._numa[numa] = left - request.cores * count
+        leaving = list(leaving)
+        for tenant in leaving:
+            self._count(tenant, 1)
+        self._demands = _demands(ledger, asked)
+        self._free = (
+            _free(ledger, leaving) if self._demands else set()
+        )  # devices that somebody could be given
+        self._left = 0  # how many of them nobody needs, if all need the same
+        if len(self._demands) == 1:
+            suits, needed = self._demands[0]
+            self._free &= suits
+            self._left = len(self._free) - needed
+
+    def holds(self) -> bool:
+        """Whether all members fit."""
+        return self.admits(())
+
+    def admits(self, tenants: Sequence[Tenant]) -> bool:
+        """Whether all members would still fit if these came back."""
+        cores = memory = devices = 0
+        free = self._free
+        for tenant in tenants:
+            grant = tenant.grant
+            cores += grant.cores
+            memory += grant.memory_bytes
+            for device in grant.devices:
+                devices += device in free
+        if cores > self._cores or memory > self._memory:
+            return False
+        if self._demands and not (
+            devices <= self._left if len(self._demands) == 1 else self._can_divide(tenants)
+        ):
+            return False
+        return not self._numa or self._has_numa(tenants)
+
+    def readmit(self, tenants: Sequence[Tenant]) -> None:
+        """They came back."""
+        for tenant in tenants:
+            self._count(tenant, -1)
+            for device in tenant.grant.devices:
+                if device in self._free:
+                    self._free.discard(device)
+                    self._left -= 1
+
+    def weight(self, tenant: Tenant) -> tuple[object, ...]:
+        """Tenants of equal weight can take each other's place: it does not matter which of them comes back."""
+        grant = tenant.grant
+        devices = frozenset(grant.devices) & self._free
+        which = devices if len(self._demands) > 1 else len(devices)
+        return grant.cores, grant.memory_bytes, which, grant.numa_cores if self._numa else ()
+
+    def _can_divide(self, tenants: Sequence[Tenant]) -> bool:
+        return divisible(self._free.difference(*(tenant.grant.devices for tenant in tenants)), self._demands)
+
+    def _count(self, tenant: Tenant, sign: int) -> None:
+        grant = tenant.grant
+        self._cores += sign * grant.cores
+        self._memory += sign * grant.memory_bytes
+        if self._numa:
+            for numa, cores in grant.numa_cores:
+                if numa in self._numa:
+                    self._numa[numa] += sign * cores
+
+    def _has_numa(self, tenants: Sequence[Tenant]) -> bool:
+        left = dict(self._numa)
+        for tenant in tenants:
+            for numa, cores in tenant.grant.numa_cores:
+                if numa in left:
+                    left[numa] -= cores
+        return all(cores >= 0 for cores in left.values())
+
+
+def _demands(ledger: Ledger, asked: Sequence[Asked]) -> list[_Demand]:
+    total: dict[frozenset[int], int] = {}
+    for request, count in asked:
+        if request.gpus:
+            devices = suitable(ledger, request)
+            total[devices] = total.get(devices, 0) + request.gpus * count
+    return list(total.items())
+
+
+def _numa(request: Request) -> int | None:
+    return request.target.numa if request.target else None
+
+
+def suitable(ledger: Ledger, request: Request) -> frozenset[int]:
+    """The devices of a node, free or not, that a member with this request could be given."""
+    if request.gpu_type is None and not request.gpu_memory_bytes and not request.target:
+        return frozenset(ledger.devices)
+    fitting = frozenset(device.index for device in ledger.matching(request))
+    named = request.target.devices if request.target else ()
+    return fitting & frozenset(named) if named else fitting
+
+
+def divisible(free: set[int], demands: Sequence[_Demand]) -> bool:
+    """Whether everybody can be given devices that suit. By Hall's theorem no set of demands may be too large."""
+    if len(demands) == 1:
+        devices, count = demands[0]
+        return len(devices & free) >= count
+    return all(
+        sum(count for _, count in some)
+        <= len(free & frozenset[int]().union(*(devices for devices, _ in some)))
+        for size in range(1, len(demands) + 1)
+        for some in combinations(demands, size)
+    )
+
+
+def in_turn(ledger: Ledger, asked: Sequence[Asked]) -> Iterator[tuple[int, Request]]:
+    """(place in `asked`, request) of every member, such that the ledger can grant one after the other.
+
+    Who asks for a NUMA node by number goes first, or others may have used up its cores. Where members want different
+    devices, each request names those that leave enough for the others.
+    """
+    order = sorted(range(len(asked)), key=lambda at: _numa(asked[at][0]) is None)
+    sets = [suitable(ledger, request) for request, _ in asked if request.gpus]
+    if len(set(sets)) <= 1:
+        for at in order:
+            yield from [(at, asked[at][0])] * asked[at][1]
+        return
+    dealt = _deal(ledger, asked)
+    for at in order:
+        request, count = asked[at]
+        for member in range(count):
+            named = tuple(sorted(dealt[at][member * request.gpus : (member + 1) * request.gpus]))
+            target = Target(ledger.name, _numa(request), named) if named else request.target
+            yield at, structs.replace(request, target=target)
+
+
+def _deal(ledger: Ledger, asked: Sequence[Asked]) -> list[list[int]]:
+    """Devices for every request, found one by one; whoever has another choice makes room for one who has not."""
+    holder: dict[int, int] = {}
+    choices = [sorted(suitable(ledger, request) & ledger.devices_free) for request, _ in asked]
+
+    def give(at: int, seen: set[int]) -> bool:
+        for device in choices[at]:
+            if device not in seen:
+                seen.add(device)
+                if device not in holder or give(holder[device], seen):
+                    holder[device] = at
+                    return True
+        return False
+
+    for at in sorted(range(len(asked)), key=lambda at: len(choices[at])):
+        for _ in range(asked[at][0].gpus * asked[at][1]):
+            give(at, set())
+    return [sorted(device for device, owner in holder.items() if owner == at) for at in range(len(asked))]
+
+
+def _free(ledger: Ledger, leaving: Sequence[Tenant]) -> set[int]:
+    """The devices that are free when neither a holder nor anybody they are promised to stays."""
+    if not ledger.promises:
+        return ledger.devices_free.union(*(tenant.grant.devices for tenant in leaving))
+    held, promised = set(ledger.devices_held), set(ledger.devices_promised)
+    for tenant in leaving:
+        (promised if tenant.is_promise else held).difference_update(tenant.grant.devices)
+    return set(ledger.devices).difference(held, promised)

@@ -1,0 +1,185 @@
+"""Who is expected to leave when, and what is free on every node once they have.
+
+A tenant leaves when its time limit ends it, one without a limit perhaps never (its end is infinite), and one that is
+overdue may leave at any moment. What the draft itself has placed leaves in its turn. Everything is counted in one
+matrix, a row for each resource and a column for each node, so that an instant is tried with a few sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.ledger import SLOTS_MAX
+from phalanx.core.model.plan import Placement, Policy
+from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.tree import Column
+from phalanx.core.placement.draft import Draft
+
+Matrix = NDArray[np.int64]  # resources × nodes
+_DeviceKind = tuple[str | None, int]  # type asked for, memory asked for
+_ANY: _DeviceKind = (None, 0)
+
+
+class Scale:
+    """What is counted for some requests: cores, memory and, if they ask for devices, all of those and each kind."""
+
+    def __init__(self, nodes: NodeTable, requests: Sequence[Request]) -> None:
+        self.nodes = nodes
+        asked = {_kind(request) for request in requests if request.gpus}
+        self.kinds: tuple[_DeviceKind, ...] = (_ANY, *sorted(asked - {_ANY}, key=repr)) if asked else ()
+
+    def ask(self, request: Request) -> Column:
+        """A request as one column of the matrix."""
+        mine = (_ANY, _kind(request))
+        gpus = (request.gpus if kind in mine else 0 for kind in self.kinds)
+        return np.array([request.cores, request.memory_bytes, *gpus], dtype=np.int64)
+
+    def grant(self, row: int, grant: Grant) -> Column:
+        """A grant on a node as one column of the matrix."""
+        ledger, held = self.nodes.ledgers[row], set(grant.devices)
+        devices = (
+            sum(device.index in held for device in ledger.matching(_asking(kind))) if held else 0
+            for kind in self.kinds
+        )
+        return np.array([grant.cores, grant.memory_bytes, *devices], dtype=np.int64)
+
+    def free(self, promised: Iterable[int]) -> Matrix:
+        """What is free now. On nodes where places are promised, devices may be held by one and lack for another."""
+        nodes = self.nodes
+        columns = [nodes.columns.devices(_asking(kind)) for kind in self.kinds]
+        free = np.stack([nodes.cores, nodes.memory, *columns])
+        for row in promised if self.kinds else ():
+            twice = nodes.ledgers[row].devices_held & nodes.ledgers[row].devices_promised
+            free[:, row] -= self.grant(row, Grant(0, 0, tuple(twice)))
+        return free
+
+    def slots(self, free: Matrix, request: Request) -> Column:
+        """How many tasks with this request every open node could take."""
+        ask = self.ask(request)
+        slots: Column = np.full(free.shape[1], SLOTS_MAX)
+        for amount, asked in zip(free, ask.tolist(), strict=True):
+            if asked:
+                np.minimum(slots, amount // asked, out=slots)
+        # Where more than everything is promised, nobody fits.
+        could = self.nodes.open & (free[:2] >= 0).all(axis=0)
+        if request.labels:
+            could &= self.nodes.columns.labelled(request)
+        if request.target is not None:
+            could &= np.arange(len(slots)) == self.nodes.rows.get(request.target.host, -1)
+        return np.where(could, np.maximum(slots, 0), 0)
+
+
+class Releases:
+    """Everybody who holds a place: where, how much, and until when one has to reckon with them."""
+
+    def __init__(self, draft: Draft, policy: Policy, runs_s: Mapping[JobId, float], scale: Scale) -> None:
+        self.now = draft.now
+        self._scale = scale
+        self.score = policy.score
+        self._assumed_run_s = policy.assumed_run_s
+        tenants = draft.tenants
+        used = tenants.used.copy()
+        used[[tenants.slots[key] for key in draft.gone]] = False
+        slots = np.flatnonzero(used)
+        own = list(_started(draft))
+        node = np.array([draft.nodes.rows[each.node] for each in own], dtype=np.int64)
+        until = np.array([draft.now + runs_s[each.job] for each in own])
+        grants = [scale.grant(row, each.grant) for row, each in zip(node.tolist(), own, strict=True)]
+        held = np.array(grants, dtype=np.int64).reshape(len(own), 2 + len(scale.kinds)).T
+        self.node: Column = np.concatenate([tenants.node[slots], node])
+        ends = np.maximum(tenants.ends_at[slots], draft.now)
+        self.ends: NDArray[np.float64] = np.concatenate([ends, until])
+        self.held: Matrix = np.concatenate([self._held(draft, slots), held], axis=1)
+        promised = tenants.node[tenants.used & tenants.promise]
+        self.free = scale.free(np.unique(promised).tolist())  # before anybody has left
+
+    def ends_at(self, tenant: Tenant) -> float:
+        """When this tenant has left at the latest."""
+        return max(tenant.ends_at, self.now)
+
+    def not_before(self, rows: Column) -> float:
+        """Until when one has to reckon with somebody on these nodes, those without a limit staying on for a while."""
+        here = self.ends[np.isin(self.node, rows)]
+        return float(np.where(np.isinf(here), self.now + self._assumed_run_s, here).max(initial=self.now))
+
+    def unlimited(self, rows: Column) -> int:
+        """How many tenants of these nodes may stay for ever."""
+        return int(np.isinf(self.ends[np.isin(self.node, rows)]).sum())
+
+    def everybody(self) -> Matrix:
+        """What is free when all have left."""
+        return self._after(self.free, np.arange(len(self.node)))
+
+    def first(self, fits: Callable[[Matrix], bool]) -> tuple[float, Matrix] | None:
+        """The earliest instant at which it fits, and what is free then; None if it does not when all have left.
+
+        Half of those who are left to look at is decided in each round, so all rounds together cost about as much
+        as looking at everybody twice.
+        """
+        before, after = self.free, self.everybody()
+        if not fits(after):
+            return None
+        if fits(before):
+            return self.now, before
+        rest = np.arange(len(self.node))
+        while (early := self._earlier_half(rest)) is not None:
+            trial = self._after(before, rest[early])
+            if fits(trial):
+                after, rest = trial, rest[early]
+            else:
+                before, rest = trial, rest[~early]
+        return float(self.ends[rest].max()), after
+
+    def _earlier_half(self, rest: Column) -> NDArray[np.bool_] | None:
+        """Which of these leave first, about half of them; None if they all leave at one instant."""
+        ends = self.ends[rest]
+        if ends.min() == ends.max():
+            return None
+        middle = (len(ends) - 1) // 2
+        median = float(np.partition(ends, middle)[middle])
+        return ends <= median if median < ends.max() else ends < median
+
+    def _after(self, free: Matrix, leaving: Column) -> Matrix:
+        size, node = free.shape[1], self.node[leaving]
+        back = [np.bincount(node, weights=amount[leaving], minlength=size) for amount in self.held]
+        return free + np.array(back, dtype=np.int64).reshape(free.shape)
+
+    def _held(self, draft: Draft, slots: Column) -> Matrix:
+        tenants = draft.tenants
+        columns = [tenants.cores[slots], tenants.memory[slots]]
+        columns += [self._devices(draft, slots, kind) for kind in self._scale.kinds]
+        return np.stack(columns)
+
+    def _devices(self, draft: Draft, slots: Column, kind: _DeviceKind) -> Column:
+        """How many devices of a kind each tenant holds. Only on nodes with several kinds one has to look closely."""
+        tenants, nodes = draft.tenants, draft.nodes
+        mine = nodes.columns.devices(_asking(kind), every=True)[tenants.node[slots]]
+        every = nodes.columns.devices(_asking(_ANY), every=True)[tenants.node[slots]]
+        found = np.where(mine == every, tenants.gpus[slots], 0)
+        for at in np.flatnonzero((mine > 0) & (mine < every) & (tenants.gpus[slots] > 0)).tolist():
+            tenant = tenants.tenants[slots[at]]
+            assert tenant is not None
+            fitting = {device.index for device in nodes.ledgers[tenant.node_row].matching(_asking(kind))}
+            found[at] = len(fitting.intersection(tenant.grant.devices))
+        return found
+
+
+def _started(draft: Draft) -> Iterator[Placement]:
+    """What the draft has placed with a grant of its own."""
+    yield from (each for each in draft.placements if each.lane is None)
+    for gang_placement in draft.gang_placements:
+        yield from gang_placement.members
+
+
+def _kind(request: Request) -> _DeviceKind:
+    return request.gpu_type, request.gpu_memory_bytes
+
+
+def _asking(kind: _DeviceKind) -> Request:
+    return Request(gpus=1, gpu_type=kind[0], gpu_memory_bytes=kind[1])

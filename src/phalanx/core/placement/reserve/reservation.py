@@ -1,0 +1,319 @@
+"""The reservation: when and where the first that found no room will start, so that nobody who passes it delays it.
+
+This is EASY backfill. Only one unit has a reservation, the *head*: the first in order that found no room, has quota
+left, and could run at all if every tenant were gone. One that could not must not stop the others. Whoever stands
+behind the head goes first if it has ended by then, or if it uses room that the head does not need at that instant.
+Who is the head is found in `head.py`, who is asked in which order is decided in `engine.py`, and what it means to
+those who wait is told in `outlook.py`.
+
+Time limits may not say when the head can start, since somebody without one has to leave. Then the nodes on which it
+lacks the least are kept for it (`lacking.py`), the same ones from one plan to the next, until it starts there or finds
+room elsewhere. What it needs of what is free there, or becomes free, is left alone but by those who have ended soon:
+before the last of those with a limit, or within the time for which policy takes the others to stay on. Whoever does
+not matter, in whatever order the tenants leave, may enter as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import TypeVar, cast
+
+import numpy as np
+from msgspec import Struct
+
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Job
+from phalanx.core.model.plan import Policy
+from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.score import WORST
+from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.tree import Column
+from phalanx.core.model.waiting import Unit, WaitingGroup
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang.rules import GatherLevels
+from phalanx.core.placement.reserve.footprint import (
+    fits,
+    footprint,
+    gather_of,
+    moved,
+    requests_of,
+    stands_anywhere,
+)
+from phalanx.core.placement.reserve.lacking import Lacking
+from phalanx.core.placement.reserve.releases import Matrix, Releases, Scale
+
+Found = TypeVar("Found")
+Place = tuple[int, Grant]  # node row, what is held there
+_MOVES_MAX = 8  # how often a plan looks for another domain for the head; each is a placement of its own
+_EXACT_MAX = 64  # nodes of a head on which it is worked out who matters; with more, everybody does
+_SUMS_MAX = 4096
+_ALL_OF_IT = np.iinfo(np.int64).max // 2
+
+
+def run_s(job: Job) -> float:
+    """How long an attempt of this job runs at the most."""
+    return inf if job.time_limit_s is None else job.time_limit_s
+
+
+class Forecast(Struct, frozen=True):
+    """When a unit starts at the latest if nobody passes it, and where; `at` is infinite if limits do not say."""
+
+    at: float
+    nodes: tuple[str, ...]
+    passes_s: float  # who runs no longer than this may go first, wherever there is room
+    domain: str = ""  # what its rules want it to stand in together, such as `rack r2`; empty: nothing
+    lacks: tuple[
+        tuple[str, int, int], ...
+    ] = ()  # what of it is not free there yet: (what, how much, of how much)
+    unlimited: int = 0  # tenants of those nodes without a time limit
+
+
+class Reservation:
+    """Room kept for the head from one instant on."""
+
+    def __init__(
+        self, unit: Unit, at: float, later: Matrix, need: Matrix, around: Releases, scale: Scale
+    ) -> None:
+        self.job = unit.job.id
+        self.rank = unit.rank
+        self.at = at
+        self._unit = unit
+        self._later = later  # what is free at that instant, less what those who passed still hold then
+        self._need = need  # what of it the head takes
+        self._around = around
+        self._scale = scale
+        self.is_fixed = False  # the head can stand nowhere else
+        self.is_open_ended = (
+            False  # limits do not say when it starts; until `at` at least those with limits run
+        )
+        self._moves = 0
+        self._known: dict[int, dict[bytes, bool]] = {}  # by row and amount: whether it matters to the head
+        self._rows: Column = np.flatnonzero(need.any(axis=0))  # the nodes that the head will stand on
+
+    @property
+    def forecast(self) -> Forecast:
+        passes_s = max(0.0, self.at - self._around.now)
+        if not self.is_open_ended:
+            return Forecast(self.at, self.nodes, passes_s)
+        unlimited = self._around.unlimited(self._rows)
+        return Forecast(inf, self.nodes, passes_s, self._domain(), self._lacks(), unlimited)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that the head will stand on."""
+        return tuple(self._scale.nodes.names[row] for row in self._rows.tolist())
+
+    @property
+    def protects(self) -> bool:
+        """Whether one of its nodes has something of everything that the head needs there."""
+        need, free = self._need[:, self._rows], self._around.free[:, self._rows]
+        return bool((np.where(need > 0, free, 1) > 0).all(axis=0).any())
+
+    def spot(self, request: Request) -> Place | None:
+        """The best node on which a task may stay beyond the instant; its place is counted already."""
+        nodes = self._scale.nodes
+        could = nodes.slots(request).column > 0
+        need = self._need[:, self._rows]
+        ask = self._scale.ask(request)[:, None]
+        lacking = ((self._later[:, self._rows] - need < ask) & (ask > 0) & (need > 0)).any(axis=0)
+        could[[row for row in self._rows[lacking].tolist() if self._matters(row, ask[:, 0])]] = False
+        values = nodes.scores.column(request, self._around.score)
+        while could.any():
+            row = int(np.where(could, values, WORST).argmin())
+            answer = nodes.ledgers[row].fit(request)
+            if isinstance(answer, Grant) and self.stay([(row, answer)]):
+                return row, answer
+            could[row] = False
+        return None
+
+    def stay(self, places: Sequence[Place], leaving: Sequence[Tenant] = ()) -> bool:
+        """Let these places be held beyond the instant, if they leave the head what it needs.
+
+        `leaving` are tenants that make way for them.
+        """
+        change = self._change(places, leaving)
+        if any(self._matters(row, amount) for row, amount in change.items()):
+            return False
+        for row, amount in change.items():
+            self._later[:, row] -= amount
+            self._known.pop(row, None)
+        return True
+
+    def _matters(self, row: int, amount: Column) -> bool:
+        """Whether the head may have to wait for so much on a node, once it is taken."""
+        known, key = self._known.setdefault(row, {}), amount.tobytes()
+        if key not in known:
+            known[key] = self._would_matter(row, amount)
+        return known[key]
+
+    def _would_matter(self, row: int, amount: Column) -> bool:
+        need, later = self._need[:, row], self._later[:, row]
+        short = np.flatnonzero((later - amount < need) & (need > 0) & (amount > 0))
+        if not len(short) or not self.is_open_ended or len(self._rows) > _EXACT_MAX:
+            return bool(len(short))
+        held = self._around.held[:, self._around.node == row]
+        return any(
+            _is_between(held[at].tolist(), int(need[at] - later[at]), int(amount[at]))
+            for at in short.tolist()
+        )
+
+    def make_way(self, places: Sequence[Place]) -> bool:
+        """Let these places be held if the head can stand on other nodes at the same instant; then it will."""
+        if self.is_fixed:
+            return False
+        later = self._later.copy()
+        for row, amount in self._change(places).items():
+            later[:, row] -= amount
+        need = moved(self._unit, self._scale, later, self._need)
+        if need is None and self._moves < _MOVES_MAX and not stands_anywhere(self._unit):
+            self._moves += 1
+            need = footprint(self._unit, self._scale, later)
+        if need is None:
+            return False
+        self._later, self._need = later, need
+        self._known.clear()
+        self._rows = np.flatnonzero(need.any(axis=0))
+        return True
+
+    def keeping(self, attempt: Callable[[], Found]) -> Found:
+        """Try something while the columns show only what may be held beyond the instant."""
+        nodes = self._scale.nodes
+        set_aside = [
+            (row, grant) for row in self._rows.tolist() if (grant := self._set_aside(row)) is not None
+        ]
+        for row, grant in set_aside:
+            nodes.promise(row, grant)
+        try:
+            return attempt()
+        finally:
+            for row, grant in set_aside:
+                nodes.withdraw(row, grant)
+
+    def _set_aside(self, row: int) -> Grant | None:
+        """What has to stay free on a node of what is free there now."""
+        ledger = self._scale.nodes.ledgers[row]
+        spare, need = self._later[:, row] - self._need[:, row], self._need[:, row]
+        cores, memory = (
+            max(0, free - max(0, int(left))) if asked else 0
+            for free, left, asked in zip((ledger.cores_free, ledger.memory_free), spare, need, strict=False)
+        )
+        devices: list[int] = []
+        if need[2:].any():
+            devices = sorted(ledger.devices_free)[max(0, int(spare[2:].min())) :]
+        return Grant(cores, memory, tuple(devices)) if cores or memory or devices else None
+
+    def _change(self, places: Sequence[Place], leaving: Sequence[Tenant] = ()) -> dict[int, Column]:
+        """How much less there will be on each node at that instant."""
+        change: dict[int, Column] = {}
+        late = [t for t in leaving if self.is_open_ended or self._around.ends_at(t) > self.at]
+        for sign, held in ((1, places), (-1, [(tenant.node_row, tenant.grant) for tenant in late])):
+            for row, grant in held:
+                amount = sign * self._scale.grant(row, grant)
+                change[row] = change[row] + amount if row in change else amount
+        return change
+
+    def _domain(self) -> str:
+        """The domain of the layer that must hold all members of the head."""
+        tree = self._scale.nodes.tree
+        level = GatherLevels(tree, gather_of(self._unit)).top if self._unit.is_gang else 0
+        if not level or level == tree.node_level or not len(self._rows):
+            return ""
+        number = int(tree.up(tree.node_level, self._rows[:1], level)[0])
+        return f"{tree.layer(level)} {'/'.join(tree.path(level, number))}"
+
+    def _lacks(self) -> tuple[tuple[str, int, int], ...]:
+        """What of its need is not free on its nodes now."""
+        need = np.where(self._need >= _ALL_OF_IT, 0, self._need)
+        missing = np.maximum(need - np.maximum(self._around.free, 0), 0).sum(axis=1).tolist()
+        words = ("cores", "memory", "GPUs")  # further rows are kinds of the same devices
+        found = zip(words, missing, need.sum(axis=1).tolist(), strict=False)
+        return tuple(each for each in found if each[1])
+
+
+def reserve(
+    draft: Draft, unit: Unit, policy: Policy, runs_s: Mapping[JobId, float], kept: tuple[str, ...] = ()
+) -> Reservation | None:
+    """Keep room for a unit at the earliest instant it can start, or None if it could not with everybody gone.
+
+    `runs_s` says how long the jobs run that the draft has placed; `kept` names the nodes that were kept for it before.
+    """
+    scale = Scale(draft.nodes, requests_of(unit))
+    around = Releases(draft, policy, runs_s, scale)
+    if not unit.is_gang and _is_exact(cast(WaitingGroup, unit)):
+        return _reserve_exactly(draft, cast(WaitingGroup, unit), around, scale)
+    found = around.first(lambda free: fits(unit, scale, free))
+    if found is None:
+        return None
+    at, later = found
+    if at == inf:
+        return _reserve_nearest(draft, unit, around, scale, kept)
+    need = footprint(unit, scale, later, sparing=around.free)
+    if need is None:  # groups that share nodes do not find every place cheaply
+        need = footprint(unit, scale, later)
+    return None if need is None else Reservation(unit, at, later, need, around, scale)
+
+
+def _reserve_nearest(
+    draft: Draft, unit: Unit, around: Releases, scale: Scale, kept: tuple[str, ...]
+) -> Reservation | None:
+    """Keep the nodes that were kept before, or else those on which the unit lacks the least."""
+    lacking = Lacking(unit, scale, around.free, around.everybody())
+    rows = np.array([draft.nodes.rows[name] for name in kept if name in draft.nodes.rows], dtype=np.int64)
+    need = lacking.within(rows, on_each=True) if len(rows) else None
+    if need is None and (need := lacking.nearest()) is None:
+        return None
+    at = around.not_before(np.flatnonzero(need.any(axis=0)))
+    found = Reservation(unit, at, around.free.copy(), need, around, scale)
+    found.is_fixed = found.is_open_ended = True
+    return found
+
+
+def _is_between(amounts: Sequence[int], least: int, width: int) -> bool:
+    """Whether some of those who leave give back at least so much, but not so much and the width; or too many do."""
+    sums = {0}
+    for amount in amounts:
+        sums |= {each + amount for each in sums}
+        if len(sums) > _SUMS_MAX:
+            return True
+    return any(least <= each < least + width for each in sums)
+
+
+def _is_exact(unit: WaitingGroup) -> bool:
+    """Whether it names a NUMA node or devices, so that counting is not enough."""
+    target = unit.request.target
+    return target is not None and (target.numa is not None or bool(target.devices))
+
+
+def _reserve_exactly(draft: Draft, unit: WaitingGroup, around: Releases, scale: Scale) -> Reservation | None:
+    """For a request that names its devices: let the tenants of its node leave one by one until it fits.
+
+    Which devices would stay free is not counted, so the node is kept whole.
+    """
+    nodes, target = draft.nodes, unit.request.target
+    row = None if target is None else nodes.rows.get(target.host)
+    if row is None or not nodes.open[row] or nodes.ledgers[row].never(unit.request) is not None:
+        return None
+    at = float(around.ends[around.node == row].max(initial=around.now))
+    mark = draft.mark()
+    for tenant in sorted(_tenants_on(draft, row), key=around.ends_at):
+        draft.evict(tenant)
+        if isinstance(nodes.ledgers[row].fit(unit.request), Grant):
+            at = around.ends_at(tenant)
+            break
+    draft.rollback(mark)
+    later = around.free.copy()
+    need = np.zeros_like(later)
+    need[:, row] = _ALL_OF_IT
+    is_open_ended = at == inf
+    if is_open_ended:
+        at = around.not_before(np.array([row]))
+    found = Reservation(unit, at, later, need, around, scale)
+    found.is_fixed, found.is_open_ended = True, is_open_ended
+    return found
+
+
+def _tenants_on(draft: Draft, row: int) -> list[Tenant]:
+    tenants = draft.tenants
+    found = [tenants.tenants[slot] for slot in np.flatnonzero(tenants.used & (tenants.node == row)).tolist()]
+    return [tenant for tenant in found if tenant is not None and tenant.key not in draft.gone]

@@ -1,0 +1,135 @@
+"""A runner's side of the conversation, without I/O: messages and process news in; messages and deeds out.
+
+Both shells use it: asyncio in `main.py`, virtual time in `sim/`. The lease counts from the moment a heartbeat
+was *sent*, on the runner's own clock, so that it is always over here before it is over there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.core.model.resources import Capacity
+from phalanx.core.runner.state import RunnerEffect, RunnerState
+from phalanx.link import wire
+
+ANSWER_WITHIN_S = 3.0  # a heartbeat
+
+
+class RunnerEngine:
+    """One life of a runner: its name, its state, and the session it is in."""
+
+    def __init__(
+        self,
+        node: str,
+        incarnation: str,
+        origin: str,
+        token: str | Callable[[], str],
+        capacity: Capacity,
+        address: str = "",
+        keep: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.origin = origin
+        self._token = token
+        self._keep = keep  # where the node's own credential goes
+        self.capacity = capacity
+        self.address = address  # where other nodes reach this one; empty while nobody knows
+        self.state = RunnerState()
+        self.heartbeat_s = 5.0
+        self.self_fence_s = 20.0
+        self.generation = 0  # of the lease we are in, as the welcome said
+        self.welcomed = False
+        self.rejected: wire.Rejected | None = None
+        self.trouble = ""  # what keeps us from starting tasks, if anything
+        self.starts_expire = False  # whether the keeper starts nothing after its instant
+        self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
+        self._hello_at = 0.0
+        self._seen_at = 0.0  # how far we have heard the coordinator out, by its clock
+
+    @property
+    def token(self) -> str:
+        """What to show; it may be another one than last time."""
+        return str(self._token() if callable(self._token) else self._token)
+
+    def hello(self, now: float) -> wire.HelloMessage:
+        """The first words on a new connection."""
+        self.welcomed, self.rejected, self._hello_at = False, None, now
+        self._seen_at = 0.0
+        return wire.HelloMessage(
+            wire.VERSION,
+            self.token,
+            self.node,
+            self.incarnation,
+            self.origin,
+            self.capacity,
+            self.state.epoch,
+            self.state.listing(),
+            self.address,
+            self.trouble,
+        )
+
+    def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
+        """Take one message; what it asks for comes back as deeds."""
+        match message:
+            case wire.Orders():
+                return [
+                    effect
+                    for order in message.orders
+                    for effect in self.state.order(message.epoch, order, now)
+                ]
+            case wire.Dispositions():
+                return [effect for key, what in message.items for effect in self.state.disposed(key, what)]
+            case wire.BeatAck():
+                if message.epoch >= self.state.epoch:
+                    self.state.renew(message.sent_at + self.self_fence_s)
+                    self._seen_at = message.at
+            case wire.LeaveAck():
+                if message.epoch >= self.state.epoch:
+                    self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
+                    self.left = message
+            case wire.Welcome():
+                self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
+                self.state.start_within_s = message.self_fence_s
+                self.generation = message.generation
+                if message.credential:
+                    self._keep(message.credential)
+                self.welcomed = self.state.welcome(message.epoch, self._hello_at + message.self_fence_s)
+                return self.state.prune() if self.welcomed else []
+            case wire.Rejected():
+                self.rejected = message
+            case _:
+                raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
+        return []
+
+    def is_deserted(self, now: float) -> bool:
+        """True when a heartbeat was not answered in time: the connection leads nowhere, another may not.
+
+        The answer takes milliseconds, so a leader that is silent for seconds is most likely none any more.
+        """
+        heard_at = self.state.lease_until - self.self_fence_s if self.welcomed else self._hello_at
+        return now - heard_at > self.heartbeat_s + min(self.heartbeat_s, ANSWER_WITHIN_S)
+
+    def beat(self, now: float) -> wire.Beat:
+        """A heartbeat. Ends that were never answered go out again after it."""
+        self.state.resend()
+        return wire.Beat(
+            self.state.epoch,
+            now,
+            self.state.listing(),
+            self.generation,
+            self.trouble,
+            self._seen_at,
+            self.starts_expire,
+        )
+
+    def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:
+        """We stop, and leave our tasks to the keeper, if we may for so much longer than a lease lasts."""
+        self.left = None
+        return wire.LeavingMessage(self.state.epoch, now, self.generation, keep_s)
+
+    def reports(self) -> wire.Reports | None:
+        """What is to be told, if the session is up and there is anything."""
+        if not self.welcomed or not self.state.fresh:
+            return None
+        return wire.Reports(self.state.epoch, self.state.take_fresh(), self.generation)

@@ -1,0 +1,148 @@
+"""The turnstile: so many inside, the rest in line, and nobody's place is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from phalanx.api.server.concurrency import ConcurrencyLimit
+from phalanx.errors import TooMany
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def a_turn_of_the_loop() -> None:
+    """Let everybody else have a turn."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
+async def _stay(limit: ConcurrencyLimit, inside: list[int], number: int, gate: asyncio.Event) -> None:
+    async with limit.passed():
+        inside.append(number)
+        await gate.wait()
+
+
+async def test_the_next_one_enters_when_one_leaves_first_come_first_served():
+    inside: list[int] = []
+    limit, gates = ConcurrencyLimit(1, 10, 60.0), [asyncio.Event() for _ in range(3)]
+    tasks = [asyncio.create_task(_stay(limit, inside, at, gate)) for at, gate in enumerate(gates)]
+    await a_turn_of_the_loop()
+    assert inside == [0]
+    gates[0].set()
+    await tasks[0]
+    await a_turn_of_the_loop()
+    assert inside == [0, 1]
+    gates[1].set()
+    gates[2].set()
+    await asyncio.gather(*tasks)
+    assert inside == [0, 1, 2]
+
+
+async def test_who_finds_no_place_in_time_is_told_to_come_again():
+    limit, gate = ConcurrencyLimit(1, 10, 0.01), asyncio.Event()
+    first = asyncio.create_task(_stay(limit, [], 0, gate))
+    await a_turn_of_the_loop()
+    with pytest.raises(TooMany) as caught:
+        async with limit.passed():
+            raise AssertionError("there was no place")
+    assert caught.value.retry_after_s == 1.0
+    gate.set()
+    await first
+    async with limit.passed():
+        pass
+
+
+async def test_a_line_that_is_full_refuses_at_once():
+    limit, gate = ConcurrencyLimit(1, 1, 60.0), asyncio.Event()
+    tasks = [asyncio.create_task(_stay(limit, [], at, gate)) for at in range(2)]
+    await a_turn_of_the_loop()
+    with pytest.raises(TooMany):
+        async with limit.passed():
+            raise AssertionError("there was no place")
+    gate.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_one_who_gives_up_in_line_leaves_no_hole():
+    inside: list[int] = []
+    limit, gate = ConcurrencyLimit(1, 10, 60.0), asyncio.Event()
+    tasks = [asyncio.create_task(_stay(limit, inside, at, gate)) for at in range(3)]
+    await a_turn_of_the_loop()
+    tasks[1].cancel()
+    await a_turn_of_the_loop()
+    gate.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert inside == [0, 2]
+    async with limit.passed():
+        pass
+
+
+async def test_one_who_gives_up_at_the_moment_of_its_turn_hands_the_place_on():
+    inside: list[int] = []
+    limit, gate = ConcurrencyLimit(1, 10, 60.0), asyncio.Event()
+    tasks = [asyncio.create_task(_stay(limit, inside, at, gate)) for at in range(3)]
+    await a_turn_of_the_loop()
+    gate.set()
+    await a_turn_of_the_loop()  # the first one leaves, the second one is called
+    tasks[1].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert 2 in inside
+    async with limit.passed():
+        pass
+
+
+async def test_one_user_cannot_take_every_place_nor_the_whole_line():
+    limit, gate = ConcurrencyLimit(4, 8, 60.0), asyncio.Event()
+    inside: list[int] = []
+
+    async def stay(user: str, number: int) -> None:
+        async with limit.passed(user):
+            inside.append(number)
+            await gate.wait()
+
+    greedy = [asyncio.create_task(stay("mallory", number)) for number in range(5)]
+    await a_turn_of_the_loop()
+    assert inside == [0, 1, 2]  # three quarters of four, and a quarter of the line
+    with pytest.raises(TooMany):
+        async with limit.passed("mallory"):
+            raise AssertionError("there was no place")
+    async with asyncio.timeout(1), limit.passed("ada"):  # at once
+        pass
+    gate.set()
+    await asyncio.gather(*greedy)
+
+
+async def test_users_in_line_take_turns():
+    limit, inside = ConcurrencyLimit(1, 100, 60.0), list[str]()
+
+    async def pass_through(user: str) -> None:
+        async with limit.passed(user):
+            inside.append(user)
+
+    async with limit.passed("somebody"):
+        tasks = [asyncio.create_task(pass_through("mallory")) for _ in range(20)]
+        await a_turn_of_the_loop()
+        tasks.append(asyncio.create_task(pass_through("ada")))
+        await a_turn_of_the_loop()
+    await asyncio.gather(*tasks)
+    assert inside.index("ada") <= 1
+    assert inside.count("mallory") == 20
+
+
+async def test_a_place_that_rests_is_free_only_after_a_while():
+    limit = ConcurrencyLimit(1, 10, 60.0, rest=20.0)
+    loop = asyncio.get_running_loop()
+    async with limit.passed():
+        await asyncio.wait({loop.create_future()}, timeout=0.02)
+    left = loop.time()
+    async with asyncio.timeout(10), limit.passed():
+        assert loop.time() - left >= 0.2

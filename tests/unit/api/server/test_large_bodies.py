@@ -1,0 +1,101 @@
+"""Large bodies: who sends slowly holds no place that others wait for, and only so many are in memory at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from phalanx.api.schema.jobs import SubmitReply, SubmitRequest
+from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import Tokens
+from phalanx.api.server.request import App, Message
+from phalanx.api.server.route import ServerLimits
+from tests.unit.api.cluster import FakeCluster
+from tests.unit.api.house import JSON, ask
+
+pytestmark = pytest.mark.anyio
+
+LARGE = b'{"command": ["true"], "env": {"A": "%b"}}' % (b"x" * 40_000)
+USERS = [(name, f"phx_{name}") for name in ("ada", "bob", "carol")]
+
+
+class Held(FakeCluster):
+    """A cluster whose submits end when they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began: asyncio.Queue[str] = asyncio.Queue()
+        self.let_go = asyncio.Event()
+
+    async def submit(self, request: SubmitRequest, user: str, priority_max: int = 0) -> SubmitReply:
+        self.began.put_nowait(user)
+        await self.let_go.wait()
+        return await super().submit(request, user, priority_max)
+
+
+def an_app(cluster: FakeCluster, **limits: float) -> App:
+    return build_app(cluster, Tokens(USERS), limits=ServerLimits(**limits))  # type: ignore[arg-type]
+
+
+def headers(user: str, size: int = len(LARGE)) -> dict[str, str]:
+    return JSON | {"authorization": f"Bearer phx_{user}", "content-length": str(size)}
+
+
+@asynccontextmanager
+async def a_slow_sender(app: App, user: str, size: int = len(LARGE)) -> AsyncIterator[asyncio.Task[None]]:
+    """Its request has begun, and the rest of its body does not come."""
+    begun = asyncio.Event()
+
+    async def receive() -> Message:
+        if begun.is_set():
+            await asyncio.Event().wait()
+        begun.set()
+        return {"type": "http.request", "body": LARGE[:10], "more_body": True}
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    words = {"host": "localhost", **headers(user, size)}
+    raw = [(name.encode(), value.encode()) for name, value in words.items()]
+    scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "query_string": b"", "headers": raw}
+    sending = asyncio.ensure_future(app(scope, receive, send))
+    await begun.wait()
+    try:
+        yield sending
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_slow_senders_keep_nobody_from_submitting():
+    app = an_app(FakeCluster(), submits=2, submit_within_s=0.05, large_within_s=0.05)
+    async with a_slow_sender(app, "ada"), a_slow_sender(app, "bob"):
+        assert (await ask(app, "POST", body=LARGE, headers=headers("carol"))).status == 202
+    small = LARGE[:41] + b'"}}'
+    async with a_slow_sender(app, "ada", 100), a_slow_sender(app, "bob", 100):
+        assert (await ask(app, "POST", body=small, headers=headers("carol", len(small)))).status == 202
+
+
+async def test_large_bodies_wait_longer_for_their_place_than_others():
+    cluster = Held()
+    app = an_app(cluster, large_submits=1, submit_within_s=0.001, large_within_s=60.0, large_rest=0.0)
+    first = asyncio.create_task(ask(app, "POST", body=LARGE, headers=headers("ada")))
+    assert await cluster.began.get() == "ada"
+    second = asyncio.create_task(ask(app, "POST", body=LARGE, headers=headers("bob")))
+    done, _ = await asyncio.wait([second], timeout=0.1)
+    assert not done, second.result()
+    cluster.let_go.set()
+    assert [(await each).status for each in (first, second)] == [202, 202]
+
+
+async def test_only_so_many_large_bodies_are_held_in_memory():
+    app = an_app(FakeCluster(), large_bodies=2)
+    async with a_slow_sender(app, "ada") as slow:
+        refused = await ask(app, "POST", body=LARGE, headers=headers("ada"))
+        assert (refused.status, refused.json()["reason"]) == (429, "TooManyPlaces")
+        assert not slow.done()
+        assert (await ask(app, "POST", body=LARGE, headers=headers("bob"))).status == 202
+    assert (await ask(app, "POST", body=LARGE, headers=headers("ada"))).status == 202

@@ -1,0 +1,55 @@
+"""A new term may have another clock: waits that were made with the old one are never longer than they could be now."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.events import TermOpened
+from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.state import Timers
+from phalanx.core.cluster.view import wake
+from phalanx.core.model.status import Status, Why
+from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+
+HOURS = 7 * 3600.0
+
+
+def new_term(cluster: Cluster, step_s: float) -> None:
+    cluster.now += step_s
+    apply(cluster.state, TermOpened(at=cluster.now, epoch=cluster.state.epoch + 1))
+    assert check(cluster.state) == []
+
+
+@pytest.mark.parametrize("step_s", [-HOURS, HOURS])
+def test_a_backoff_lasts_no_longer_than_the_longest(step_s: float) -> None:
+    cluster = a_cluster(n1={})
+    job = a_job()
+    cluster.submit(job)
+    for number in (1, 2):
+        cluster.started("n1", (job.id, 0, number))
+        cluster.ended("n1", (job.id, 0, number), code=1, why=Why.EXITED)
+    assert cluster.status(job) == Status.PENDING
+    new_term(cluster, step_s)
+    wake(cluster.state, cluster.now + Timers().backoff_max_s)
+    assert cluster.state.jobs[job.id].delayed == {}
+
+
+def test_a_rest_lasts_no_longer_than_a_rest() -> None:
+    cluster = a_cluster(n1={})
+    node = cluster.state.nodes["n1"]
+    node.rests_until = cluster.now + 60.0
+    cluster.state.resting["n1"] = None
+    new_term(cluster, -HOURS)
+    assert node.rests_until == cluster.now + Timers().breaker_pause_s
+
+
+@pytest.mark.parametrize("step_s", [-HOURS, HOURS])
+def test_a_gang_has_its_whole_wait_at_the_barrier_again(step_s: float) -> None:
+    cluster = a_cluster(n1={"cores": 2})
+    job = a_gang(a_group(2), wait_s=60.0)
+    cluster.submit(job)
+    new_term(cluster, step_s)
+    forming = cluster.state.jobs[job.id].forming
+    assert forming is not None
+    assert forming.formed_at == cluster.now
