@@ -1,23 +1,23 @@
 """Cases C31-C43 of the contract with whole coordinators, each asked of every store. Where each is tested:
 
 case  here and in test_cases_failover.py (every store)           elsewhere
-C31   test_c31_…: an epoch that is over                          unit/core/test_fences, simulation
-C32   test_c32_…: attempt, assignee, lease                       unit/core/test_fences
+C31   test_c31_…: an epoch that is over                          unit/core/cluster/test_fences, simulation
+C32   test_c32_…: attempt, assignee, lease                       unit/core/cluster/test_fences
 C33   test_c33_…: epochs over restarts and leaders               test_office (100 alternations), e2e/test_failover
-C34   test_c34_…: a silent runner                                unit/core/test_fences, e2e/test_survival
-C35   test_c35_…: retries, and losses apart                      unit/core/test_reports, unit/core/test_cluster
-C36   test_c36_…: a standby                                      e2e/test_failover, unit/coordinator/test_member
+C34   test_c34_…: a silent runner                                unit/core/cluster/test_fences, e2e/test_survival
+C35   test_c35_…: retries, and losses apart                      unit/core/cluster/test_reports, unit/core/cluster/test_cluster
+C36   test_c36_…: a standby                                      e2e/test_failover, unit/coordinator/test_leadership
 C37   test_c37_…: the leader killed at every point of a job      e2e/test_failover (real processes), e2e/test_chaos
-C38   no store has a part in it                                  unit/coordinator/test_tokenset (every sentence),
+C38   no store has a part in it                                  unit/coordinator/test_token_set (every sentence),
                                                                  e2e/test_tokens (under load, without a restart)
 C39   test_c39_…: the link port                                  unit/api/server/test_auth (all of REST),
                                                                  e2e/test_secrets (no token in any log),
                                                                  e2e/test_tokens (the start without a token),
                                                                  unit/test_config (where it may listen)
-C40   test_c40_…: cancel                                         unit/core/test_fences, e2e/test_failover
-C41   test_c41_…: nodes that rest                                unit/core/test_breaker
+C40   test_c40_…: cancel                                         unit/core/cluster/test_fences, e2e/test_failover
+C41   test_c41_…: nodes that rest                                unit/core/cluster/test_breaker
 C42   test_reply_sequence.py: one script, by TCP and by pipe     e2e/test_tasks (both, for users)
-C43   test_c43_…: drained, then silent                           unit/core/test_removal
+C43   test_c43_…: drained, then silent                           unit/core/cluster/test_removal
 """
 
 from __future__ import annotations
