@@ -21,7 +21,7 @@ _SHARED: list[Any] = [
 
 
 def logger(name: str) -> Any:
-    """A logger for one room, such as `diary("coordinator")`."""
+    """A logger for one package, such as `logger("coordinator")`."""
     return structlog.wrap_logger(
         logging.getLogger(f"phalanx.{name}"),
         processors=[*_SHARED, _as_line],

@@ -5,7 +5,7 @@ C31   test_c31_…: an epoch that is over                          unit/core/clu
 C32   test_c32_…: attempt, assignee, lease                       unit/core/cluster/test_fences
 C33   test_c33_…: epochs over restarts and leaders               test_office (100 alternations), e2e/test_failover
 C34   test_c34_…: a silent runner                                unit/core/cluster/test_fences, e2e/test_survival
-C35   test_c35_…: retries, and losses apart                      unit/core/cluster/test_reports, unit/core/cluster/test_cluster
+C35   test_c35_…: retries, and losses apart                      unit/core/cluster/test_reports, test_cluster
 C36   test_c36_…: a standby                                      e2e/test_failover, unit/coordinator/test_leadership
 C37   test_c37_…: the leader killed at every point of a job      e2e/test_failover (real processes), e2e/test_chaos
 C38   no store has a part in it                                  unit/coordinator/test_token_set (every sentence),

@@ -39,7 +39,7 @@ def access(address: str | Sequence[str] | None, token: str | None, tls_files: Tl
 
 
 def reach_by(settings: Settings, tls_files: TlsFiles = NO_TLS) -> ApiAccess:
-    """What the settings say; `papers` are stronger."""
+    """What the settings say; `tls_files` are stronger."""
     client = settings.client
     named = tls_files if tls_files.are_there else TlsFiles(client.ca_file, client.cert_file, client.key_file)
     there = connection(settings)

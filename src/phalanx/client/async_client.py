@@ -64,7 +64,7 @@ class AsyncClient:
         token_file: Path | None = None,
         exchange: AsyncTransport | None = None,
     ) -> None:
-        """For https, `papers` names the cluster's ca.crt and what else is needed; the settings may do so, too.
+        """For https, `tls_files` names the cluster's ca.crt and what else is needed; the settings may do so, too.
 
         A token that came out of `token_file`, or of a file that the settings name, is read again when it is refused.
         """

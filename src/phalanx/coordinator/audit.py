@@ -40,7 +40,7 @@ class AuditFile:
         self._size = os.fstat(self._file).st_size
 
     def note(self, line: AuditLine) -> None:
-        """Write one line. A disk that is full must not stop the work; the diary tells of it instead."""
+        """Write one line. A disk that is full must not stop the work; the log says so instead."""
         if line.status in (401, 403, 429) and not self._has_room():
             self._left_out += 1
             return

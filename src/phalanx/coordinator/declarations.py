@@ -1,6 +1,6 @@
 """What is declared, carried out: job files applied whole, quotas of queues, the layers of the network.
 
-Several jobs are accepted together or not at all. Each is tried before any is submitted, and they travel in one letter;
+Several jobs are accepted together or not at all. Each is tried before any is submitted, and all are in one envelope;
 if the cluster changed in between and one is refused after all, the others are taken back before anybody is told.
 """
 

@@ -18,7 +18,7 @@ KEPT = 128
 
 
 class Shares(NamedTuple):
-    """How many connections of each kind there may be. A newcomer may be in a handshake, or past it: two of each."""
+    """How many connections of each kind there may be. Unauthenticated ones are in a handshake or past it."""
 
     rest_known: int
     rest_newcomers: int

@@ -82,7 +82,7 @@ class Leadership:
         config: LeadershipConfig,
         clock: Clock,
         listener: Listener,
-        oath: ClusterCheck | None = None,
+        cluster_check: ClusterCheck | None = None,
     ) -> None:
         self.role = Role.STANDBY
         self.candidate = candidate
@@ -94,7 +94,7 @@ class Leadership:
         self._listener = listener
         self._keep = config.keep
         self._replica = Replica(config.rules, config.policy)
-        self._check = oath
+        self._check = cluster_check
         self._outage = Outage(clock)
         self._stopping = asyncio.Event()
         # An office in our name may be of our life before this one, or of an answer that was lost.

@@ -120,7 +120,7 @@ class Loop:
         await self._images.close()
 
     async def _rest(self) -> None:
-        """Wait for letters, or until something is due."""
+        """Wait for envelopes, or until something is due."""
         if not self.mailbox:
             # While nothing can be written nobody is woken, and what is due would have us try without a pause.
             due = next_due(self.state) if self.trouble is None else None
@@ -170,7 +170,7 @@ class Loop:
             at += len(inputs)
 
     def _say_nothing(self) -> None:
-        """Whoever waits for these letters learns that their fate is not known."""
+        """Whoever waits for these envelopes learns that their fate is not known."""
         envelopes, self._in_hand = self._in_hand, []
         for _, reply in envelopes:
             _told(reply, [])
@@ -234,7 +234,7 @@ def _told(reply: Reply, answers: list[Answer | None]) -> None:
 
 
 def unavailable(trouble: StoreError | None) -> Unavailable:
-    """A wish whose fate is not known, or that cannot be written just now."""
+    """A request whose fate is not known, or that cannot be written just now."""
     detail = (
         f"the coordinator cannot write: {trouble}"
         if trouble

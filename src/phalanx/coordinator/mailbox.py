@@ -11,7 +11,7 @@ from collections import deque
 from phalanx.coordinator.link import Envelope
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Submit, Tell
 
-RUNNERS_MAX = 200_000  # letters; a connection that comes on top is closed, and tells again
+RUNNERS_MAX = 200_000  # envelopes; a connection that comes on top is closed, and tells again
 WISHES_MAX = 5_000
 SUBMITS_MAX = 2_000
 FIRST_PER_TURN = 20_000  # inputs
@@ -32,7 +32,7 @@ class Mailbox:
         return len(self._first) + len(self._second)
 
     def post(self, envelope: Envelope) -> bool:
-        """Put a letter in; False if there is no room for its kind, or none for anybody any more."""
+        """Put an envelope in; False if there is no room for its kind, or none for anybody any more."""
         inputs = envelope[0]
         lane = self._second if any(type(each) is Submit for each in inputs) else self._first
         if self.is_closed or len(lane) >= _limit(inputs, lane is self._second):
@@ -41,7 +41,7 @@ class Mailbox:
         return True
 
     def take(self) -> list[Envelope]:
-        """The letters of the next turn. A letter is never divided, so one large one may exceed the limit alone."""
+        """The envelopes of the next turn. None is divided, so one large one may exceed the limit alone."""
         return [*_take(self._first, FIRST_PER_TURN), *_take(self._second, SUBMITS_PER_TURN)]
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ from phalanx.store.verified import EpochsSeen, VerifiedStore
 log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
-ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the diary
+ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 
 

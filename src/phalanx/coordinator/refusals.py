@@ -37,7 +37,7 @@ _KINDS: dict[str, type[PhalanxError]] = {
 
 
 def refusal(refused: Refused, what: str) -> PhalanxError:
-    """The error for one refused wish about `what`."""
+    """The error for one refused request about `what`."""
     return _error(refused.kind, f"{what}: {refused.reason.text}", refused.reason.code, "", [])
 
 

@@ -1,6 +1,6 @@
 """Tokens, created and ended: wishes about them become inputs, and records become what REST shows.
 
-Who may wish for what was asked before, in `api/server/routes/tokens.py`. A token is made here by chance and told once.
+Who may ask for what was checked before, in `api/server/routes/tokens.py`. A token is made here by chance and told once.
 """
 
 from __future__ import annotations

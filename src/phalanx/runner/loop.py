@@ -1,4 +1,4 @@
-"""The shell round a runner's state machine: it carries out deeds and brings the news.
+"""The loop round a runner's state machine: it carries out effects and brings the news.
 
 Deeds become requests to the keeper; what the keeper says becomes news for the state machine; reports gather
 for a moment and travel together. A report is urgent only when a lane would otherwise stand idle.

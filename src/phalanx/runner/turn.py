@@ -1,4 +1,4 @@
-"""A runner's side of the conversation, without I/O: messages and process news in; messages and deeds out.
+"""A runner's side of the conversation, without I/O: messages and process news in; messages and effects out.
 
 Both shells use it: asyncio in `main.py`, virtual time in `sim/`. The lease counts from the moment a heartbeat
 was *sent*, on the runner's own clock, so that it is always over here before it is over there.
@@ -70,7 +70,7 @@ class RunnerEngine:
         )
 
     def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
-        """Take one message; what it asks for comes back as deeds."""
+        """Take one message; what it asks for comes back as effects."""
         match message:
             case wire.Orders():
                 return [

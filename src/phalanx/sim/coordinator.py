@@ -117,7 +117,7 @@ class SimulatedCoordinator(Life):
             socket.vanish()
         self.end()
 
-    # What the member tells its porch.
+    # What leadership tells its listener.
 
     def opened(self) -> None:
         self.links.not_active = None
@@ -150,7 +150,7 @@ class SimulatedCoordinator(Life):
     # Users.
 
     def ask(self, inputs: list[Input], reply: Reply) -> None:
-        """A user's wish. No answers mean that it has to be asked again, here or elsewhere."""
+        """A user's request. No answers mean that it has to be asked again, here or elsewhere."""
         self.events.begin(self._ask(inputs, reply))
 
     async def _ask(self, inputs: list[Input], reply: Reply) -> None:

@@ -228,7 +228,7 @@ class Users:
 
 
 class Submission:
-    """One wish for jobs, asked until it is answered."""
+    """One request for jobs, asked until it is answered."""
 
     def __init__(self, users: Users, request_id: str, jobs: list[Job], no_queue: bool) -> None:
         self._users = users

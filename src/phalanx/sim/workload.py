@@ -77,7 +77,7 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
 
 
 def again(job: Job, dice: Random, now: float, batch: str | None) -> Job:
-    """The same wish sent again: every try makes an id of its own."""
+    """The same request sent again: every try makes an id of its own."""
     id = a_job_id(dice, now)
     return structs.replace(job, id=id, batch=batch or id, submitted_at=now)
 

@@ -1,4 +1,4 @@
-"""The turnstile before what is costly: so many at once, the next ones wait a moment, and are then told to come again.
+"""The limit on what is costly: so many at once, the next ones wait a moment, and are then told to come again.
 
 Where a place rests after it was used, what passes takes a bounded share of the coordinator's time.
 Users take turns, so that one who submits a thousand at once waits for himself and not the others for him.

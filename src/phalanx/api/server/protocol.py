@@ -1,9 +1,9 @@
 """The HTTP protocol of the server with limits that uvicorn does not set: for connections, heads, patience and readers.
 
 A stranger who shows no token must not be able to fill the memory, to hold connections open by saying nothing, or to
-keep others out: when there are too many newcomers, the oldest goes. What is refused is answered, and the rest of what
-is being sent is read and thrown away for a moment, for closing at once would take the answer back. How long a body
-may be, `api/server/request.py` knows.
+keep others out: when there are too many such connections, the oldest goes. What is refused is answered, and the rest
+of what is being sent is read and thrown away for a moment, for closing at once would take the answer back. How long a
+body may be is in `api/server/request.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINGERING_MAX = 64
 
 
 class Connections:
-    """All connections of one server: newcomers, those whose user is known, and those that are being closed."""
+    """All connections of one server: unauthenticated ones, those whose user is known, those that are being closed."""
 
     def __init__(self, known: int, unauthenticated: int) -> None:
         self.known = StreamLimit(known, "connections")

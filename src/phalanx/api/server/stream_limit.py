@@ -1,6 +1,7 @@
 """Places for what lasts, shared fairly: so many in all, a part of them for one user or one address, some kept back.
 
-Whoever finds none is told which limit it was and when to come again. What is merely short passes the turnstile instead.
+Whoever finds none is told which limit it was and when to come again. What is merely short
+counts against the concurrency limit instead.
 """
 
 from __future__ import annotations

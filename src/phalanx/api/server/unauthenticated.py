@@ -41,7 +41,7 @@ class Unauthenticated(Generic[C]):
         return oldest
 
     def remove(self, connection: C) -> None:
-        """It is known now, or gone. Nothing happens if it was no newcomer."""
+        """It is known now, or gone. Nothing happens if it was authenticated."""
         address = self._addresses.pop(connection, None)
         if address is None:
             return

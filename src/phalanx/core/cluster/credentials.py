@@ -39,7 +39,7 @@ CredentialInput = CreateCredential | RevokeCredential | RotateCredential | UseCr
 
 
 def decide(state: ClusterState, given: CredentialInput, now: float) -> Decision:
-    """What follows from a wish about credentials."""
+    """What follows from a request about credentials."""
     match given:
         case Admit():
             return _admit(state, given, now)

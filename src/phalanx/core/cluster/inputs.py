@@ -1,6 +1,6 @@
 """What arrives at the cluster: a user's command, a runner's report, a plan, the time.
 
-An input is a wish or a claim; it becomes an event only once decided.
+An input is a request or a claim; it becomes an event only once decided.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Draft:
         self.tenants = snapshot.tenants
         self.queues = snapshot.queues
         self.now = snapshot.now
-        self.size = 0  # members placed, alone or in musters
+        self.size = 0  # members placed, alone or in gangs
         self.gone: set[TenantKey] = (
             set()
         )  # tenants that have left in this draft, though they are still listed

@@ -1,4 +1,4 @@
-"""The runner's own small state machine: orders and process news in, deeds and reports out.
+"""The runner's own small state machine: orders and process news in, effects and reports out.
 
 A runner starts an attempt at most once, runs the attempts of a lane one after another, and keeps every end in
 its outbox until a coordinator has disposed of it. It accepts no order of an older epoch and starts nothing
@@ -101,7 +101,7 @@ RunnerEffect = Spawn | Release | Halt | Retract | Freeze | Forget | ForgetBrief
 
 
 class RunnerState:
-    """What this runner holds. Methods take what happened and return the deeds to do; reports go to `fresh`."""
+    """What this runner holds. Methods take what happened and return the effects to carry out; reports go to `fresh`."""
 
     def __init__(self) -> None:
         self.epoch = 0

@@ -1,6 +1,6 @@
-"""The keeper's decisions, without anything done: requests, ends and time come in, deeds come out as values.
+"""The keeper's decisions, without anything done: requests, ends and time come in, effects come out as values.
 
-Nothing here reads a clock, a file or a socket; `now` is in seconds since boot. Three drivers carry the deeds out and
+Nothing here reads a clock, a file or a socket; `now` is in seconds since boot. Three drivers carry the effects out and
 bring back what came of them: the keeper itself (`executor.py`) with real processes, the simulator (`sim/keeper.py`)
 with modelled ones, and tests with none. So what is shown of the table there holds on every node.
 

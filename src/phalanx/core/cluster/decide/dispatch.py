@@ -1,7 +1,7 @@
 """What follows from an input: the only place that chooses. It changes nothing.
 
 `decide` answers with events (facts to be written), effects that need no fact (telling a runner again), and an
-answer for whoever asked. One file per noun holds the choices: `admission`, `musters`, `reports`, `liveness`.
+answer for whoever asked. One file per noun holds the choices: `jobs`, `gangs`, `reports`, `nodes`.
 """
 
 from __future__ import annotations

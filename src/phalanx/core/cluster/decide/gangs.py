@@ -1,4 +1,4 @@
-"""Choices about members that are placed together: may a muster stand, may a promise be redeemed, who is evicted.
+"""Choices about members that are placed together: may they start there, may a promise be redeemed, who is evicted.
 
 A plan may be stale by the time it arrives, so everything is checked again here, for all members at once: either
 every one of them gets its place, or none does.

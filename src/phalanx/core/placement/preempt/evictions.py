@@ -1,6 +1,6 @@
 """Why each of them has to leave, for people: what `phalanx plan` and the story of a victim tell.
 
-Asked of a muster and the snapshot that it was decided on; nothing is decided here.
+Asked of a gang placement and the snapshot that it was decided on; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Eviction(Struct, frozen=True):
 
 
 def evictions(gang_placement: GangPlacement, preemptor: Job, snapshot: Snapshot) -> list[Eviction]:
-    """Everybody who leaves for a muster, in the order of the keys; promises last."""
+    """Everybody who leaves for a gang placement, in the order of the keys; promises last."""
     tenants = snapshot.tenants
     lanes = [tenant for key in gang_placement.victims if (tenant := tenants.get(key)) is not None]
     promises = [
