@@ -20,7 +20,7 @@ import uvloop
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.exits import ProcessEnd
-from phalanx.core.runner.state import Halt, Release, RunnerEffect, SpawnAttempt
+from phalanx.core.runner.state import Halt, Release, RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.turn import RunnerEngine
 
@@ -104,7 +104,7 @@ class Pretender:
     def _do(self, effect: RunnerEffect) -> None:
         state, now = self.agent.state, time.time()
         match effect:
-            case SpawnAttempt():
+            case Spawn():
                 key = effect.start.key
                 if effect.held:
                     state.process_ready(key)

@@ -5,9 +5,9 @@
 
 Each commit is checked out beside the other. A part is set up in both and then measured in turn, a round of one and a
 round of the other, while the other's processes are idle: this kind of machine changes its speed by a quarter within a
-minute. All of it is done `--rounds` times, and what counts is the median of all ratios of two rounds
-that were neighbours. Nothing is removed before the end: for some minutes after many files were removed ext4 makes new
-ones at half the speed. The benchmarks of the tree that this is started in measure both, so that the ruler is one; where
+minute. All of it is done `--rounds` times, and what counts is the median of all ratios of two rounds that were
+neighbours. Nothing is removed before the end: for some minutes after many files were removed ext4 makes new ones at
+half the speed. The benchmarks of the tree that this is started in measure both, so that the ruler is one; where
 they do not run against the older code, that part is measured by the older tree's own benchmarks, and the table says
 so. Both use this interpreter and its packages. `--no-cgroup` leaves out what a cgroup for every task costs, for a
 comparison with code that makes none; `make bench` has a row for that cost.
@@ -148,8 +148,7 @@ def measured(sides: Sequence[Side], part: str, words: Sequence[str]) -> list[Tol
     at_work = all_of_them
     while at_work:
         at_work = [each for each in at_work if each.advance()][::-1]
-    by_side = {each.side.name: each.told for each in all_of_them}
-    return [by_side.get(side.name) for side in sides]
+    return [next((each.told for each in all_of_them if each.side is side), None) for side in sides]
 
 
 def report(sides: Sequence[Side], rows: Sequence[Row]) -> int:
@@ -176,9 +175,8 @@ def _checked_out(commit: str, folder: Path, stack: ExitStack) -> Side:
     stack.callback(_git, "worktree", "remove", "--force", str(tree))
     # Benchmarks of old start helpers with the root of their tree alone on the path.
     (tree / "phalanx").symlink_to(tree / "src" / "phalanx")
-    compile_dir(
-        tree / "src", quiet=1
-    )  # or every command would do it, where nothing may be written beside sources
+    # Or every command would compile what it imports, where nothing may be written beside the sources.
+    compile_dir(tree / "src", quiet=1)
     return Side(f"{commit} ({short})" if commit != short else short, tree)
 
 
