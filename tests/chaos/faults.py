@@ -239,7 +239,12 @@ KINDS: dict[str, Kind] = {
 
 # What docs/promises.md admits: nobody is left on the node to end its tasks, or the whole of it stands still.
 UNFENCED = ("node and watchdog frozen", "machine stopped")
-# The node hears nothing from the coordinator: its tasks end with its lease, whoever of it is left.
+# No heartbeat passes: a node that stops during one of these is lost sooner. Victims are coordinators, or the node.
+SILENT = (
+    "coordinator killed", "coordinator paused", "coordinator away", "coordinator cut from etcd",
+    "coordinator cut from runners", "node away", "node mute", "runner paused", "runner killed",
+)  # fmt: skip
+# The node hears nothing from the coordinator: its tasks end with its lease, whatever of it still runs.
 OUT_OF_TOUCH = ("runner paused", "node away", "node frozen", "node abandoned")
 # Who notices how attempts end stands still, or is gone: ends are noticed later than they happen.
 _KEEPERS = ("keeper killed", "keeper paused", "keeper paused for long")

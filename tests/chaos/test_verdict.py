@@ -131,6 +131,32 @@ def test_nothing_more_than_that_is_admitted(
     assert broken(found) == {"two live attempts"}, why_not
 
 
+@pytest.mark.parametrize(
+    ("cut", "victim", "cut_at", "is_admitted"),
+    [
+        ("coordinator cut from runners", "c1", 21.0, True),
+        ("node mute", "n1", 21.0, True),
+        ("node mute", "n2", 21.0, False),
+        ("keeper killed", "n1", 21.0, False),
+        ("coordinator cut from runners", "c1", 2.0, False),
+    ],
+    ids=[
+        "the leader was cut off before",
+        "the node was",
+        "another was",
+        "no cut",
+        "its lease was over before",
+    ],
+)
+def test_a_machine_that_stops_when_it_was_cut_off_already_is_lost_the_sooner(
+    cut: str, victim: str, cut_at: float, is_admitted: bool
+):
+    found = two_lives(
+        Fault(cut, (victim,), cut_at, 30.0 - cut_at, 30.0), Fault("machine stopped", ("n1",), 25.0, 7.0, 32.0)
+    )
+    assert (broken(found) == set()) is is_admitted
+
+
 @pytest.mark.parametrize("kind", OUT_OF_TOUCH)
 def test_a_task_that_outlives_the_lease_of_a_node_out_of_touch_is_seen(kind: str):
     def ended(at: float, fault_ends_at: float = 40.0) -> set[str]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from tests.chaos.evidence import Evidence
-from tests.chaos.faults import UNFENCED
+from tests.chaos.faults import SILENT, UNFENCED, Fault
 from tests.chaos.ledger import Life
 from tests.chaos.times import limits, outlived_leases, starved, untrue_times
 from tests.chaos.told import Job, Task
@@ -100,12 +100,28 @@ def _twins(evidence: Evidence) -> list[tuple[str, bool]]:
 def _is_admitted(first: Life, second: Life, evidence: Evidence) -> bool:
     """Whoever could have ended the first stood still until its node was lost, and woke no longer than a lease ago."""
     lost_after_s = evidence.lost_after_s
-    return any(
-        second.started_at - fault.began_at >= _LOST_SHARE * lost_after_s
-        and (fault.ended_at or second.started_at) - fault.began_at >= _LOST_SHARE * lost_after_s
-        for fault in evidence.harmed(first.node, first.started_at, second.started_at, UNFENCED)
-        if (fault.ended_at or second.started_at) + _LEASE_SHARE * lost_after_s >= second.started_at
-    )
+    for fault in evidence.harmed(first.node, first.started_at, second.started_at, UNFENCED):
+        silent_since = _silent_since(fault, first.node, evidence)
+        ended_at = fault.ended_at or second.started_at
+        if (
+            second.started_at - silent_since >= _LOST_SHARE * lost_after_s
+            and ended_at - silent_since >= _LOST_SHARE * lost_after_s
+            and ended_at + _LEASE_SHARE * lost_after_s >= second.started_at
+        ):
+            return True
+    return False
+
+
+def _silent_since(fault: Fault, node: str, evidence: Evidence) -> float:
+    """Since when the node cannot have been heard: another fault may have cut it off, less than a lease before."""
+    earliest = fault.began_at - _LEASE_SHARE * evidence.lost_after_s
+    cuts = [
+        other.began_at
+        for other in evidence.faults
+        if other.kind in SILENT and (other.kind.startswith("coordinator") or node in other.victims)
+        if (other.ended_at or fault.began_at) >= fault.began_at
+    ]
+    return min((cut for cut in cuts if earliest < cut <= fault.began_at), default=fault.began_at)
 
 
 def fenced(evidence: Evidence) -> list[str]:
