@@ -41,8 +41,8 @@ from phalanx.store.protocol import Batch, Store  # noqa: E402
 from phalanx.store.redis.server import client_of  # noqa: E402
 from phalanx.store.redis.store import open_redis  # noqa: E402
 from phalanx.store.sqlite.store import SqliteStore  # noqa: E402
-from tests.builders import Cluster, a_job  # noqa: E402
-from tests.servers import a_prefix, a_redis, an_etcd_cluster  # noqa: E402
+from tests.support.builders import Cluster, a_job  # noqa: E402
+from tests.support.servers import a_prefix, a_redis, an_etcd_cluster  # noqa: E402
 
 COMPLETIONS = 200  # in one batch
 ETCD_SHARE, SQLITE_PER_S = 0.60, 5000.0

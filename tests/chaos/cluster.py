@@ -26,8 +26,8 @@ from tests.chaos.certificates import Authority
 from tests.chaos.network import Door, Network
 from tests.chaos.parts import Node, Part
 from tests.chaos.waiting import wait_for
-from tests.servers import program
-from tests.wallclock import WallClock, build, has_compiler
+from tests.support.servers import program
+from tests.support.wall_clock import WallClock, build, has_compiler
 
 PHALANX = Path(sys.executable).with_name("phalanx")
 _RUN = "from phalanx.cli.main import main; sys.exit(main())"

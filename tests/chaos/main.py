@@ -33,7 +33,7 @@ from tests.chaos.table import lines
 from tests.chaos.verdict import HEAL_S, violations
 from tests.chaos.waiting import clock, wait_for
 from tests.chaos.workload import Users
-from tests.wallclock import has_compiler
+from tests.support.wall_clock import has_compiler
 
 USERS = 4  # the first is the admin
 SLOW = "s1"  # where the slow visitors stand

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.network import RIG, Door
-from tests.servers import a_free_port
+from tests.support.servers import a_free_port
 
 _LOOPBACK = "127.0.0.1"
 _PIECE_BYTES = 64 << 10

@@ -40,8 +40,8 @@ from phalanx.core.model.status import Status, Why
 from phalanx.embedded import _Pipe
 from phalanx.link import wire
 from phalanx.store.protocol import Candidate, Store
-from tests.builders import a_capacity
 from tests.contract.worlds import World, a_moment
+from tests.support.builders import a_capacity
 
 M = TypeVar("M", bound=wire.Message)
 RETRIES = 3

@@ -12,7 +12,7 @@ from phalanx.core.cluster.inputs import Cancel, Hello, Input, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.job import Job
 from phalanx.store.protocol import Batch, Store
-from tests.builders import Cluster, a_capacity, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_capacity, a_gang, a_group, a_job
 
 IMAGE_AFTER = 5  # jobs
 

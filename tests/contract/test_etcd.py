@@ -18,7 +18,7 @@ from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, History, Leader, Moved, StoreError
 from tests.contract.between import LatePost, Proxy
 from tests.contract.worlds import a_batch, bodies, revisions
-from tests.servers import a_prefix, an_etcd_store, shared_etcd
+from tests.support.servers import a_prefix, an_etcd_store, shared_etcd
 
 pytestmark = pytest.mark.anyio
 ADA = Candidate("ada", "https://ada:7433", "ada:7434")

@@ -11,7 +11,7 @@ from phalanx.store.etcd.client import EtcdClient
 from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, Moved, StoreError
 from tests.contract.worlds import a_batch, revisions
-from tests.servers import EtcdCluster, a_prefix, an_etcd_cluster, an_etcd_store
+from tests.support.servers import EtcdCluster, a_prefix, an_etcd_cluster, an_etcd_store
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from phalanx.store.protocol import Batch, Candidate, Fenced, History, Store, Sto
 from phalanx.store.redis.server import client_of
 from tests.contract.between import Proxy
 from tests.contract.worlds import RedisWorld, a_batch, bodies
-from tests.servers import RedisServer, a_prefix, a_redis, shared_redis
+from tests.support.servers import RedisServer, a_prefix, a_redis, shared_redis
 
 pytestmark = pytest.mark.anyio
 ADA = Candidate("ada")

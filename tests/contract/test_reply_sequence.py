@@ -19,9 +19,9 @@ from phalanx.core.cluster.inputs import Cancel, Input, Submit
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.status import Why
 from phalanx.link import wire
-from tests.builders import a_capacity, a_job
 from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, until
 from tests.contract.worlds import MemoryWorld
+from tests.support.builders import a_capacity, a_job
 
 pytestmark = pytest.mark.anyio
 Dial = Callable[[Runner], Awaitable[None]]

@@ -1,7 +1,7 @@
-"""Places where stores are, one of each kind: what several coordinators share, and what can be done to it from outside.
+"""One place of each kind of store: what several coordinators share, and what can be done to it from outside.
 
-The real servers are those of `tests/servers.py`, under a prefix of their own. Time passes at once where the store asks
-us for it, and really where a server counts it.
+The real servers are those of `tests/support/servers.py`, each test under its own prefix. A lease that the store counts
+by our clock ends at once; one that a server counts takes its real time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.open import open_place
 from phalanx.store.protocol import Batch, Loaded, Store
 from phalanx.store.sqlite.store import SqliteStore
-from tests.servers import a_prefix, shared_etcd, shared_redis
+from tests.support.servers import a_prefix, shared_etcd, shared_redis
 
 KINDS = ("memory", "sqlite", "redis", "etcd")
 LEASE_S = 2.0  # as short as etcd allows

@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.api.schema.jobs import TaskView
 from tests.e2e.cluster import RealCluster, eventually
-from tests.wallclock import WallClock, build
+from tests.support.wall_clock import WallClock, build
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from phalanx.errors import PhalanxError
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
-from tests.servers import shared_etcd
+from tests.support.servers import shared_etcd
 
 THREE = ("a", "b", "c")
 LEASE_S = 2.0  # etcd knows whole seconds, and none below 2

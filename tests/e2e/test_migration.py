@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import TWO_NODES, RealCluster, eventually
-from tests.servers import shared_etcd
+from tests.support.servers import shared_etcd
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -18,8 +18,8 @@ import phalanx
 from phalanx.client.client import Client
 from phalanx.errors import Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
-from tests.authority import Authority
 from tests.e2e.cluster import RealCluster, eventually
+from tests.support.certificate_authority import Authority
 
 HOST = "127.0.0.2"
 NODE = "cpus=2,ram=4GiB"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import Target
-from tests.builders import GIB
+from tests.support.builders import GIB
 
 HOSTS = ("n1", "n2", "n3")
 KINDS = ("a100", "h100")

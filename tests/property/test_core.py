@@ -46,9 +46,9 @@ from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Retu
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import LogHole
-from tests.builders import a_capacity, a_gang, a_group, a_job
 from tests.property.played import Machine, Played, loaded
 from tests.property.strategies import HOSTS
+from tests.support.builders import a_capacity, a_gang, a_group, a_job
 
 RULES = Timers(
     ended_jobs_max=2,

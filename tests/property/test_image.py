@@ -13,7 +13,7 @@ from phalanx.core.cluster.image import decode_job, decode_state, encode_job, enc
 from phalanx.core.cluster.inputs import Cancel, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.store.protocol import Batch, Loaded, LogHole
-from tests.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_job
 
 RunnerEffect = tuple[str, int, int]
 words = st.sampled_from(("submit", "array", "start", "end", "fail", "cancel", "wait"))

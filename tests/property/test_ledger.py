@@ -10,8 +10,8 @@ from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
-from tests.builders import GIB
 from tests.property.strategies import HOSTS, capacities, requests, used_tables
+from tests.support.builders import GIB
 
 Steps = list[Request | int]  # a request to be granted, or the number of a grant to be given back
 small = st.builds(Request, cores=st.integers(0, 2), memory_bytes=st.integers(0, GIB), gpus=st.integers(0, 2))

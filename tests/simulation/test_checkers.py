@@ -12,7 +12,7 @@ from phalanx.sim.fences import Fences
 from phalanx.sim.replica import differences
 from phalanx.sim.violation import Violation
 from phalanx.store.protocol import Loaded
-from tests.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def braked() -> Fences:

@@ -11,7 +11,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Ended, Exit
 from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import Batch, Loaded
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
 def live(cluster: Cluster, job: Job) -> list[AttemptKey]:

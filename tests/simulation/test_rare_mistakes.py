@@ -14,7 +14,7 @@ from phalanx.core.cluster.inputs import Disconnect, Hello, Submit, Tick
 from phalanx.core.model.orders import Start
 from phalanx.link import wire
 from phalanx.store.protocol import Batch, Fenced, Loaded
-from tests.builders import a_capacity, a_cluster, a_job
+from tests.support.builders import a_capacity, a_cluster, a_job
 
 
 class Kept:

@@ -24,8 +24,8 @@ from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_secon
 from phalanx.core.model.status import Why
 from phalanx.core.model.target import TargetError, parse_target
 from phalanx.errors import PhalanxError
-from tests.builders import a_capacity
 from tests.property.keeper import PlayedKeeper
+from tests.support.builders import a_capacity
 from tests.transcripts.stage import BEGINNING_S, Player, Stage, finish
 
 

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from phalanx.certificates import hosts_in, issue, make_authority, show
 from phalanx.errors import ConfigError, Conflict
-from tests.authority import Authority
+from tests.support.certificate_authority import Authority
 
 
 def mode_of(path: Path) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.errors import ConfigError
 from phalanx.tls import ClientTls, ServerTls, TlsFiles, client_context, explain, peer_node, server_context
-from tests.authority import Authority
+from tests.support.certificate_authority import Authority
 
 
 class Handshake:

@@ -13,7 +13,7 @@ import pytest
 from phalanx.coordinator import acceptor
 from phalanx.coordinator.acceptor import Acceptor
 from phalanx.tls import ServerTls, client_context, peer_node
-from tests.authority import Authority
+from tests.support.certificate_authority import Authority
 
 pytestmark = pytest.mark.anyio
 

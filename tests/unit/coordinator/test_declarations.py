@@ -27,7 +27,7 @@ from phalanx.core.model.status import Status
 from phalanx.core.model.topology import DEFAULT
 from phalanx.errors import BadRequest, Conflict, NeverFits, NotFound, PhalanxError, TooMany, Unprocessable
 from phalanx.store.memory import MemoryStore
-from tests.builders import a_capacity
+from tests.support.builders import a_capacity
 
 pytestmark = pytest.mark.anyio
 

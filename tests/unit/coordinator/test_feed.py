@@ -13,7 +13,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.errors import Gone
 from phalanx.store.protocol import Batch, Loaded
-from tests.builders import a_job
+from tests.support.builders import a_job
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from phalanx.core.cluster.inputs import Heartbeat, Hello, Submit
 from phalanx.errors import ConfigError, NotActive, Unavailable
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Candidate
-from tests.builders import a_capacity, a_job
+from tests.support.builders import a_capacity, a_job
 from tests.unit.coordinator.members import LEASE_S, Lone, running, until
 
 pytestmark = pytest.mark.anyio

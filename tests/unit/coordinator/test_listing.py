@@ -20,7 +20,7 @@ from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, History
-from tests.builders import a_cluster, a_job
+from tests.support.builders import a_cluster, a_job
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.mailbox import FIRST_PER_TURN, SUBMITS_MAX, SUBMITS_PER_TURN, Mailbox
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Cancel, Drain, Heartbeat, Input, SetQuota, Submit
-from tests.builders import a_job
+from tests.support.builders import a_job
 
 SUBMIT = Submit(a_job())
 BEAT = Heartbeat("n1", "life", [], 1)

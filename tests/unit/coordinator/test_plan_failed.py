@@ -20,7 +20,7 @@ from phalanx.core.placement.gang.place import try_gang
 from phalanx.core.placement.reserve import head as reserve_head
 from phalanx.core.placement.reserve import outlook
 from phalanx.core.placement.reserve.reservation import reserve
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
 def failing(act: Callable[..., Any], job: Job) -> Callable[..., Any]:

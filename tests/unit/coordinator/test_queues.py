@@ -18,7 +18,7 @@ from phalanx.api.server.roles import Bearer, Identity
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Submit
 from phalanx.errors import BadRequest, NotFound, Unprocessable
-from tests.builders import a_job
+from tests.support.builders import a_job
 from tests.unit.api.house import JSON, ask
 from tests.unit.coordinator.test_declarations import a_coordinator
 

@@ -17,7 +17,7 @@ from phalanx.client.client import Client
 from phalanx.coordinator.rest import rest_server
 from phalanx.errors import BadRequest, PhalanxError, Unavailable
 from phalanx.tls import NO_TLS, ServerTls, TlsFiles
-from tests.authority import Authority
+from tests.support.certificate_authority import Authority
 from tests.unit.api.cluster import FakeCluster
 from tests.unit.api.house import TOKEN, a_house
 

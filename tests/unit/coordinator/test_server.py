@@ -19,7 +19,7 @@ from phalanx.coordinator.server import (
 )
 from phalanx.core.cluster.decision import Accepted
 from phalanx.link import wire
-from tests.builders import a_capacity, a_cluster
+from tests.support.builders import a_capacity, a_cluster
 
 pytestmark = pytest.mark.anyio
 HELLO = wire.HelloMessage(wire.VERSION, "", "n1", "life", "origin", a_capacity(), 0, [])

@@ -10,7 +10,7 @@ from phalanx.config import load
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.errors import ConfigError
 from phalanx.settings import CoordinatorSettings
-from tests.authority import Authority
+from tests.support.certificate_authority import Authority
 
 
 def a_section(folder: Path, **more: object) -> CoordinatorSettings:

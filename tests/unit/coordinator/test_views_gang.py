@@ -9,7 +9,7 @@ from phalanx.core.cluster.inputs import Evict
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Ready, Started
 from phalanx.core.model.status import Why
-from tests.builders import a_gang, a_group, a_job
+from tests.support.builders import a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 

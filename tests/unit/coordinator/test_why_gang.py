@@ -12,7 +12,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Ready, Started
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.status import Status
-from tests.builders import Cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 RACK = (Gather("rack", must=True),)

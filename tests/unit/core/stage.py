@@ -17,7 +17,7 @@ from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Order, Phase,
 from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
-from tests.builders import a_capacity
+from tests.support.builders import a_capacity
 
 
 class Stage:

@@ -16,7 +16,7 @@ from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.manifests.nodes import NodeSpec
 from phalanx.manifests.read import Manifests
 from phalanx.preview.offline import Offline
-from tests.builders import a_capacity
+from tests.support.builders import a_capacity
 from tests.unit.preview.files import EXAMPLES, NOW, evicted, offline, places, plan, reading
 
 

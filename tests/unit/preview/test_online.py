@@ -15,7 +15,7 @@ from phalanx.api.schema.plan import Called, PlanReply, PlanRequest
 from phalanx.coordinator.previews import Previews
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError
-from tests.builders import Cluster, a_cluster
+from tests.support.builders import Cluster, a_cluster
 
 
 def asking(cluster: Cluster) -> Previews:

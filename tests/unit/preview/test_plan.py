@@ -14,7 +14,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
 from phalanx.preview.names import Names
 from phalanx.preview.plan import preview
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
 def look(cluster: Cluster, *jobs: Job, names: Names | None = None) -> PlanReply:

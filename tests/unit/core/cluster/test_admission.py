@@ -15,7 +15,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Pause, Resume, Stop
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def code(answer: Answer | None) -> str:

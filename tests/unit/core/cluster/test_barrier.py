@@ -8,7 +8,7 @@ from phalanx.core.cluster.inputs import Disconnect, Hello, Tick
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
 from phalanx.core.model.status import Status
-from tests.builders import a_capacity, a_gang, a_group
+from tests.support.builders import a_capacity, a_gang, a_group
 from tests.unit.core.stage import Stage
 
 

@@ -11,7 +11,7 @@ from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import DeclareLost, Drain, Leave, Tick
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_job
+from tests.support.builders import Cluster, a_job
 
 NAMES = [f"n{number}" for number in range(1, 11)]
 

@@ -15,7 +15,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Disposition, Ended, Exit
 from phalanx.core.model.status import UNCHARGED, Status, Why
 from phalanx.core.runner.exits import exit_unstarted
-from tests.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def fail(cluster: Cluster, node: str, times: int = 1, why: Why | None = None) -> None:

@@ -10,7 +10,7 @@ from phalanx.core.model.orders import Disposition, Start, Stop
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.score import Score
 from phalanx.core.model.status import Status, Why
-from tests.builders import GIB, Cluster, a_cluster, a_job
+from tests.support.builders import GIB, Cluster, a_cluster, a_job
 
 
 def test_a_job_runs_from_submit_to_completed() -> None:

@@ -20,7 +20,7 @@ from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import Batch, Loaded, LogHole
-from tests.builders import a_capacity, a_job
+from tests.support.builders import a_capacity, a_job
 
 JOB = a_job()
 OTHER = a_job()

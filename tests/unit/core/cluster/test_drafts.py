@@ -17,7 +17,7 @@ from phalanx.core.model.gang import IncompleteGang
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason
-from tests.builders import a_gang, a_group, a_job
+from tests.support.builders import a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 LACKS = "default/hello-job needs 2 members and has 1"

@@ -6,7 +6,7 @@ from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.inputs import Drain
 from phalanx.core.model.orders import Stop
 from phalanx.core.model.status import Status
-from tests.builders import a_gang, a_group
+from tests.support.builders import a_gang, a_group
 from tests.unit.core.stage import Stage
 
 TWO = {"n1": {"cores": 4}, "n2": {"cores": 4}}

@@ -9,7 +9,7 @@ from phalanx.core.model.plan import GangPlacement, Policy
 from phalanx.core.model.status import Status
 from phalanx.core.placement import engine
 from phalanx.core.placement.preempt import make_room as preempt_make_room
-from tests.builders import a_cluster, a_gang, a_group, a_job
+from tests.support.builders import a_cluster, a_gang, a_group, a_job
 from tests.unit.core.yard import Yard
 
 

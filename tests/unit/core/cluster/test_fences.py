@@ -17,7 +17,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Disposition, Ended, Exit, Stop
 from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import Batch, Loaded
-from tests.builders import Cluster, a_capacity, a_cluster, a_job
+from tests.support.builders import Cluster, a_capacity, a_cluster, a_job
 
 DONE = Exit(Why.NONE, 0)
 

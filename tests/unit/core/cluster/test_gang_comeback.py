@@ -7,7 +7,7 @@ from phalanx.core.cluster.inputs import Drain, Evict
 from phalanx.core.model.gang import Gather, Restart
 from phalanx.core.model.job import Job
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 PAIRS = (Gather("node", multiple=2),)
 

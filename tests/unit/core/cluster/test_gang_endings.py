@@ -14,7 +14,7 @@ from phalanx.core.cluster.story import sentence
 from phalanx.core.model.gang import Restart, Rule, Success
 from phalanx.core.model.orders import Exit, Started, Stop
 from phalanx.core.model.status import Status, Why
-from tests.builders import a_capacity, a_gang, a_group
+from tests.support.builders import a_capacity, a_gang, a_group
 from tests.unit.core.stage import Stage
 
 PENDING, RUNNING = Status.PENDING, Status.RUNNING

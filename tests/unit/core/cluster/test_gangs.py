@@ -11,7 +11,7 @@ from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.waiting import Wanted
-from tests.builders import a_capacity, a_gang, a_group, a_job
+from tests.support.builders import a_capacity, a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 PENDING, RUNNING, FAILED = Status.PENDING, Status.RUNNING, Status.FAILED

@@ -7,7 +7,7 @@ from phalanx.core.cluster.jobs import DETAILS_MAX, EARLIER_MAX, JobState
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
-from tests.builders import a_job
+from tests.support.builders import a_job
 
 
 def a_state(array: str) -> JobState:

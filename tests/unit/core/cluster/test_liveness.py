@@ -7,7 +7,7 @@ from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Tic
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.orders import AttemptKey, Phase, Returned, Start, Started, Stop
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_capacity, a_cluster, a_job
+from tests.support.builders import Cluster, a_capacity, a_cluster, a_job
 
 
 def hello(

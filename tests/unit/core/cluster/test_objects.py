@@ -11,7 +11,7 @@ from phalanx.core.cluster.inputs import Cancel
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.ids import is_object
 from phalanx.core.model.job import Job
-from tests.builders import a_gang, a_group, a_job
+from tests.support.builders import a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 PODS = ("default/pod-1", "default/pod-2")

@@ -9,7 +9,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Job
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 ON_ONE_NODE = (Gather("node", must=True),)

@@ -9,7 +9,7 @@ from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 from phalanx.core.placement.engine import plan
-from tests.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def free(cluster: Cluster) -> list[tuple[int, set[int]]]:

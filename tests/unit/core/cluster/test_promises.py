@@ -10,7 +10,7 @@ from phalanx.core.cluster.state import Timers
 from phalanx.core.model.orders import Ready, Started, Stop
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.status import Status, Why
-from tests.builders import a_cluster, a_gang, a_group, a_job
+from tests.support.builders import a_cluster, a_gang, a_group, a_job
 from tests.unit.core.stage import Stage
 
 GPUS = {"n1": {"cores": 8, "gpus": 2}, "n2": {"cores": 8, "gpus": 2}}

@@ -14,7 +14,7 @@ from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenant, Tenants
-from tests.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
 
 
 def pass_time(cluster: Cluster, seconds: int, *alive: str) -> None:

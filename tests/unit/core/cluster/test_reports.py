@@ -10,7 +10,7 @@ from phalanx.core.cluster.inputs import Cancel, Tick
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.orders import Disposition, Ended, Exit, Returned
 from phalanx.core.model.status import UNCHARGED, Status, Why
-from tests.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def end(cluster: Cluster, job: str, why: Why, code: int | None = None) -> None:

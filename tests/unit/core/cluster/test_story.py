@@ -18,7 +18,7 @@ from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.topology import DEFAULT
-from tests.builders import GIB, a_capacity, a_job
+from tests.support.builders import GIB, a_capacity, a_job
 
 KEY = ("j1", 0, 2)
 GRANT = Grant(4, 8 * GIB, (0, 1), 1)

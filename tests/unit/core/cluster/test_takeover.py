@@ -10,7 +10,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Stop
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
 def a_full_cluster(queue: str = "default") -> tuple[Cluster, list[Job]]:

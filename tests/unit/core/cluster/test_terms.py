@@ -10,7 +10,7 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
 from phalanx.core.cluster.view import wake
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 HOURS = 7 * 3600.0
 

@@ -9,7 +9,7 @@ from phalanx.core.cluster.events import TermOpened
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Tell
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Phase, Ready, Start, Stop
 from phalanx.core.model.status import Status, Why
-from tests.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
 
 Listed = list[tuple[AttemptKey, Phase]]
 

@@ -14,8 +14,8 @@ from phalanx.core.model.orders import Returned
 from phalanx.core.model.quantity import parse_bytes
 from phalanx.core.model.resources import Capacity, Request
 from phalanx.core.model.status import Status
-from tests.builders import Cluster, a_cluster, a_job
 from tests.property.strategies import HOSTS, capacities, requests
+from tests.support.builders import Cluster, a_cluster, a_job
 
 nodes = st.lists(capacities(), min_size=1, max_size=3)
 

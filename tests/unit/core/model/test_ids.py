@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phalanx.core.model.ids import NAME_MAX, is_job_id, is_name, ulid
 from phalanx.core.model.orders import key_from_text, key_text
-from tests.builders import a_job
+from tests.support.builders import a_job
 
 times = st.integers(0, (1 << 48) - 1)
 chances = st.integers(0, (1 << 80) - 1)

@@ -8,7 +8,7 @@ from phalanx.core.model.ledger import Ledger, LedgerError
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
 from phalanx.core.model.target import parse_target
-from tests.builders import GIB, a_capacity
+from tests.support.builders import GIB, a_capacity
 
 
 def a_ledger(**has: int) -> Ledger:

@@ -10,7 +10,7 @@ from phalanx.core.cluster.events import JobSubmitted
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.gang import Restart, Rule
 from phalanx.core.model.patterns import PROGRAM_MAX, Unreadable, matching, program_size, unreadable
-from tests.builders import a_job
+from tests.support.builders import a_job
 
 
 def test_the_positions_of_what_matches():

@@ -6,7 +6,7 @@ from phalanx.core.cluster.start_orders import roll
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Roll
 from phalanx.core.model.ports import GANG_PORTS, LONE_PORTS, LonePorts
-from tests.builders import a_gang, a_group
+from tests.support.builders import a_gang, a_group
 from tests.unit.core.stage import Stage
 
 

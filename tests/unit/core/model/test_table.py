@@ -16,7 +16,7 @@ from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.engine import plan
-from tests.builders import GIB, a_capacity, a_job
+from tests.support.builders import GIB, a_capacity, a_job
 
 
 def a_table(*cores: int, gpus: int = 0) -> NodeTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.model.tags import TERMS_MAX, is_tag, parse_selector
-from tests.builders import a_gang, a_group
+from tests.support.builders import a_gang, a_group
 
 JOB = a_gang(
     a_group(1, name="head", tags=(("role", "head"),)),

@@ -20,8 +20,8 @@ from phalanx.core.placement.explain import (
     nearest_request,
     verdict,
 )
-from tests.builders import GIB, a_capacity
 from tests.property.strategies import HOSTS, requests, used_tables
+from tests.support.builders import GIB, a_capacity
 
 Used = tuple[NodeTable, list[tuple[str, Grant]]]
 closed_hosts = st.sets(st.sampled_from(HOSTS)).map(

@@ -34,7 +34,7 @@ from pathlib import Path
 from phalanx.store.etcd.client import EtcdClient
 from phalanx.store.etcd.store import EtcdStore
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 _START_S = 30.0
 _PORTS = range(20_000, 32_000)  # below those that the kernel gives to outgoing connections
 _numbers = itertools.count(1)
