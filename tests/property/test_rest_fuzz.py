@@ -21,11 +21,11 @@ from phalanx.api.server.openapi import openapi_document
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.job import Job
 from phalanx.errors import NotFound
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import TOKEN, Answered, a_house, ask_raw
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import TOKEN, RawResponse, a_rest_app, ask_raw
 
 
-class AnyIdCluster(FakeCluster):
+class AnyIdCluster(FakeCommands):
     """Every id that begins with a digit is that of some job, so that fuzzing comes further than 404."""
 
     def _find(self, id: str) -> Job:
@@ -37,7 +37,7 @@ class AnyIdCluster(FakeCluster):
         return super()._reason("n1" if name[0].isdigit() else name)
 
 
-HOUSE = a_house(AnyIdCluster(endless=False), settle_s=0.0)
+HOUSE = a_rest_app(AnyIdCluster(endless=False), settle_s=0.0)
 asyncio.run(HOUSE.cluster.submit(SubmitRequest(["true"]), "ada"))
 GOOD = {"Authorization": f"Bearer {TOKEN}", "Host": "localhost"}
 DOCUMENT = schemathesis.openapi.from_dict(json.loads(openapi_document()))
@@ -51,7 +51,7 @@ CHECKS = [
 ]
 
 
-def check(answered: Answered) -> None:
+def check(answered: RawResponse) -> None:
     assert answered.status < 500
     if answered.status >= 400:
         assert answered.headers["content-type"] == "application/problem+json"

@@ -18,8 +18,8 @@ from phalanx.errors import BadRequest, ConfigError
 from phalanx.runner.main import check_doors
 from phalanx.settings import Settings
 from phalanx.tls import NO_TLS, TlsFiles
+from tests.support.fake_client import Cli
 from tests.unit.cli.conftest import away, cli  # noqa: F401 - fixtures
-from tests.unit.cli.stage import Cli
 
 Read = Callable[..., Settings]
 GUARDED = "[client]\naddress = 'https://elsewhere:7433'\n"

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.cli import completion, session
 from phalanx.cli.root import run
-from tests.unit.cli.stage import Cli, FakeCluster, Said
+from tests.support.fake_client import Cli, CliResult, FakeClient
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cluster(away: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+def cluster(away: Path, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     """The cluster that every command of this test talks to."""
-    found = FakeCluster()
+    found = FakeClient()
     monkeypatch.setattr(session, "connect", lambda _settings: found)
     monkeypatch.setattr(completion, "connect", lambda _settings: found)
     return found
@@ -38,10 +38,10 @@ def cluster(away: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 def cli(away: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Runs one command line."""
 
-    def call(*args: str) -> Said:
+    def call(*args: str) -> CliResult:
         capsys.readouterr()
         code = run(args)
         said = capsys.readouterr()
-        return Said(code, said.out, said.err)
+        return CliResult(code, said.out, said.err)
 
     return call

@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Drain
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
 from tests.unit.cli.test_drafts import As, a_file, become, here, jobs_of, loop
 from tests.unit.manifests.documents import MEMBER, Doc, a_batch_job, a_jobset, a_pod, a_podgroup, a_replicated
 

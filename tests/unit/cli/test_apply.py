@@ -12,7 +12,7 @@ from msgspec import json
 from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
 from phalanx.errors import NeverFits
 from phalanx.manifests import load
-from tests.unit.cli.stage import ID, Cli, FakeCluster, a_gang
+from tests.support.fake_client import ID, Cli, FakeClient, a_gang
 
 GANG = """\
 name: train
@@ -45,13 +45,13 @@ def job(away: Path) -> str:
     return "job.yaml"
 
 
-def asked(cluster: FakeCluster) -> ApplyRequest:
+def asked(cluster: FakeClient) -> ApplyRequest:
     (call,) = [call for call in cluster.asked if call[0] == "apply"]
     request: ApplyRequest = call[1]
     return request
 
 
-def test_a_job_file_is_handed_in(cli: Cli, cluster: FakeCluster, job: str):
+def test_a_job_file_is_handed_in(cli: Cli, cluster: FakeClient, job: str):
     said = cli("apply", "-f", job)
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines()[1].split() == [ID, "train", "4"]
@@ -59,13 +59,13 @@ def test_a_job_file_is_handed_in(cli: Cli, cluster: FakeCluster, job: str):
     assert (spec.name, spec.groups[0].tasks, spec.gather[0].must) == ("train", 4, True)
 
 
-def test_several_files_are_one_application(cli: Cli, cluster: FakeCluster, job: str, away: Path):
+def test_several_files_are_one_application(cli: Cli, cluster: FakeClient, job: str, away: Path):
     (away / "pod.yaml").write_text(POD)
     cli("apply", "-f", job, "-f", "pod.yaml")
     assert sorted(spec.name for spec in asked(cluster).specs) == ["hello", "train"]
 
 
-def test_layers_travel_with_the_jobs(cli: Cli, cluster: FakeCluster, away: Path):
+def test_layers_travel_with_the_jobs(cli: Cli, cluster: FakeClient, away: Path):
     (away / "layers.yaml").write_text(LAYERS)
     (away / "pod.yaml").write_text(POD)
     assert cli("apply", "-f", "layers.yaml", "-f", "pod.yaml").code == 0
@@ -75,7 +75,7 @@ def test_layers_travel_with_the_jobs(cli: Cli, cluster: FakeCluster, away: Path)
     assert request.specs[0].groups[0].command == ["echo", "hello"]
 
 
-def test_what_cannot_be_honoured_is_told_and_refused_if_strict(cli: Cli, cluster: FakeCluster, away: Path):
+def test_what_cannot_be_honoured_is_told_and_refused_if_strict(cli: Cli, cluster: FakeClient, away: Path):
     (away / "pod.yaml").write_text(POD)
     said = cli("apply", "-f", "pod.yaml")
     assert said.code == 0
@@ -87,13 +87,13 @@ def test_what_cannot_be_honoured_is_told_and_refused_if_strict(cli: Cli, cluster
     assert cluster.asked == []
 
 
-def test_standard_input_is_a_file_too(cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+def test_standard_input_is_a_file_too(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GANG.encode())))
     assert cli("apply", "-f", "-").code == 0
     assert asked(cluster).specs[0].name == "train"
 
 
-def test_a_file_that_cannot_be_read_says_where(cli: Cli, cluster: FakeCluster, away: Path):
+def test_a_file_that_cannot_be_read_says_where(cli: Cli, cluster: FakeClient, away: Path):
     (away / "bad.yaml").write_text(GANG.replace("tasks:", "taks:"))
     said = cli("apply", "-f", "bad.yaml")
     assert said.code == 1
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_says_where(cli: Cli, cluster: FakeCluster, a
 
 
 def test_what_never_ends_is_not_read_whole(
-    cli: Cli, cluster: FakeCluster, away: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, cluster: FakeClient, away: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(load, "BYTES_MAX", 1000)
     said = cli("apply", "-f", "/dev/zero")
@@ -120,24 +120,24 @@ def test_what_never_ends_is_not_read_whole(
     assert not cluster.asked
 
 
-def test_what_can_never_fit_exits_with_4(cli: Cli, cluster: FakeCluster, job: str):
+def test_what_can_never_fit_exits_with_4(cli: Cli, cluster: FakeClient, job: str):
     cluster.error = NeverFits("specs[0] (train): no rack could hold it")
     said = cli("apply", "-f", job)
     assert (said.code, said.err) == (4, "error: specs[0] (train): no rack could hold it\n")
 
 
-def test_without_a_file_the_command_line_is_wrong(cli: Cli, cluster: FakeCluster):
+def test_without_a_file_the_command_line_is_wrong(cli: Cli, cluster: FakeClient):
     assert cli("apply").code == 2
 
 
-def test_waiting_ends_with_the_code_of_the_job(cli: Cli, cluster: FakeCluster, job: str):
+def test_waiting_ends_with_the_code_of_the_job(cli: Cli, cluster: FakeClient, job: str):
     cluster.ends = [a_gang(status="Failed", reason="exited", exit_code=7)]
     said = cli("apply", "-f", job, "--wait")
     assert said.code == 7
     assert said.out.splitlines()[1].split()[0] == ID
 
 
-def test_json_is_the_reply(cli: Cli, cluster: FakeCluster, job: str):
+def test_json_is_the_reply(cli: Cli, cluster: FakeClient, job: str):
     cluster.answer = ApplyReply(
         [AppliedJob(ID, "train", 4)], topology_changed=True, warnings=["a preference changes nothing"]
     )
@@ -147,14 +147,14 @@ def test_json_is_the_reply(cli: Cli, cluster: FakeCluster, job: str):
 
 
 @pytest.mark.parametrize(("name", "says"), [("nowhere.yaml", "no such file"), (".", "it is a folder")])
-def test_what_is_no_file_is_told_by_name(cli: Cli, cluster: FakeCluster, name: str, says: str):
+def test_what_is_no_file_is_told_by_name(cli: Cli, cluster: FakeClient, name: str, says: str):
     said = cli("apply", "-f", name)
     assert (said.code, cluster.asked) == (1, [])
     assert said.err.startswith(f"error: {name}: {says}")
     assert "Errno" not in said.err
 
 
-def test_what_names_no_folder_runs_where_it_is_applied(cli: Cli, cluster: FakeCluster, away: Path):
+def test_what_names_no_folder_runs_where_it_is_applied(cli: Cli, cluster: FakeClient, away: Path):
     (away / "two.yaml").write_text(
         "groups:\n- {name: a, command: [./a]}\n- {name: b, command: [./b], cwd: /data}\n"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import json
 
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
 
 
 def test_an_authority_issues_to_a_node(cli: Cli, away: Path):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phalanx.errors import Unavailable
-from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job
+from tests.support.fake_client import ID, Cli, FakeClient, a_job
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def test_commands_are_offered(completed: Any, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.split() == ["submit"]
 
 
-def test_living_ids_are_offered(completed: Any, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]):
+def test_living_ids_are_offered(completed: Any, cluster: FakeClient, capsys: pytest.CaptureFixture[str]):
     cluster.held = [a_job(ID), a_job("02zz")]
     completed("why", "01")
     assert capsys.readouterr().out.split() == [ID]
 
 
 def test_nodes_are_offered_as_targets(
-    completed: Any, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+    completed: Any, cluster: FakeClient, capsys: pytest.CaptureFixture[str]
 ):
     completed("submit", "-t", "n")
     assert capsys.readouterr().out.split() == ["n1"]
@@ -59,7 +59,7 @@ def test_without_a_cluster_nothing_is_offered_and_nothing_said(
     assert (said.out.strip(), said.err) == ("", "")
 
 
-def test_an_error_is_swallowed(completed: Any, cluster: FakeCluster, capsys: pytest.CaptureFixture[str]):
+def test_an_error_is_swallowed(completed: Any, cluster: FakeClient, capsys: pytest.CaptureFixture[str]):
     cluster.error = Unavailable("gone")
     completed("logs", "01")
     said = capsys.readouterr()
@@ -67,7 +67,7 @@ def test_an_error_is_swallowed(completed: Any, cluster: FakeCluster, capsys: pyt
 
 
 def test_a_slow_cluster_is_not_waited_for(
-    completed: Any, cluster: FakeCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    completed: Any, cluster: FakeClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     over = Event()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
 
 
 def test_explain_names_the_source_and_what_it_beats(cli: Cli, away: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from phalanx.cli import coordinators
-from tests.unit.cli.stage import Cli, FakeCluster
+from tests.support.fake_client import Cli, FakeClient
 
 
 def test_one_that_hangs_is_named_after_a_short_while(
-    cli: Cli, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, cluster: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(coordinators, "ANSWER_S", 0.5)
     token = tmp_path / "token"

@@ -18,8 +18,8 @@ from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.coordinator.main import Coordinator
 from phalanx.errors import Conflict
-from tests.unit.api.house import a_loop
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
+from tests.support.rest_app import a_loop
 from tests.unit.coordinator.test_declarations import a_coordinator
 from tests.unit.coordinator.test_lookup import People
 from tests.unit.manifests.documents import Doc, a_pod, a_podgroup, text_of

@@ -10,12 +10,12 @@ import pytest
 from msgspec import json, yaml
 
 from phalanx.api.schema.jobs import CancelReply, JobView, TaskView
-from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job, a_task
+from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 SECOND = ID[:-1] + "z"
 
 
-def test_show_tells_a_job_and_its_only_task(cli: Cli, cluster: FakeCluster):
+def test_show_tells_a_job_and_its_only_task(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job(exit_code=3, status="Failed", reason="exited")]
     cluster.kept_tasks = [a_task(message="exited with 3", stderr_tail="Traceback\x1b[31m\nboom", devices=[1])]
     out = cli("show", ID[:12]).out
@@ -24,7 +24,7 @@ def test_show_tells_a_job_and_its_only_task(cli: Cli, cluster: FakeCluster):
     assert out.endswith("Last lines of standard error:\n  Traceback\n  boom\n")
 
 
-def test_show_in_json_is_the_view(cli: Cli, cluster: FakeCluster):
+def test_show_in_json_is_the_view(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job()]
     cluster.kept_tasks = [a_task(f"{ID}.4")]
     assert json.decode(cli("show", ID, "-o", "json").out, type=JobView) == a_job()
@@ -32,7 +32,7 @@ def test_show_in_json_is_the_view(cli: Cli, cluster: FakeCluster):
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_show_of_a_job_with_one_task_has_what_is_said_of_that(cli: Cli, cluster: FakeCluster, output: str):
+def test_show_of_a_job_with_one_task_has_what_is_said_of_that(cli: Cli, cluster: FakeClient, output: str):
     cluster.held = [a_job()]
     cluster.kept_tasks = [a_task(message="it runs", devices=[1], attempt=2, node="n1")]
     shown = yaml.decode(cli("show", ID, "-o", output).out)
@@ -42,7 +42,7 @@ def test_show_of_a_job_with_one_task_has_what_is_said_of_that(cli: Cli, cluster:
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_a_terminal_obeys_nothing_of_json_and_yaml(cli: Cli, cluster: FakeCluster, output: str):
+def test_a_terminal_obeys_nothing_of_json_and_yaml(cli: Cli, cluster: FakeClient, output: str):
     name = "a\x1b[31m\x9b2J\x7f\u202eb\u2066c\u200bd\u061c é"
     cluster.held = [a_job(name=name, command=["sh", "-c", "true\n\tfalse"])]
     cluster.kept_tasks = [a_task(message=name)]
@@ -56,13 +56,13 @@ def test_a_terminal_obeys_nothing_of_json_and_yaml(cli: Cli, cluster: FakeCluste
         assert (job["name"], job["command"]) == (name, ["sh", "-c", "true\n\tfalse"])
 
 
-def test_show_of_a_stranger(cli: Cli, cluster: FakeCluster):
+def test_show_of_a_stranger(cli: Cli, cluster: FakeClient):
     said = cli("show", "nobody")
     assert (said.code, said.out) == (5, "")
     assert said.err == "error: no job nobody\nhint: phalanx ps lists them\n"
 
 
-def test_cancel_goes_on_after_one_that_fails(cli: Cli, cluster: FakeCluster):
+def test_cancel_goes_on_after_one_that_fails(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job(ID), a_job(SECOND)]
     said = cli("cancel", ID, "nobody", SECOND)
     assert said.code == 5
@@ -70,24 +70,24 @@ def test_cancel_goes_on_after_one_that_fails(cli: Cli, cluster: FakeCluster):
     assert said.err == "error: no job nobody\n"
 
 
-def test_cancel_in_json(cli: Cli, cluster: FakeCluster):
+def test_cancel_in_json(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job(ID)]
     assert json.decode(cli("cancel", ID, "-o", "json").out, type=list[CancelReply]) == [CancelReply(ID, 1, 1)]
 
 
-def test_pause_and_resume(cli: Cli, cluster: FakeCluster):
+def test_pause_and_resume(cli: Cli, cluster: FakeClient):
     assert cli("pause", ID).out == f"{ID} paused\n"
     assert cli("task", "resume", ID).out == f"{ID} goes on\n"
     assert cluster.verbs() == ["pause", "resume"]
 
 
-def test_a_job_that_is_held_back_is_released_as_a_whole(cli: Cli, cluster: FakeCluster):
+def test_a_job_that_is_held_back_is_released_as_a_whole(cli: Cli, cluster: FakeClient):
     cluster.held, cluster.is_held = [a_job()], True
     assert cli("resume", f"{ID}.3").out == f"{ID} is released\n"
     assert cluster.verbs() == ["resume", "release"]
 
 
-def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeCluster):
+def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeClient):
     cluster.output["stdout"] = [b"a\x1b[31m", b"b\n"]
     assert cli("logs", ID, "--stdout").out == "a\x1b[31mb\n"
     assert cluster.asked == [
@@ -95,7 +95,7 @@ def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeCluster):
     ]
 
 
-def test_logs_show_both_streams(cli: Cli, cluster: FakeCluster):
+def test_logs_show_both_streams(cli: Cli, cluster: FakeClient):
     cluster.output = {"stdout": [b"step 1\n"], "stderr": [b"Traceback\n"]}
     said = cli("logs", ID)
     assert said.out == "step 1\nTraceback\n"
@@ -105,7 +105,7 @@ def test_logs_show_both_streams(cli: Cli, cluster: FakeCluster):
 
 
 @pytest.mark.timeout(30)
-def test_whatever_ends_a_followed_stream_ends_the_command(cli: Cli, cluster: FakeCluster):
+def test_whatever_ends_a_followed_stream_ends_the_command(cli: Cli, cluster: FakeClient):
     def broken() -> Iterator[bytes]:
         yield b"step 1\n"
         raise OSError("no such luck")
@@ -115,19 +115,19 @@ def test_whatever_ends_a_followed_stream_ends_the_command(cli: Cli, cluster: Fak
     assert (said.code != 0, "no such luck" in said.err) == (True, True), said
 
 
-def test_logs_options(cli: Cli, cluster: FakeCluster):
+def test_logs_options(cli: Cli, cluster: FakeClient):
     cli("logs", "-f", "--tail", "5", "--stderr", "--attempt", "2", ID)
     assert cluster.asked == [("logs", ID, {"stream": "stderr", "attempt": 2, "lines": 5, "follow": True})]
 
 
-def test_a_screen_gets_the_end_of_a_log(cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+def test_a_screen_gets_the_end_of_a_log(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     said = cli("logs", ID)
     assert cluster.asked[0][2]["lines"] == 1000
     assert "--tail 0 shows all" in said.err
 
 
-def test_wait_ends_with_the_first_bad_code(cli: Cli, cluster: FakeCluster):
+def test_wait_ends_with_the_first_bad_code(cli: Cli, cluster: FakeClient):
     cluster.ends = [
         a_job(status="Completed", exit_code=0),
         a_job(SECOND, status="Failed", reason="exited", exit_code=9),
@@ -138,19 +138,19 @@ def test_wait_ends_with_the_first_bad_code(cli: Cli, cluster: FakeCluster):
     assert said.err.count("\n") == 3
 
 
-def test_wait_says_how_long_it_ran_as_ps_does(cli: Cli, cluster: FakeCluster):
+def test_wait_says_how_long_it_ran_as_ps_does(cli: Cli, cluster: FakeClient):
     cluster.ends = [a_job(status="Completed", submitted_at=1000.0, started_at=1005.3, ended_at=1006.3)]
     assert cli("wait", ID).err.endswith("Completed after 1.0s\n")
     cluster.ends = [a_job(status="Cancelled", started_at=None, ended_at=1006.3)]
     assert cli("wait", ID).err.endswith(" Cancelled\n")
 
 
-def test_wait_can_tell_the_outcome_only(cli: Cli, cluster: FakeCluster):
+def test_wait_can_tell_the_outcome_only(cli: Cli, cluster: FakeClient):
     cluster.ends = [a_job(status="Failed", reason="exited", exit_code=75)]
     assert cli("wait", ID, "--exit-code", "outcome").code == 1
 
 
-def test_several_waits_in_json_are_a_list(cli: Cli, cluster: FakeCluster):
+def test_several_waits_in_json_are_a_list(cli: Cli, cluster: FakeClient):
     cluster.ends = [a_job(status="Completed", exit_code=0)]
     assert len(json.decode(cli("wait", ID, ID, "-o", "json").out)) == 2
     assert json.decode(cli("wait", ID, "-o", "json").out)["id"] == ID

@@ -14,7 +14,7 @@ from phalanx.cli.keepers import Left, left_in, stop
 from phalanx.cli.shape import ClusterShape, remember
 from phalanx.clock import SystemClock
 from phalanx.runner.keeper.lookup import WATCHDOG
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
 
 Start = Callable[[Path], int]
 PROGRAM = "/opt/phalanx/runner/keeper/__main__.py"

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.api.schema.plan import PlannedPlacement, PlanReason, PlanReply, PlanRequest
 from phalanx.cli.catalogue import repeated
-from tests.unit.cli.stage import Cli, FakeCluster
+from tests.support.fake_client import Cli, FakeClient
 
 NODES = 'nodes: [{name: "n[1-2]", cores: 8, gpus: 8}]\n'
 GANG = "name: train\ngang: true\ntasks: 2\ngpus: {gpus}\npriority: 5\n"
@@ -105,7 +105,7 @@ def test_cautions_go_to_standard_error_and_are_errors_if_strict(cli: Cli, files:
     assert (strict.code, strict.out) == (1, "")
 
 
-def test_a_running_cluster_is_asked_with_the_names_of_the_files(cli: Cli, cluster: FakeCluster, files: Path):
+def test_a_running_cluster_is_asked_with_the_names_of_the_files(cli: Cli, cluster: FakeClient, files: Path):
     cluster.answer = PlanReply([PlannedPlacement("train.0", "n1", [0], job="train")], [], [], 0)
     said = cli("plan", "-f", "job.yaml")
     assert (said.code, "train would start now" in said.out) == (0, True)
@@ -118,7 +118,7 @@ def test_a_running_cluster_is_asked_with_the_names_of_the_files(cli: Cli, cluste
     )
 
 
-def test_a_running_cluster_is_asked_about_a_command(cli: Cli, cluster: FakeCluster):
+def test_a_running_cluster_is_asked_about_a_command(cli: Cli, cluster: FakeClient):
     cluster.answer = PlanReply(
         [], [], [PlanReason("x", "WaitingCapacity", "capacity", "full", dominant=True)], 3
     )
@@ -128,9 +128,7 @@ def test_a_running_cluster_is_asked_about_a_command(cli: Cli, cluster: FakeClust
     assert request.submit.gpus == 2
 
 
-def test_a_gang_that_lacks_members_waits_and_no_plan_is_asked_for(
-    cli: Cli, cluster: FakeCluster, files: Path
-):
+def test_a_gang_that_lacks_members_waits_and_no_plan_is_asked_for(cli: Cli, cluster: FakeClient, files: Path):
     (files / "pg.yaml").write_text(
         "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 2}\n"
     )

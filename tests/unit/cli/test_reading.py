@@ -10,10 +10,10 @@ from msgspec import json
 
 from phalanx.api.schema.jobs import ClusterView, Fix, NodeReasons, NodeView, ReasonView, StoryLine, WhyReply
 from phalanx.cli.shape import ClusterShape, remember
-from tests.unit.cli.stage import ID, Cli, FakeCluster, a_node, a_why
+from tests.support.fake_client import ID, Cli, FakeClient, a_node, a_why
 
 
-def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster: FakeCluster):
+def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster: FakeClient):
     cluster.answer = a_why(
         others=[ReasonView("PriorityBehind", "policy", "2 tasks go first")],
         nodes=[
@@ -35,7 +35,7 @@ def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster
     ]
 
 
-def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeCluster, tmp_path: Path):
+def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeClient, tmp_path: Path):
     fix = Fix("start the runner on n1 again", {}, "phalanx runner --name n1")
     cluster.answer = a_why(fix=fix)
     assert "phalanx runner --name n1" in cli("why", ID).out
@@ -45,38 +45,38 @@ def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeCluster, tmp_
     assert cli("why", ID).out.splitlines()[-1] == "  phalanx up"
 
 
-def test_why_in_json_is_the_reply(cli: Cli, cluster: FakeCluster):
+def test_why_in_json_is_the_reply(cli: Cli, cluster: FakeClient):
     assert json.decode(cli("why", ID, "-o", "json").out, type=WhyReply) == a_why()
     assert cli("why", ID, "-o", "name").out == "WaitingCapacity\n"
     assert "epoch 1" in cli("why", ID, "-o", "wide").out
 
 
-def test_a_long_reason_is_never_cut(cli: Cli, cluster: FakeCluster):
+def test_a_long_reason_is_never_cut(cli: Cli, cluster: FakeClient):
     cluster.answer = a_why(dominant=ReasonView("WaitingCapacity", "capacity", "long " * 200))
     assert "long " * 200 in cli("why", ID).out
 
 
-def test_story_tells_time_event_and_sentence(cli: Cli, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch):
+def test_story_tells_time_event_and_sentence(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
     cluster.lines = [StoryLine(1, 1000.0, "JobSubmitted", "submitted: true", node="n1")]
     time, event, sentence = cli("story", ID).out.splitlines()[1].split("  ")
     assert (len(time), event, sentence) == (19, "JobSubmitted", "submitted: true")
     assert json.decode(cli("story", ID, "-o", "json").out, type=list[StoryLine]) == cluster.lines
 
 
-def test_a_node_has_a_story_too(cli: Cli, cluster: FakeCluster):
+def test_a_node_has_a_story_too(cli: Cli, cluster: FakeClient):
     cluster.lines = [StoryLine(1, 1000.0, "NodeJoined", "n1 joined")]
     assert "n1 joined" in cli("story", "n1").out
     assert cluster.asked == [("story", "n1", None), ("story", "n1", "nodes")]
 
 
-def test_a_story_longer_than_its_limit_says_so(cli: Cli, cluster: FakeCluster):
+def test_a_story_longer_than_its_limit_says_so(cli: Cli, cluster: FakeClient):
     cluster.lines = [StoryLine(number, 1000.0, "Event", "text") for number in range(5)]
     said = cli("story", ID, "--limit", "2")
     assert said.out.count("\n") == 3
     assert "--limit" in said.err
 
 
-def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: FakeCluster):
+def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: FakeClient):
     cluster.machines = [a_node(), a_node("n2", devices=[], drained=True, drain_reason="fan\x1b[5m noise")]
     lines = cli("nodes").out.splitlines()
     assert lines[1].split() == ["n1", "Online", "6/8", "8", "GiB/16", "GiB", "1/2", "h100", "1", "-"]
@@ -85,12 +85,12 @@ def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: F
     assert json.decode(cli("node", "list", "-o", "json").out, type=list[NodeView]) == cluster.machines
 
 
-def test_node_show(cli: Cli, cluster: FakeCluster):
+def test_node_show(cli: Cli, cluster: FakeClient):
     out = cli("node", "show", "n1").out
     assert f"  GPU 0  h100  80 GiB  {ID}\n  GPU 1  h100  80 GiB  free\n" in out
 
 
-def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeCluster):
+def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeClient):
     said = cli("node", "drain", "n1")
     assert (said.code, cluster.asked) == (2, [])
     assert "--reason" in said.err
@@ -100,7 +100,7 @@ def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeCluster):
 
 
 @pytest.mark.parametrize("word", ["cluster", "status"])
-def test_the_cluster_in_a_few_lines(cli: Cli, cluster: FakeCluster, word: str):
+def test_the_cluster_in_a_few_lines(cli: Cli, cluster: FakeClient, word: str):
     out = cli(word).out
     assert "1 of 2 online" in out
     assert "7 pending" in out
@@ -113,7 +113,7 @@ def test_version(cli: Cli):
     assert set(json.decode(cli("version", "-o", "json").out)) == {"phalanx", "python"}
 
 
-def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, cluster: FakeCluster):
+def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, cluster: FakeClient):
     said = cli("node", "lose", "n1")
     assert (said.code, "--reason" in said.err) == (2, True)
     assert cli("node", "lose", "n1", "--reason", "it burnt").out == "n1 is lost: it burnt\n"
@@ -121,7 +121,7 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
     assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1")]
 
 
-def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeCluster):
+def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeClient):
     until = datetime(2026, 11, 15, 11, 52, 9).astimezone().timestamp()
     note = "temporarily excluded: 5 tasks in a row failed here"
     cluster.machines = [a_node(), a_node("n2", note=note, rests_until=until)]

@@ -10,7 +10,7 @@ import pytest
 from phalanx import errors
 from phalanx.cli.catalogue import COMMANDS, CommandGroup
 from phalanx.errors import PhalanxError, TooMany
-from tests.unit.cli.stage import Cli, FakeCluster, ended_badly
+from tests.support.fake_client import Cli, FakeClient, ended_badly
 
 EVERY_COMMAND = [
     words
@@ -71,7 +71,7 @@ def test_a_missing_verb_says_where_to_read_more(cli: Cli):
     ],
 )
 def test_an_error_has_its_exit_code_and_its_hint(
-    cli: Cli, cluster: FakeCluster, error: type[PhalanxError], code: int
+    cli: Cli, cluster: FakeClient, error: type[PhalanxError], code: int
 ):
     cluster.error = ended_badly(error)
     said = cli("cluster")
@@ -79,12 +79,12 @@ def test_an_error_has_its_exit_code_and_its_hint(
     assert said.err == "error: it did not work\nhint: try something else\n"
 
 
-def test_an_error_cannot_take_over_the_terminal(cli: Cli, cluster: FakeCluster):
+def test_an_error_cannot_take_over_the_terminal(cli: Cli, cluster: FakeClient):
     cluster.error = TooMany("queue \x1b]0;owned\x07 is \x1b[31mfull\x1b[0m\x9b2J")
     assert cli("cluster").err == "error: queue  is full\n"
 
 
-def test_an_interrupt_is_130_and_quiet(cli: Cli, cluster: FakeCluster):
+def test_an_interrupt_is_130_and_quiet(cli: Cli, cluster: FakeClient):
     cluster.error = KeyboardInterrupt()
     said = cli("cluster")
     assert (said.code, said.out, said.err) == (130, "", "")

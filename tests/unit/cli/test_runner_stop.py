@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.runner import claim, stopping
 from phalanx.runner.keeper.spawn import KEEPER_VARIABLE
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
 
 A_TASK = """
 import fcntl, os, sys

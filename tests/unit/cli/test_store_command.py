@@ -10,7 +10,7 @@ from pathlib import Path
 from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.store.protocol import Batch, Candidate, Leader
 from phalanx.store.sqlite.store import SqliteStore
-from tests.unit.cli.stage import Cli
+from tests.support.fake_client import Cli
 
 
 def a_store(path: Path, terms: int = 5, holder: str = "") -> Path:

@@ -10,18 +10,18 @@ import yaml
 from msgspec import json
 
 from phalanx.api.schema.jobs import AcceptedTask, Counts, FailedTarget, SubmitReply, SubmitRequest
-from tests.unit.cli.stage import ID, Cli, FakeCluster, a_job
+from tests.support.fake_client import ID, Cli, FakeClient, a_job
 
 SECOND = ID[:-1] + "z"
 
 
-def asked(cluster: FakeCluster) -> SubmitRequest:
+def asked(cluster: FakeClient) -> SubmitRequest:
     (call,) = [call for call in cluster.asked if call[0] == "submit"]
     request: SubmitRequest = call[1]
     return request
 
 
-def test_a_plain_command(cli: Cli, cluster: FakeCluster, away: Path):
+def test_a_plain_command(cli: Cli, cluster: FakeClient, away: Path):
     said = cli("submit", "--", "python", "train.py", "--epochs", "3")
     assert (said.code, said.out) == (0, f"{ID}\n")
     assert asked(cluster) == SubmitRequest(
@@ -29,7 +29,7 @@ def test_a_plain_command(cli: Cli, cluster: FakeCluster, away: Path):
     )
 
 
-def test_every_option_arrives(cli: Cli, cluster: FakeCluster, away: Path):
+def test_every_option_arrives(cli: Cli, cluster: FakeClient, away: Path):
     cli(
         *("submit", "-t", "n1:0", "--target", "n2::0,1", "-c", "4", "-m", "16GiB", "--gpus", "2"),
         *("--gpu-type", "h100", "--gpu-memory", "80GiB", "--priority", "7", "-q", "long", "--array", "1-9%3"),
@@ -70,17 +70,17 @@ def test_every_option_arrives(cli: Cli, cluster: FakeCluster, away: Path):
     )
 
 
-def test_task_submit_is_the_same_command(cli: Cli, cluster: FakeCluster):
+def test_task_submit_is_the_same_command(cli: Cli, cluster: FakeClient):
     cli("task", "submit", "-c", "2", "--", "echo", "hi")
     assert (asked(cluster).cores, asked(cluster).command) == (2, ["echo", "hi"])
 
 
-def test_options_after_the_first_word_belong_to_the_command(cli: Cli, cluster: FakeCluster):
+def test_options_after_the_first_word_belong_to_the_command(cli: Cli, cluster: FakeClient):
     cli("submit", "ls", "-c", "--name")
     assert asked(cluster).command == ["ls", "-c", "--name"]
 
 
-def test_a_shell_runs_only_when_asked(cli: Cli, cluster: FakeCluster):
+def test_a_shell_runs_only_when_asked(cli: Cli, cluster: FakeClient):
     cli("submit", "--shell", "--", "echo $HOME; false")
     assert (asked(cluster).command, asked(cluster).shell) == ([], "echo $HOME; false")
 
@@ -99,7 +99,7 @@ def test_a_shell_runs_only_when_asked(cli: Cli, cluster: FakeCluster):
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(
-    cli: Cli, cluster: FakeCluster, words: list[str], complaint: str
+    cli: Cli, cluster: FakeClient, words: list[str], complaint: str
 ):
     said = cli(*words)
     assert said.code == 2
@@ -107,7 +107,7 @@ def test_what_cannot_be_meant_is_a_usage_error(
     assert cluster.asked == []
 
 
-def test_with_several_targets_each_fate_is_told(cli: Cli, cluster: FakeCluster):
+def test_with_several_targets_each_fate_is_told(cli: Cli, cluster: FakeClient):
     cluster.answer = SubmitReply(
         [ID, SECOND],
         ID,
@@ -119,7 +119,7 @@ def test_with_several_targets_each_fate_is_told(cli: Cli, cluster: FakeCluster):
     assert said.err == "refused bogus: Node not registered (TargetNotFound)\n"
 
 
-def test_json_is_the_reply_as_it_is(cli: Cli, cluster: FakeCluster):
+def test_json_is_the_reply_as_it_is(cli: Cli, cluster: FakeClient):
     reply = SubmitReply([ID], ID, [AcceptedTask(ID, tasks=9)])
     cluster.answer = reply
     assert json.decode(cli("submit", "-o", "json", "--", "true").out, type=SubmitReply) == reply
@@ -128,7 +128,7 @@ def test_json_is_the_reply_as_it_is(cli: Cli, cluster: FakeCluster):
     ]
 
 
-def test_names_and_a_wide_table(cli: Cli, cluster: FakeCluster):
+def test_names_and_a_wide_table(cli: Cli, cluster: FakeClient):
     assert cli("submit", "-o", "name", "--", "true").out == f"{ID}\n"
     assert cli("submit", "-o", "wide", "--", "true").out.split() == [
         "ID",
@@ -157,28 +157,28 @@ def test_names_and_a_wide_table(cli: Cli, cluster: FakeCluster):
         ({"status": "Cancelled", "reason": "cancelled", "exit_code": None}, 1),
     ],
 )
-def test_waiting_ends_with_the_tasks_own_code(cli: Cli, cluster: FakeCluster, end: dict[str, Any], code: int):
+def test_waiting_ends_with_the_tasks_own_code(cli: Cli, cluster: FakeClient, end: dict[str, Any], code: int):
     cluster.ends = [a_job(), a_job(ended_at=1009.0, **end)]
     said = cli("submit", "--wait", "--", "true")
     assert (said.code, said.out) == (code, f"{ID}\n")
     assert f"{ID} {end['status']}" in said.err
 
 
-def test_waiting_in_json_carries_the_outcome(cli: Cli, cluster: FakeCluster):
+def test_waiting_in_json_carries_the_outcome(cli: Cli, cluster: FakeClient):
     cluster.ends = [a_job(status="Failed", reason="exited", exit_code=3)]
     said = cli("submit", "--wait", "-o", "json", "--", "true")
     assert said.code == 3
     assert json.decode(said.out)["status"] == "Failed"
 
 
-def test_a_wait_can_be_too_long(cli: Cli, cluster: FakeCluster):
+def test_a_wait_can_be_too_long(cli: Cli, cluster: FakeClient):
     cluster.ends = [a_job(status="Pending")]
     said = cli("submit", "--wait", "--timeout", "0.01", "--", "true")
     assert said.code == 124
     assert f"{ID} is still Pending" in said.err
 
 
-def test_an_array_tells_how_far_it_is(cli: Cli, cluster: FakeCluster):
+def test_an_array_tells_how_far_it_is(cli: Cli, cluster: FakeClient):
     cluster.ends = [
         a_job(tasks=10, counts=Counts(pending=10)),
         a_job(tasks=10, counts=Counts(completed=4, failed=1, running=5)),
@@ -193,7 +193,7 @@ def test_an_array_tells_how_far_it_is(cli: Cli, cluster: FakeCluster):
     ]
 
 
-def test_what_was_read_otherwise_is_told_on_standard_error(cli: Cli, cluster: FakeCluster):
+def test_what_was_read_otherwise_is_told_on_standard_error(cli: Cli, cluster: FakeClient):
     cluster.answer = SubmitReply([ID], ID, [AcceptedTask(ID, 2)], warnings=["gather[0].layer: 'racks': …"])
     said = cli("submit", "--tasks", "2", "--gather", "racks", "--", "true")
     assert (said.out, said.err) == (f"{ID}\n", "warning: gather[0].layer: 'racks': …\n")

@@ -11,7 +11,7 @@ from msgspec import json
 from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.server.audit import AuditLine
 from phalanx.endpoint import Endpoint
-from tests.unit.cli.stage import Cli, FakeCluster, a_node
+from tests.support.fake_client import Cli, FakeClient, a_node
 
 ID = "3b03e5da89561dd2"
 MADE = TokenView(ID, "user", "ada", "user", True, False, 1000.0, "admin", 2000.0, None)
@@ -23,7 +23,7 @@ LINE = AuditLine(
 class Grants:
     """What the fake cluster answers about tokens."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeClient) -> None:
         self._cluster = cluster
         for verb in ("create_token", "tokens", "revoke_token", "rotate_token", "audit"):
             setattr(cluster, verb, getattr(self, verb))
@@ -49,7 +49,7 @@ class Grants:
         return [LINE]
 
 
-def test_a_new_token_stands_alone_on_standard_output(cli: Cli, cluster: FakeCluster):
+def test_a_new_token_stands_alone_on_standard_output(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     said = cli("token", "create", "--name", "ada", "--role", "user", "--expires", "30d")
     assert said.out == "phx_new\n"
@@ -57,7 +57,7 @@ def test_a_new_token_stands_alone_on_standard_output(cli: Cli, cluster: FakeClus
     assert cluster.asked == [("create_token", TokenRequest("user", "ada", "user", "30d"))]
 
 
-def test_a_join_token_is_for_any_node_or_for_one(cli: Cli, cluster: FakeCluster):
+def test_a_join_token_is_for_any_node_or_for_one(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     assert cli("token", "create", "--join").code == 0
     assert cli("token", "create", "--join", "--node", "n7", "--expires", "1h").code == 0
@@ -67,7 +67,7 @@ def test_a_join_token_is_for_any_node_or_for_one(cli: Cli, cluster: FakeCluster)
     ]
 
 
-def test_a_token_without_a_role_is_refused_before_anybody_is_asked(cli: Cli, cluster: FakeCluster):
+def test_a_token_without_a_role_is_refused_before_anybody_is_asked(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     for words in ((), ("--role", "root")):
         said = cli("token", "create", *words)
@@ -76,7 +76,7 @@ def test_a_token_without_a_role_is_refused_before_anybody_is_asked(cli: Cli, clu
     assert cluster.asked == []
 
 
-def test_a_list_tells_the_state_of_each(cli: Cli, cluster: FakeCluster):
+def test_a_list_tells_the_state_of_each(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     lines = cli("token", "list").out.splitlines()
     assert [line.split()[4] for line in lines[1:]] == ["valid", "used", "revoked"]
@@ -84,7 +84,7 @@ def test_a_list_tells_the_state_of_each(cli: Cli, cluster: FakeCluster):
     assert told[0] == MADE
 
 
-def test_tokens_are_revoked_and_rotated(cli: Cli, cluster: FakeCluster):
+def test_tokens_are_revoked_and_rotated(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     assert "revoked" in cli("token", "revoke", ID).out
     assert cli("token", "rotate", ID, "--overlap", "5m").out == "phx_next\n"
@@ -97,7 +97,7 @@ def test_tokens_are_revoked_and_rotated(cli: Cli, cluster: FakeCluster):
     ]
 
 
-def test_the_audit_is_shown(cli: Cli, cluster: FakeCluster):
+def test_the_audit_is_shown(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     said = cli("audit", "--tail", "5")
     assert "POST /v1/nodes/n1/drain" in said.out and "403" in said.out and "RoleForbids" in said.out
@@ -110,7 +110,7 @@ def test_the_audit_is_shown(cli: Cli, cluster: FakeCluster):
     [("user", "n1", True), ("operator", "n1", True), ("viewer", "n1", False), ("user", "n2", False)],
 )
 def test_where_tasks_share_the_clusters_account_that_is_said(
-    cli: Cli, cluster: FakeCluster, away: Path, role: str, runner: str, is_told: bool
+    cli: Cli, cluster: FakeClient, away: Path, role: str, runner: str, is_told: bool
 ):
     Grants(cluster)
     cluster.machines = [a_node("n1")]

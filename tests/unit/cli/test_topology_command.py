@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from phalanx.api.schema.plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
-from tests.unit.cli.stage import Cli, FakeCluster
+from tests.support.fake_client import Cli, FakeClient
 
 CLUSTER = """
 topology: [{layer: spine, labels: [spine]}, {layer: rack, labels: [rack]}]
@@ -65,7 +65,7 @@ def test_names_are_those_of_the_nodes(cli: Cli, file: str):
     assert cli("topology", "--cluster", file, "-o", "name").out.split() == ["b1", "a1", "a2"]
 
 
-def test_a_running_cluster_is_asked(cli: Cli, cluster: FakeCluster):
+def test_a_running_cluster_is_asked(cli: Cli, cluster: FakeClient):
     cluster.answer = TopologyView(
         "cluster",
         [LayerView("rack", ["rack"])],

@@ -15,9 +15,9 @@ from phalanx.api.schema.sse import spell_event
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
 from phalanx.errors import BadRequest, NotFound, Unavailable
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import TOKEN, House, a_house, an_async_client
-from tests.unit.api.servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
+from tests.support.fake_commands import FakeCommands
+from tests.support.http_servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
+from tests.support.rest_app import TOKEN, RestApp, a_rest_app, an_async_client
 from tests.unit.client.test_client import ACCEPTED, CLUSTER
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ ONE, TWO = WatchEvent(1, 1.0, "A"), WatchEvent(2, 1.0, "B")
 
 
 @asynccontextmanager
-async def over_http(house: House) -> AsyncIterator[AsyncClient]:
+async def over_http(house: RestApp) -> AsyncIterator[AsyncClient]:
     with serving(house.app) as address:
         async with AsyncClient(address, TOKEN) as client:
             yield client
@@ -45,7 +45,7 @@ def test_the_clients_are_twins():
 
 
 async def test_every_call_arrives_and_comes_back(way):
-    async with way(a_house(FakeCluster(endless=False))) as client:
+    async with way(a_rest_app(FakeCommands(endless=False))) as client:
         (id,) = (await client.submit(command=["true"], name="first")).task_ids
         assert (await client.job(id)).name == "first"
         assert (await client.jobs(name="first")).items[0].id == id
@@ -78,7 +78,7 @@ async def test_every_call_arrives_and_comes_back(way):
 
 
 async def test_a_watch_comes_as_it_happens(way):
-    async with way(a_house()) as client:
+    async with way(a_rest_app()) as client:
         watching = client.watch(after=0)
         id = (await client.submit(command=["true"])).task_ids[0]
         assert (await anext(watching)).event == "JobSubmitted"

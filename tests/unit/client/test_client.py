@@ -17,9 +17,9 @@ from phalanx.api.schema.sse import spell_event
 from phalanx.client.client import Client
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound, Unauthorized, Unavailable, Unconfirmed
 from phalanx.link.wire import Rejected, pack
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import TOKEN, House, a_client, a_house
-from tests.unit.api.servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
+from tests.support.fake_commands import FakeCommands
+from tests.support.http_servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
+from tests.support.rest_app import TOKEN, RestApp, a_client, a_rest_app
 
 CLUSTER = msgspec.json.encode(ClusterView("0", 1, 0, 0, 0, 0, 0, 0, 0, 0, Counts()))
 ACCEPTED = msgspec.json.encode(SubmitReply(["j1"], "j1", []))
@@ -27,7 +27,7 @@ ONE, TWO = WatchEvent(1, 1.0, "A"), WatchEvent(2, 1.0, "B")
 
 
 @contextmanager
-def over_http(house: House) -> Iterator[Client]:
+def over_http(house: RestApp) -> Iterator[Client]:
     with serving(house.app) as address, Client(address, TOKEN) as client:
         yield client
 
@@ -38,7 +38,7 @@ def way(request: pytest.FixtureRequest):
 
 
 def test_every_call_arrives_and_comes_back(way):
-    house = a_house(FakeCluster(endless=False))
+    house = a_rest_app(FakeCommands(endless=False))
     with way(house) as client:
         reply = client.submit(command=["echo", "hi"], name="first", targets=["n1"])
         (id,) = reply.task_ids
@@ -74,7 +74,7 @@ def test_every_call_arrives_and_comes_back(way):
 
 
 def test_errors_are_those_of_the_cluster(way):
-    house = a_house()
+    house = a_rest_app()
     with way(house) as client:
         with pytest.raises(NotFound):
             client.job("zz")
@@ -95,7 +95,7 @@ def test_errors_are_those_of_the_cluster(way):
 
 def test_a_wrong_token_is_refused():
     with (
-        serving(a_house().app) as address,
+        serving(a_rest_app().app) as address,
         Client(address, "phx_wrong") as client,
         pytest.raises(Unauthorized),
     ):
@@ -103,7 +103,7 @@ def test_a_wrong_token_is_refused():
 
 
 def test_a_watch_and_a_log_come_as_they_happen(way):
-    house = a_house()
+    house = a_rest_app()
     with way(house) as client:
         watching = client.watch(after=0)
         id = client.submit(command=["true"]).task_ids[0]
@@ -114,7 +114,7 @@ def test_a_watch_and_a_log_come_as_they_happen(way):
 
 
 def test_threads_may_share_a_client():
-    house = a_house()
+    house = a_rest_app()
     with serving(house.app) as address, Client(address, TOKEN) as client:
         ids: list[str] = []
 
@@ -282,7 +282,7 @@ def test_what_was_not_kept_of_a_log_is_marked_and_the_rest_is_read(follow: bool)
 
 
 def test_closing_the_client_ends_a_watch_in_another_thread():
-    house = a_house()
+    house = a_rest_app()
     with serving(house.app) as address:
         client = Client(address, TOKEN)
         client.submit(command=["true"])

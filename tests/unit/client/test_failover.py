@@ -17,8 +17,8 @@ from phalanx.client.async_http import HttpxTransport
 from phalanx.client.client import Client
 from phalanx.client.http import HttpTransport
 from phalanx.errors import NotActive, Unavailable, Unconfirmed
-from tests.unit.api.house import TOKEN
-from tests.unit.api.servers import Script, a_cut_stream, a_free_address, a_stream, an_answer, scripted
+from tests.support.http_servers import Script, a_cut_stream, a_free_address, a_stream, an_answer, scripted
+from tests.support.rest_app import TOKEN
 
 CLUSTER = msgspec.json.encode(ClusterView("0", 1, 0, 0, 0, 0, 0, 0, 0, 0, Counts()))
 ACCEPTED = msgspec.json.encode(SubmitReply(["j1"], "j1", []))

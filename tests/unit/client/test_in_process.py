@@ -10,7 +10,7 @@ from phalanx.api.server.request import Message, Receive, Scope, Send
 from phalanx.client import calls
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.errors import Unavailable
-from tests.unit.api.house import TOKEN, a_client, a_house, a_loop
+from tests.support.rest_app import TOKEN, a_client, a_loop, a_rest_app
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def test_an_app_that_never_answers_is_given_up():
 
 
 async def test_closing_the_exchange_ends_its_streams():
-    house = a_house()
+    house = a_rest_app()
     exchange = InProcessTransport(house.app)
     await exchange.send(WATCH, TOKEN)
     assert house.cluster.open_streams == 1
@@ -88,14 +88,14 @@ async def test_closing_the_exchange_ends_its_streams():
 
 def test_a_loop_that_is_gone_is_unavailable():
     with a_loop() as loop:
-        exchange = BridgedTransport(InProcessTransport(a_house().app), loop)
+        exchange = BridgedTransport(InProcessTransport(a_rest_app().app), loop)
     with pytest.raises(Unavailable):
         exchange.send(calls.cluster(), TOKEN)
     exchange.close()
 
 
 def test_a_stream_crosses_threads_and_ends_when_its_reader_leaves():
-    house = a_house()
+    house = a_rest_app()
     with a_client(house) as client:
         id = client.submit(command=["true"]).task_ids[0]
         watching = client.watch(after=0)

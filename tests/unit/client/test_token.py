@@ -13,7 +13,7 @@ from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.client.token import ClientToken
 from phalanx.errors import Unauthorized
-from tests.unit.api.house import TOKEN, House, a_house, a_loop
+from tests.support.rest_app import TOKEN, RestApp, a_loop, a_rest_app
 
 pytestmark = pytest.mark.anyio
 
@@ -25,13 +25,13 @@ def a_file(folder: Path, text: str = TOKEN) -> Path:
     return path
 
 
-def rotate(house: House, file: Path, token: str = "phx_new") -> None:
+def rotate(house: RestApp, file: Path, token: str = "phx_new") -> None:
     house.tokens.replace([("ada", token)])
     a_file(file.parent, token)
 
 
 def test_a_token_that_was_replaced_in_its_file_is_taken_up(tmp_path: Path):
-    house, file = a_house(), a_file(tmp_path)
+    house, file = a_rest_app(), a_file(tmp_path)
     with (
         a_loop() as loop,
         Client(
@@ -45,14 +45,14 @@ def test_a_token_that_was_replaced_in_its_file_is_taken_up(tmp_path: Path):
 
 
 async def test_the_async_client_does_the_same(tmp_path: Path):
-    house, file = a_house(), a_file(tmp_path)
+    house, file = a_rest_app(), a_file(tmp_path)
     async with AsyncClient(token=TOKEN, token_file=file, exchange=InProcessTransport(house.app)) as client:
         rotate(house, file)
         assert (await client.cluster()).jobs == 0
 
 
 async def test_a_watch_goes_on_with_the_new_token(tmp_path: Path):
-    house, file = a_house(beat_s=0.01, settle_s=0.001), a_file(tmp_path)
+    house, file = a_rest_app(beat_s=0.01, settle_s=0.001), a_file(tmp_path)
     async with (
         AsyncClient(token=TOKEN, token_file=file, exchange=InProcessTransport(house.app)) as client,
         aclosing(client.watch(after=0)) as events,
@@ -68,7 +68,7 @@ async def test_a_watch_goes_on_with_the_new_token(tmp_path: Path):
 
 
 async def test_a_token_that_is_refused_for_good_is_told_with_its_file(tmp_path: Path):
-    house, file = a_house(), a_file(tmp_path, "phx_wrong")
+    house, file = a_rest_app(), a_file(tmp_path, "phx_wrong")
     async with AsyncClient(
         token="phx_wrong", token_file=file, exchange=InProcessTransport(house.app)
     ) as client:

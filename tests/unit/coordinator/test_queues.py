@@ -19,7 +19,7 @@ from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Submit
 from phalanx.errors import BadRequest, NotFound, Unprocessable
 from tests.support.builders import a_job
-from tests.unit.api.house import JSON, ask
+from tests.support.rest_app import JSON, ask
 from tests.unit.coordinator.test_declarations import a_coordinator
 
 pytestmark = pytest.mark.anyio

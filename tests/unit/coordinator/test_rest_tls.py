@@ -18,8 +18,8 @@ from phalanx.coordinator.rest import rest_server
 from phalanx.errors import BadRequest, PhalanxError, Unavailable
 from phalanx.tls import NO_TLS, ServerTls, TlsFiles
 from tests.support.certificate_authority import Authority
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import TOKEN, a_house
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import TOKEN, a_rest_app
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def serving(tls: ServerTls | None) -> Iterator[int]:
     """A small cluster behind our own server; its port."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    app = a_house(FakeCluster(endless=False)).app
+    app = a_rest_app(FakeCommands(endless=False)).app
     server = rest_server(app, "127.0.0.1", port, None if tls is None else lambda: tls.rest)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()

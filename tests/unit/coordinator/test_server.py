@@ -63,7 +63,7 @@ class Line:
         self.is_ended = True
 
 
-class House:
+class Wiring:
     """A hall and the doors into it. Letters are answered at once."""
 
     def __init__(self) -> None:
@@ -91,44 +91,44 @@ def head(size: int) -> bytes:
 
 
 async def test_a_stranger_cannot_announce_a_large_frame():
-    connection, line = House().connection()
+    connection, line = Wiring().connection()
     connection.data_received(head(STRANGERS_FRAME_MAX + 1))
     assert line.is_ended
 
 
 async def test_who_was_welcomed_can():
-    connection, line = House().connection()
+    connection, line = Wiring().connection()
     connection.data_received(wire.pack(HELLO))
     connection.data_received(head(STRANGERS_FRAME_MAX + 1))
     assert line.written and not line.is_ended
 
 
 async def test_of_too_many_strangers_the_one_who_says_nothing_longest_is_turned_away():
-    house = House()
-    addresses = [house.connection() for _ in range(STRANGERS_MAX + 1)]
+    wiring = Wiring()
+    addresses = [wiring.connection() for _ in range(STRANGERS_MAX + 1)]
     assert [line.is_ended for _, line in addresses] == [True] + [False] * STRANGERS_MAX
 
 
 async def test_a_crowd_of_strangers_does_not_keep_a_runner_out():
-    house = House()
+    wiring = Wiring()
     for _ in range(2 * STRANGERS_MAX):
-        house.connection()
-    runner, line = house.connection()
+        wiring.connection()
+    runner, line = wiring.connection()
     runner.data_received(wire.pack(HELLO))
     for _ in range(2 * STRANGERS_MAX):
-        house.connection()
+        wiring.connection()
     assert line.written and not line.is_ended
 
 
 async def test_who_was_welcomed_and_who_left_make_room_for_others():
-    house = House()
-    (first, _), (second, _), *_ = [house.connection() for _ in range(STRANGERS_MAX)]
+    wiring = Wiring()
+    (first, _), (second, _), *_ = [wiring.connection() for _ in range(STRANGERS_MAX)]
     first.data_received(wire.pack(HELLO))
     second.connection_lost(None)
-    assert len(house.connections.strangers) == STRANGERS_MAX - 2
+    assert len(wiring.connections.strangers) == STRANGERS_MAX - 2
     first.connection_lost(None)
-    assert len(house.connections.strangers) == STRANGERS_MAX - 2
-    assert not house.connection()[1].is_ended
+    assert len(wiring.connections.strangers) == STRANGERS_MAX - 2
+    assert not wiring.connection()[1].is_ended
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ async def test_who_was_welcomed_and_who_left_make_room_for_others():
     ids=["a long frame", "no message", "no hello", "HTTP"],
 )
 async def test_a_stranger_who_is_not_understood_is_told_so(noise: bytes):
-    house = House()
-    connection, line = house.connection()
+    wiring = Wiring()
+    connection, line = wiring.connection()
     connection.data_received(noise)
     (said,) = line.said
     assert isinstance(said, wire.Rejected) and (said.code, said.retry) == ("NotUnderstood", True)
@@ -147,15 +147,15 @@ async def test_a_stranger_who_is_not_understood_is_told_so(noise: bytes):
 
 
 async def test_a_stranger_who_ends_within_a_frame_is_told_so():
-    connection, line = House().connection()
+    connection, line = Wiring().connection()
     connection.data_received(head(100) + b"x")
     connection.eof_received()
     assert [type(each) for each in line.said] == [wire.Rejected]
 
 
 async def test_what_strangers_say_together_is_bounded():
-    house = House()
-    addresses = [house.connection() for _ in range(100)]
+    wiring = Wiring()
+    addresses = [wiring.connection() for _ in range(100)]
     for connection, _ in addresses:
         for _ in range(7):
             connection.data_received(
@@ -166,7 +166,7 @@ async def test_what_strangers_say_together_is_bounded():
     assert any(line.is_ended for _, line in addresses) and not all(line.is_ended for _, line in addresses)
     for connection, _ in addresses:
         connection.connection_lost(None)
-    assert not house.connections.said and not house.connections._bytes
+    assert not wiring.connections.said and not wiring.connections._bytes
 
 
 def test_a_runner_at_the_port_for_clients_is_told_so():

@@ -21,20 +21,20 @@ HELLO = wire.LogHello(wire.VERSION, "token", "n1", "i1")
 class Coordinator(asyncio.Protocol):
     """One door: it answers a first message with what `answer` says, and counts who came."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, coordinator: FakeCoordinator) -> None:
+        self.coordinator = coordinator
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.house.clients.append(transport)
+        self.coordinator.clients.append(transport)
 
     def data_received(self, data: bytes) -> None:
-        if (answer := self.house.answer()) is not None:
+        if (answer := self.coordinator.answer()) is not None:
             self.transport.write(wire.pack(answer))
 
 
-class House:
+class FakeCoordinator:
     def __init__(self, answer: Callable[[], wire.Message | None]) -> None:
         self.answer = answer
         self.clients: list[asyncio.Transport] = []
@@ -64,15 +64,15 @@ class Voice:
 
 
 @asynccontextmanager
-async def a_house(answer: Callable[[], wire.Message | None]) -> AsyncIterator[House]:
-    house = House(answer)
-    server = await asyncio.get_running_loop().create_server(lambda: Coordinator(house), "127.0.0.1", 0)
-    house.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+async def a_coordinator(answer: Callable[[], wire.Message | None]) -> AsyncIterator[FakeCoordinator]:
+    coordinator = FakeCoordinator(answer)
+    server = await asyncio.get_running_loop().create_server(lambda: Coordinator(coordinator), "127.0.0.1", 0)
+    coordinator.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield house
+        yield coordinator
     finally:
         server.close()
-        for each in house.clients:
+        for each in coordinator.clients:
             each.abort()
 
 
@@ -108,7 +108,10 @@ def standby(leader: str = "") -> wire.Rejected:
 
 
 async def test_a_standby_sends_the_runner_to_the_leader():
-    async with a_house(lambda: WELCOME) as leader, a_house(lambda: standby(leader.address)) as second:
+    async with (
+        a_coordinator(lambda: WELCOME) as leader,
+        a_coordinator(lambda: standby(leader.address)) as second,
+    ):
         voice = Voice()
         async with connected(Dialler(LinkAddresses([second.address, leader.address])), voice):
             await eventually(lambda: voice.heard == [WELCOME])
@@ -116,7 +119,7 @@ async def test_a_standby_sends_the_runner_to_the_leader():
 
 
 async def test_dead_doors_are_passed_over():
-    async with a_house(lambda: WELCOME) as leader:
+    async with a_coordinator(lambda: WELCOME) as leader:
         voice = Voice()
         async with connected(Dialler(LinkAddresses(["127.0.0.1:1", leader.address])), voice):
             await eventually(lambda: voice.heard == [WELCOME])
@@ -124,7 +127,7 @@ async def test_dead_doors_are_passed_over():
 
 async def test_a_frozen_coordinator_is_left_for_the_next(monkeypatch):
     monkeypatch.setattr(link, "ANSWER_WITHIN_S", 0.1)
-    async with a_house(lambda: None) as frozen, a_house(lambda: WELCOME) as leader:
+    async with a_coordinator(lambda: None) as frozen, a_coordinator(lambda: WELCOME) as leader:
         voice = Voice()
         async with connected(Dialler(LinkAddresses([frozen.address, leader.address])), voice):
             await eventually(lambda: voice.heard == [WELCOME])
@@ -136,7 +139,10 @@ async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_nex
     def answer_of(name: str) -> wire.Message:
         return WELCOME if leads["first"] == (name == "first") else standby()
 
-    async with a_house(lambda: answer_of("first")) as first, a_house(lambda: answer_of("second")) as second:
+    async with (
+        a_coordinator(lambda: answer_of("first")) as first,
+        a_coordinator(lambda: answer_of("second")) as second,
+    ):
         voice, log_link = Voice(), Voice()
         async with connected(Dialler(LinkAddresses([first.address, second.address])), voice, log_link):
             await eventually(lambda: voice.up and log_link.up and len(first.clients) == 2)
@@ -149,10 +155,10 @@ async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_nex
 
 async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
     answers: dict[str, wire.Message] = {"now": standby()}
-    async with a_house(lambda: answers["now"]) as house:
+    async with a_coordinator(lambda: answers["now"]) as coordinator:
         voice = Voice()
-        async with connected(Dialler(LinkAddresses([house.address])), voice):
-            await eventually(lambda: len(house.clients) > 3)
+        async with connected(Dialler(LinkAddresses([coordinator.address])), voice):
+            await eventually(lambda: len(coordinator.clients) > 3)
             loop = asyncio.get_running_loop()
             answers["now"], began = WELCOME, loop.time()
             await eventually(lambda: voice.heard == [WELCOME])
@@ -162,7 +168,7 @@ async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
 async def test_a_coordinator_of_another_cluster_does_not_end_a_runner_that_others_would_have():
     stranger = wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)
     answers: dict[str, wire.Message] = {"second": standby()}
-    async with a_house(lambda: stranger) as first, a_house(lambda: answers["second"]) as second:
+    async with a_coordinator(lambda: stranger) as first, a_coordinator(lambda: answers["second"]) as second:
         voice = Voice()
         async with connected(Dialler(LinkAddresses([first.address, second.address])), voice):
             await eventually(lambda: len(first.clients) > 2 and len(second.clients) > 2)
@@ -172,7 +178,7 @@ async def test_a_coordinator_of_another_cluster_does_not_end_a_runner_that_other
 
 async def test_a_runner_whom_every_coordinator_refuses_ends():
     refusal = wire.Rejected("Unauthorized", "revoked", False)
-    async with a_house(lambda: refusal) as first, a_house(lambda: refusal) as second:
+    async with a_coordinator(lambda: refusal) as first, a_coordinator(lambda: refusal) as second:
         async with asyncio.timeout(5):
             await keep_connected(
                 Dialler(LinkAddresses([first.address, second.address])), Voice(), lambda: 0.5

@@ -10,8 +10,8 @@ from phalanx.api.server.audit import AuditLine
 from phalanx.api.server.auth import Tokens, fingerprint
 from phalanx.api.server.request import App
 from phalanx.errors import Unavailable
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import JSON, TOKEN, ask
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import JSON, TOKEN, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -27,10 +27,10 @@ class Notes:
         return self.lines[-count:]
 
 
-def audited(role: str = "admin", cluster: FakeCluster | None = None) -> tuple[App, Notes]:
+def audited(role: str = "admin", cluster: FakeCommands | None = None) -> tuple[App, Notes]:
     notes = Notes()
     tokens = Tokens([("ada", TOKEN)], role)  # type: ignore[arg-type]
-    return build_app(cluster or FakeCluster(), tokens, audit=notes), notes
+    return build_app(cluster or FakeCommands(), tokens, audit=notes), notes
 
 
 async def test_a_change_is_written_down_with_who_and_how_it_went():
@@ -73,7 +73,7 @@ async def test_what_a_role_may_not_do_is_written_down():
 
 
 async def test_neither_a_token_nor_a_body_is_written_down():
-    app, notes = audited(cluster=FakeCluster())
+    app, notes = audited(cluster=FakeCommands())
     body = b'{"command": ["planted-argv"], "env": {"A": "planted-env"}}'
     await ask(app, "POST", "/v1/jobs", body, query=b"x=planted-query", headers=JSON)
     await ask(app, "POST", "/v1/jobs", body, headers=JSON)
@@ -85,7 +85,7 @@ async def test_neither_a_token_nor_a_body_is_written_down():
 
 
 async def test_a_failure_of_ours_is_written_down_with_its_change():
-    cluster = FakeCluster()
+    cluster = FakeCommands()
 
     async def fails(name: str, reason: str, **_: object) -> None:
         raise Unavailable("no disk")

@@ -10,8 +10,8 @@ from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
 from phalanx.api.server.roles import Permission
 from phalanx.api.server.routes.table import ROUTES
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import JSON, TOKEN, a_house, ask, ask_raw
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import JSON, TOKEN, a_rest_app, ask, ask_raw
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +61,7 @@ def test_every_route_has_a_permission_and_only_probes_are_open():
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_no_route_but_probes_answers_without_a_token(route):
-    house = a_house()
+    house = a_rest_app()
     path = route.path.replace("{id}", "n1")
     answered = await ask(house.app, route.method, path, b"{}", headers=JSON | {"authorization": ""})
     assert answered.status == (200 if path in OPEN else 401)
@@ -73,7 +73,7 @@ async def test_no_route_but_probes_answers_without_a_token(route):
 @pytest.mark.parametrize("path", ["/", "/v2/jobs", "/v1/jobs/", "/docs", "/v1/jobs/a/b/c"])
 @pytest.mark.parametrize("method", ["GET", "DELETE", "OPTIONS", "BREW"])
 async def test_a_stranger_does_not_learn_which_paths_exist(path: str, method: str):
-    answered = await ask(a_house().app, method, path, headers={"authorization": ""})
+    answered = await ask(a_rest_app().app, method, path, headers={"authorization": ""})
     assert answered.status == 401
 
 
@@ -91,16 +91,16 @@ async def test_a_stranger_does_not_learn_which_paths_exist(path: str, method: st
     ],
 )
 async def test_a_wrong_authorization_is_refused(header: str):
-    assert (await ask(a_house().app, headers={"authorization": header})).status == 401
+    assert (await ask(a_rest_app().app, headers={"authorization": header})).status == 401
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN} "])
 async def test_a_right_authorization_is_accepted(header: str):
-    assert (await ask(a_house().app, headers={"authorization": header})).status == 200
+    assert (await ask(a_rest_app().app, headers={"authorization": header})).status == 200
 
 
 async def test_a_token_in_the_url_or_a_cookie_is_not_looked_at():
-    app = a_house().app
+    app = a_rest_app().app
     without = {"authorization": ""}
     assert (await ask(app, query=b"token=" + TOKEN.encode(), headers=without)).status == 401
     assert (await ask(app, headers=without | {"cookie": f"authorization=Bearer {TOKEN}"})).status == 401
@@ -112,11 +112,11 @@ async def test_two_authorization_headers_are_refused():
         (b"authorization", b"Bearer x"),
         (b"authorization", f"Bearer {TOKEN}".encode()),
     ]
-    assert (await ask_raw(a_house().app, "GET", "/v1/jobs", raw, b"", [b""])).status == 400
+    assert (await ask_raw(a_rest_app().app, "GET", "/v1/jobs", raw, b"", [b""])).status == 400
 
 
 async def test_the_user_of_the_token_is_the_user_of_the_job():
-    house = a_house()
+    house = a_rest_app()
     await ask(house.app, "POST", "/v1/jobs", b'{"command": ["true"]}', headers=JSON)
     assert [job.user for job in house.cluster.held.values()] == ["ada"]
 
@@ -126,7 +126,7 @@ async def test_the_user_of_the_token_is_the_user_of_the_job():
     ["localhost", "LOCALHOST:7433", "127.0.0.1:7433", "127.8.8.8", "[::1]", "[::1]:7433", "head.lab:7433"],
 )
 async def test_our_own_hosts_are_answered(host: str):
-    app = build_app(FakeCluster(), Tokens([("ada", TOKEN)]), hosts=["Head.Lab"])
+    app = build_app(FakeCommands(), Tokens([("ada", TOKEN)]), hosts=["Head.Lab"])
     assert (await ask(app, headers={"host": host})).status == 200
 
 
@@ -150,7 +150,7 @@ async def test_our_own_hosts_are_answered(host: str):
 )
 @pytest.mark.parametrize("path", ["/v1/jobs", "/livez"])
 async def test_a_rebound_host_is_refused_on_every_path(host: str, path: str):
-    answered = await ask(a_house().app, path=path, headers={"host": host})
+    answered = await ask(a_rest_app().app, path=path, headers={"host": host})
     assert (answered.status, answered.json()["reason"]) == (403, "HostNotAllowed")
 
 
@@ -160,14 +160,14 @@ async def test_a_rebound_host_is_refused_on_every_path(host: str, path: str):
     ["http://evil.example", "null", "http://localhost:3000", "file://", "http://localhost:7433.evil"],
 )
 async def test_a_page_of_another_site_is_refused_with_every_method(method: str, origin: str):
-    answered = await ask(a_house().app, method, headers={"origin": origin})
+    answered = await ask(a_rest_app().app, method, headers={"origin": origin})
     assert (answered.status, answered.json()["reason"]) == (403, "OriginNotAllowed")
 
 
 async def test_a_page_of_this_very_site_is_answered():
-    assert (await ask(a_house().app, headers={"origin": "http://localhost:7433"})).status == 200
+    assert (await ask(a_rest_app().app, headers={"origin": "http://localhost:7433"})).status == 200
 
 
 async def test_a_refusal_never_repeats_the_token():
-    answered = await ask(a_house().app, headers={"authorization": "Bearer phx_planted_secret"})
+    answered = await ask(a_rest_app().app, headers={"authorization": "Bearer phx_planted_secret"})
     assert b"planted" not in answered.body

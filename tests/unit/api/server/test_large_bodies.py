@@ -13,8 +13,8 @@ from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
 from phalanx.api.server.request import App, Message
 from phalanx.api.server.route import ServerLimits
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import JSON, ask
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import JSON, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ LARGE = b'{"command": ["true"], "env": {"A": "%b"}}' % (b"x" * 40_000)
 USERS = [(name, f"phx_{name}") for name in ("ada", "bob", "carol")]
 
 
-class Held(FakeCluster):
+class Held(FakeCommands):
     """A cluster whose submits end when they are let go."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Held(FakeCluster):
         return await super().submit(request, user, priority_max)
 
 
-def an_app(cluster: FakeCluster, **limits: float) -> App:
+def an_app(cluster: FakeCommands, **limits: float) -> App:
     return build_app(cluster, Tokens(USERS), limits=ServerLimits(**limits))  # type: ignore[arg-type]
 
 
@@ -71,7 +71,7 @@ async def a_slow_sender(app: App, user: str, size: int = len(LARGE)) -> AsyncIte
 
 
 async def test_slow_senders_keep_nobody_from_submitting():
-    app = an_app(FakeCluster(), submits=2, submit_within_s=0.05, large_within_s=0.05)
+    app = an_app(FakeCommands(), submits=2, submit_within_s=0.05, large_within_s=0.05)
     async with a_slow_sender(app, "ada"), a_slow_sender(app, "bob"):
         assert (await ask(app, "POST", body=LARGE, headers=headers("carol"))).status == 202
     small = LARGE[:41] + b'"}}'
@@ -92,7 +92,7 @@ async def test_large_bodies_wait_longer_for_their_place_than_others():
 
 
 async def test_only_so_many_large_bodies_are_held_in_memory():
-    app = an_app(FakeCluster(), large_bodies=2)
+    app = an_app(FakeCommands(), large_bodies=2)
     async with a_slow_sender(app, "ada") as slow:
         refused = await ask(app, "POST", body=LARGE, headers=headers("ada"))
         assert (refused.status, refused.json()["reason"]) == (429, "TooManyPlaces")

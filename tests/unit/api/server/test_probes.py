@@ -11,9 +11,9 @@ from phalanx.api.server.readiness import Readiness
 from phalanx.client.client import Client
 from phalanx.client.http import HttpTransport
 from phalanx.errors import NotActive, Unavailable
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import TOKEN, Answered, House, a_house, ask
-from tests.unit.api.servers import serving
+from tests.support.fake_commands import FakeCommands
+from tests.support.http_servers import serving
+from tests.support.rest_app import TOKEN, RawResponse, RestApp, a_rest_app, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -21,20 +21,20 @@ STRANGER = {"authorization": ""}
 WRONG = {"authorization": "Bearer phx_wrong"}
 
 
-def a_standby() -> House:
-    house = a_house()
+def a_standby() -> RestApp:
+    house = a_rest_app()
     house.cluster.standby = NotActive(
         "this coordinator is a standby; c1 is active at https://c1:7433", extra={"leader": "https://c1:7433"}
     )
     return house
 
 
-async def asked(house: House, path: str, headers: dict[str, str] | None = None) -> Answered:
+async def asked(house: RestApp, path: str, headers: dict[str, str] | None = None) -> RawResponse:
     return await ask(house.app, path=path, headers=headers)
 
 
 async def test_a_stranger_learns_whether_it_is_ready_and_not_what_is_wrong():
-    house = a_house()
+    house = a_rest_app()
     house.cluster.failure = Unavailable("etcd at e1:2379 has no leader")
     answered = await asked(house, "/readyz", STRANGER)
     assert (answered.status, answered.json()["reason"]) == (503, "NotReady")
@@ -44,8 +44,8 @@ async def test_a_stranger_learns_whether_it_is_ready_and_not_what_is_wrong():
 
 
 async def test_a_stranger_learns_the_role_and_neither_epoch_nor_leader():
-    assert (await asked(a_house(), "/leaderz", STRANGER)).json() == {"status": "ok", "role": "Active"}
-    assert (await asked(a_house(), "/leaderz")).json() == {"status": "ok", "role": "Active", "epoch": 1}
+    assert (await asked(a_rest_app(), "/leaderz", STRANGER)).json() == {"status": "ok", "role": "Active"}
+    assert (await asked(a_rest_app(), "/leaderz")).json() == {"status": "ok", "role": "Active", "epoch": 1}
     answered = await asked(a_standby(), "/leaderz", STRANGER)
     assert (answered.status, answered.json()["role"]) == (503, "Standby")
     assert b"c1" not in answered.body
@@ -68,11 +68,11 @@ async def test_a_stranger_who_asks_for_the_leader_is_not_told_who_it_is():
 
 @pytest.mark.parametrize("path", ["/readyz", "/leaderz"])
 async def test_a_token_that_is_wrong_is_refused_here_too(path: str):
-    assert (await asked(a_house(), path, WRONG)).status == 401
+    assert (await asked(a_rest_app(), path, WRONG)).status == 401
 
 
 async def test_life_does_not_hang_on_a_token():
-    assert (await asked(a_house(), "/livez", WRONG)).status == 200
+    assert (await asked(a_rest_app(), "/livez", WRONG)).status == 200
 
 
 # One question for all.
@@ -123,26 +123,26 @@ async def test_a_stranger_who_leaves_takes_the_answer_from_nobody():
 
 
 async def test_a_store_that_hangs_is_not_ready():
-    class Hanging(FakeCluster):
+    class Hanging(FakeCommands):
         async def ready(self) -> None:
             await asyncio.Event().wait()
 
     limits: dict[str, Any] = {"ready_s": 0.01}
-    assert (await asked(a_house(Hanging(), **limits), "/readyz", STRANGER)).status == 503
+    assert (await asked(a_rest_app(Hanging(), **limits), "/readyz", STRANGER)).status == 503
 
 
 # Old answers.
 
 
 async def test_a_standby_that_cannot_read_the_log_says_how_old_its_answer_is():
-    house = a_house()
+    house = a_rest_app()
     assert "phalanx-behind" not in (await asked(house, "/v1/nodes")).headers
     house.cluster.behind = 37.2
     assert (await asked(house, "/v1/nodes")).headers["phalanx-behind"] == "37"
 
 
 def test_whoever_reads_an_old_answer_is_told():
-    house, told = a_house(), list[str]()
+    house, told = a_rest_app(), list[str]()
     house.cluster.behind = 37.2
     with serving(house.app) as address:
         exchange = HttpTransport(address, on_stale=told.append)

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from phalanx.api.server.protocol import BoundedProtocol, Lingering
-from tests.unit.api.house import TOKEN, a_house
-from tests.unit.api.servers import serving
+from tests.support.http_servers import serving
+from tests.support.rest_app import TOKEN, a_rest_app
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 KNOWN = b"GET /v1/cluster HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % TOKEN.encode()
@@ -72,7 +72,7 @@ def said_until(line: socket.socket, words: bytes) -> None:
 
 
 def test_a_head_without_end_is_refused():
-    with serving(a_house().app) as address, a_line(address) as line:
+    with serving(a_rest_app().app) as address, a_line(address) as line:
         line.sendall(HEAD + b"X: " + b"x" * 60_000)
         line.sendall(b"x" * 10_000)
         said = told(line)
@@ -81,7 +81,7 @@ def test_a_head_without_end_is_refused():
 
 
 def test_a_head_in_many_pieces_is_answered():
-    with serving(a_house().app) as address, a_line(address) as line:
+    with serving(a_rest_app().app) as address, a_line(address) as line:
         for byte in HEAD:
             line.send(bytes([byte]))
         line.sendall(b"Connection: close\r\n\r\n")
@@ -100,13 +100,13 @@ def test_a_head_in_many_pieces_is_answered():
     ids=["nothing", "half a head", "half a body", "one request and a half"],
 )
 def test_who_does_not_finish_a_request_is_hung_up_on(beginning: bytes):
-    with serving(a_house().app, Impatient) as address, a_line(address) as line:
+    with serving(a_rest_app().app, Impatient) as address, a_line(address) as line:
         line.sendall(beginning)
         assert told(line).count(b"HTTP/1.1") == beginning.count(b"\r\n\r\nGET")
 
 
 def test_who_does_not_finish_a_later_request_is_hung_up_on():
-    with serving(a_house().app, Impatient) as address, a_line(address) as line:
+    with serving(a_rest_app().app, Impatient) as address, a_line(address) as line:
         line.sendall(HEAD + b"\r\n")
         said_until(line, b'{"status":"ok"}')
         line.sendall(HEAD)
@@ -114,7 +114,7 @@ def test_who_does_not_finish_a_later_request_is_hung_up_on():
 
 
 def test_a_stream_is_not_hung_up_on():
-    house = a_house(beat_s=0.05)
+    house = a_rest_app(beat_s=0.05)
     with serving(house.app, Impatient) as address, a_line(address) as line:
         line.sendall(
             b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n\r\n" % TOKEN.encode()
@@ -124,7 +124,7 @@ def test_a_stream_is_not_hung_up_on():
 
 
 def test_half_requests_give_way_to_newcomers_the_oldest_first():
-    with serving(a_house().app, Crowded) as address, ExitStack() as held:
+    with serving(a_rest_app().app, Crowded) as address, ExitStack() as held:
         halves = [held.enter_context(a_line(address)) for _ in range(9)]
         for line in halves:
             line.sendall(HEAD)
@@ -137,7 +137,7 @@ def test_half_requests_give_way_to_newcomers_the_oldest_first():
 
 
 def test_who_is_known_does_not_give_way():
-    with serving(a_house().app, Crowded) as address, ExitStack() as held:
+    with serving(a_rest_app().app, Crowded) as address, ExitStack() as held:
         known = held.enter_context(a_line(address))
         known.sendall(KNOWN + b"\r\n")
         said_until(known, b'"nodes":')
@@ -151,7 +151,7 @@ def test_who_is_known_does_not_give_way():
 
 
 def test_one_user_has_a_part_of_the_connections():
-    with serving(a_house().app, Crowded) as address, ExitStack() as held:
+    with serving(a_rest_app().app, Crowded) as address, ExitStack() as held:
         for _ in range(3):  # a quarter of eight, and one more for an admin
             line = held.enter_context(a_line(address))
             line.sendall(KNOWN + b"\r\n")
@@ -164,7 +164,7 @@ def test_one_user_has_a_part_of_the_connections():
 
 
 def test_a_long_head_is_answered_though_all_of_it_is_sent():
-    with serving(a_house().app) as address, a_line(address) as line:
+    with serving(a_rest_app().app) as address, a_line(address) as line:
         line.sendall(HEAD + b"X: " + b"x" * 5_000_000 + b"\r\n\r\n")
         assert told(line).startswith(b"HTTP/1.1 413 ")
 
@@ -173,7 +173,7 @@ def test_a_long_head_is_answered_though_all_of_it_is_sent():
 def test_a_long_body_is_answered_though_all_of_it_is_sent(head: bytes):
     size = 50_000_000
     head = head.replace(b"GET /v1/cluster", b"POST /v1/jobs").replace(b"GET /livez", b"POST /v1/jobs")
-    with serving(a_house().app, Hasty) as address, a_line(address) as line:
+    with serving(a_rest_app().app, Hasty) as address, a_line(address) as line:
         line.sendall(head + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % size)
         line.sendall(b"x" * size)
         said = told(line)
@@ -181,7 +181,7 @@ def test_a_long_body_is_answered_though_all_of_it_is_sent(head: bytes):
 
 
 def test_thousands_of_requests_in_one_go_are_all_answered():
-    with serving(a_house().app) as address, a_line(address) as line:
+    with serving(a_rest_app().app) as address, a_line(address) as line:
         sending = threading.Thread(
             target=line.sendall, args=((HEAD + b"\r\n") * 19_999 + HEAD + b"Connection: close\r\n\r\n",)
         )
@@ -192,7 +192,7 @@ def test_thousands_of_requests_in_one_go_are_all_answered():
 
 
 def test_a_reader_who_takes_nothing_is_hung_up_on():
-    with serving(a_house().app, Unread) as address, a_line(address) as line:
+    with serving(a_rest_app().app, Unread) as address, a_line(address) as line:
         line.sendall((KNOWN.replace(b"/v1/cluster", b"/openapi.json") + b"\r\n") * 400)
         assert Unread.ended.wait(20)
         assert told(line).count(b"HTTP/1.1 200 ") < 400
@@ -200,7 +200,7 @@ def test_a_reader_who_takes_nothing_is_hung_up_on():
 
 @pytest.mark.parametrize("words", [b"\x16\x03\x01\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 def test_what_is_not_http_gets_a_problem(words: bytes):
-    with serving(a_house().app) as address, a_line(address) as line:
+    with serving(a_rest_app().app) as address, a_line(address) as line:
         line.sendall(words)
         said = told(line)
     assert said.startswith(b"HTTP/1.1 400 ")

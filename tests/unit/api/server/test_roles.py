@@ -19,8 +19,8 @@ from phalanx.api.server.roles import GRANTS, MEANINGS, Bearer, Identity, Permiss
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.credential import ROLES, power
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import JSON, Answered, ask
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import JSON, RawResponse, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -44,14 +44,14 @@ class Bearers:
 
 class Stage(NamedTuple):
     app: App
-    cluster: FakeCluster
+    cluster: FakeCommands
     bearers: Bearers
     own: str  # a job of Ada's
     other: str  # and one of Bob's
 
 
 async def a_stage() -> Stage:
-    cluster, bearers = FakeCluster(endless=False), Bearers()
+    cluster, bearers = FakeCommands(endless=False), Bearers()
     request = SubmitRequest(command=["true"], env={"KEY": "planted"})
     own, other = [(await cluster.submit(request, user)).task_ids[0] for user in ("ada", "bob")]
     bearers.job = own
@@ -60,7 +60,7 @@ async def a_stage() -> Stage:
     return Stage(build_app(cluster, bearers), cluster, bearers, own, other)
 
 
-async def http_request(stage: Stage, route: Route, token: str, job: str) -> Answered:
+async def http_request(stage: Stage, route: Route, token: str, job: str) -> RawResponse:
     noun = route.path.split("/")[2] if route.path.startswith("/v1/") else ""
     id = {"nodes": "n1", "queues": "n1", "tokens": f"{1 if job == stage.own else 2:016x}"}.get(noun, job)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
@@ -162,7 +162,7 @@ async def test_layers_and_quotas_need_an_admin_even_beside_jobs(body: dict[str, 
         assert answered.status == status, answered.body
 
 
-async def grant(stage: Stage, token: str, **options: object) -> Answered:
+async def grant(stage: Stage, token: str, **options: object) -> RawResponse:
     headers = JSON | {"authorization": f"Bearer {token}"}
     return await ask(stage.app, "POST", "/v1/tokens", msgspec.json.encode(options), headers=headers)
 

@@ -10,7 +10,7 @@ from phalanx.api.server.request import HttpRequest
 from phalanx.api.server.roles import Bearer, Identity
 from phalanx.api.server.stream_limit import StreamLimit
 from phalanx.errors import TooMany
-from tests.unit.api.house import a_house, ask
+from tests.support.rest_app import a_rest_app, ask
 
 
 def an_http_request(user: str, role: Bearer = "viewer", address: str = "10.0.0.1") -> HttpRequest:
@@ -71,7 +71,7 @@ def test_whoever_runs_the_cluster_finds_room_when_all_places_are_taken():
 
 @pytest.mark.anyio
 async def test_too_many_questions_of_one_user_are_refused_with_the_limit(anyio_backend):
-    answered = await ask(a_house(reads=0).app)
+    answered = await ask(a_rest_app(reads=0).app)
     assert answered.status == 429
     assert b"places for questions" in answered.body
 

@@ -13,8 +13,8 @@ from phalanx.api.server.streams import with_beats
 from phalanx.client import calls
 from phalanx.client.calls import Call
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound, TooMany, Unauthorized, Unavailable
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import House, a_house, an_async_client, ask
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import RestApp, a_rest_app, an_async_client, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -26,13 +26,13 @@ def follow(id: str) -> Call[None]:
     return calls.logs(id, "stdout", None, None, None, follow=True)
 
 
-async def a_job(house: House) -> str:
+async def a_job(house: RestApp) -> str:
     async with an_async_client(house) as client:
         return (await client.submit(command=["true"])).task_ids[0]
 
 
 async def test_a_watch_shows_each_event_with_its_revision():
-    house = a_house(FakeCluster(endless=False))
+    house = a_rest_app(FakeCommands(endless=False))
     await a_job(house)
     answered = await ask(house.app, path="/v1/events", query=b"after=0")
     assert answered.headers["content-type"] == "text/event-stream"
@@ -40,7 +40,7 @@ async def test_a_watch_shows_each_event_with_its_revision():
 
 
 async def test_a_watch_from_now_on_says_where_it_begins():
-    house = a_house(FakeCluster(endless=False))
+    house = a_rest_app(FakeCommands(endless=False))
     await a_job(house)
     answered = await ask(house.app, path="/v1/events")
     assert answered.body.startswith(b"id: 1\n\n")
@@ -48,7 +48,7 @@ async def test_a_watch_from_now_on_says_where_it_begins():
 
 
 async def test_the_header_wins_over_the_query():
-    house = a_house(FakeCluster(endless=False))
+    house = a_rest_app(FakeCommands(endless=False))
     await a_job(house)
     answered = await ask(house.app, path="/v1/events", query=b"after=0", headers={"last-event-id": "1"})
     assert b"data" not in answered.body
@@ -56,30 +56,30 @@ async def test_the_header_wins_over_the_query():
 
 @pytest.mark.parametrize("header", ["x", "-1", "1.0", "9" * 30, str(2**63)])
 async def test_a_last_event_id_must_be_a_revision(header: str):
-    answered = await ask(a_house().app, path="/v1/events", headers={"last-event-id": header})
+    answered = await ask(a_rest_app().app, path="/v1/events", headers={"last-event-id": header})
     assert answered.status == 400
 
 
 async def test_what_is_no_longer_kept_is_gone():
-    house = a_house()
+    house = a_rest_app()
     house.cluster.compacted = 5
     answered = await ask(house.app, path="/v1/events", query=b"after=3")
     assert (answered.status, answered.json()["reason"]) == (410, "Gone")
 
 
 async def test_an_error_on_the_way_is_told_as_an_event():
-    class Failing(FakeCluster):
+    class Failing(FakeCommands):
         async def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
             yield WatchEvent(1, 1.0, "JobSubmitted")
             raise Gone("too slow, list again")
 
-    answered = await ask(a_house(Failing()).app, path="/v1/events")
+    answered = await ask(a_rest_app(Failing()).app, path="/v1/events")
     assert answered.status == 200
     assert b"event: error\ndata: {" in answered.body
 
 
 async def test_a_quiet_watch_shows_signs_of_life():
-    house = a_house(beat_s=0.001, settle_s=0.001)
+    house = a_rest_app(beat_s=0.001, settle_s=0.001)
     async with an_async_client(house) as client:
         answer = await client._opened(WATCH)
         seen = b""
@@ -91,7 +91,7 @@ async def test_a_quiet_watch_shows_signs_of_life():
 
 
 async def test_a_reader_who_leaves_ends_its_stream():
-    house = a_house()
+    house = a_rest_app()
     id = await a_job(house)
     async with an_async_client(house) as client:
         for call in (WATCH, follow(id)):
@@ -103,7 +103,7 @@ async def test_a_reader_who_leaves_ends_its_stream():
 
 
 async def test_a_waiter_who_leaves_is_forgotten():
-    house = a_house(waits=1)
+    house = a_rest_app(waits=1)
     id = await a_job(house)
     async with an_async_client(house) as client:
         for _ in range(3):  # each would be refused if the place of the one before were still taken
@@ -115,7 +115,7 @@ async def test_a_waiter_who_leaves_is_forgotten():
 
 
 async def test_a_token_that_is_taken_back_ends_open_streams():
-    house = a_house(beat_s=0.001, settle_s=0.001)
+    house = a_rest_app(beat_s=0.001, settle_s=0.001)
     id = await a_job(house)
     async with an_async_client(house) as client:
         watching = await client._opened(WATCH)
@@ -130,7 +130,7 @@ async def test_a_token_that_is_taken_back_ends_open_streams():
 
 
 async def test_streams_are_bounded_and_their_places_come_back():
-    house = a_house(streams=1)
+    house = a_rest_app(streams=1)
     async with an_async_client(house) as client:
         first = await client._opened(WATCH)
         with pytest.raises(TooMany) as caught:
@@ -142,7 +142,7 @@ async def test_streams_are_bounded_and_their_places_come_back():
 
 
 async def test_waits_are_bounded():
-    house = a_house(waits=0)
+    house = a_rest_app(waits=0)
     id = await a_job(house)
     async with an_async_client(house) as client:
         with pytest.raises(TooMany):
@@ -150,13 +150,13 @@ async def test_waits_are_bounded():
 
 
 async def test_a_refused_stream_gives_its_place_back():
-    house = a_house(streams=1)
+    house = a_rest_app(streams=1)
     for _ in range(3):
         assert (await ask(house.app, path="/v1/tasks/zz/logs")).status == 404
 
 
 async def test_output_comes_with_its_place():
-    house = a_house()
+    house = a_rest_app()
     id = await a_job(house)
     await house.cluster.write(id, b"one\ntwo\n")
     answered = await ask(house.app, path=f"/v1/tasks/{id}/logs", query=b"offset=4")
@@ -167,31 +167,31 @@ async def test_output_comes_with_its_place():
 
 
 async def test_the_last_lines_are_given():
-    house = a_house()
+    house = a_rest_app()
     id = await a_job(house)
     await house.cluster.write(id, b"one\ntwo\nthree\n")
     assert (await ask(house.app, path=f"/v1/tasks/{id}/logs", query=b"lines=2")).body == b"two\nthree\n"
 
 
 async def test_no_output_is_an_empty_answer():
-    class Silent(FakeCluster):
+    class Silent(FakeCommands):
         async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
             return
             yield
 
-    for cluster in (FakeCluster(), Silent()):
-        house = a_house(cluster)
+    for cluster in (FakeCommands(), Silent()):
+        house = a_rest_app(cluster)
         answered = await ask(house.app, path=f"/v1/tasks/{await a_job(house)}/logs")
         assert (answered.status, answered.body) == (200, b"")
 
 
 async def test_offset_and_lines_contradict_each_other():
-    house = a_house()
+    house = a_rest_app()
     id = await a_job(house)
     assert (await ask(house.app, path=f"/v1/tasks/{id}/logs", query=b"offset=1&lines=2")).status == 400
 
 
-class Holed(FakeCluster):
+class Holed(FakeCommands):
     """A log whose middle was not kept."""
 
     async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
@@ -200,12 +200,12 @@ class Holed(FakeCluster):
 
 
 async def test_what_was_not_kept_of_a_log_is_told_in_its_place():
-    answered = await ask(a_house(Holed()).app, path="/v1/tasks/x/logs")
+    answered = await ask(a_rest_app(Holed()).app, path="/v1/tasks/x/logs")
     assert answered.body == b"begin" + gap_mark(92) + b"end"
 
 
 async def test_a_split_answer_ends_before_what_was_not_kept():
-    answered = await ask(a_house(Holed()).app, path="/v1/tasks/x/logs", query=b"split=true")
+    answered = await ask(a_rest_app(Holed()).app, path="/v1/tasks/x/logs", query=b"split=true")
     assert answered.body == b"begin"
     assert (answered.headers["x-phalanx-size"], answered.headers["x-phalanx-gap"]) == ("100", "0")
 
@@ -213,12 +213,12 @@ async def test_a_split_answer_ends_before_what_was_not_kept():
 async def test_a_log_that_breaks_is_cut_and_not_ended(caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO")
 
-    class Breaking(FakeCluster):
+    class Breaking(FakeCommands):
         async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
             yield LogChunk(0, b"half", 8, 1, end=False)
             raise NotFound("the node is gone")
 
-    house = a_house(Breaking())
+    house = a_rest_app(Breaking())
     async with an_async_client(house) as client:
         answer = await client._opened(follow("x"))
         with pytest.raises(Unavailable) as caught:
@@ -229,7 +229,7 @@ async def test_a_log_that_breaks_is_cut_and_not_ended(caplog: pytest.LogCaptureF
 
 
 async def test_following_brings_output_as_it_is_written_until_the_end():
-    house = a_house()
+    house = a_rest_app()
     id = await a_job(house)
     seen = []
     async with an_async_client(house) as client:

@@ -15,24 +15,24 @@ from phalanx.api.server.openapi import EXAMPLES
 from phalanx.api.server.request import Message
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.errors import NotFound, PhalanxError, TooMany, Unavailable
-from tests.unit.api.cluster import FakeCluster
-from tests.unit.api.house import JSON, TOKEN, Answered, House, a_house, an_async_client, ask
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import JSON, TOKEN, RawResponse, RestApp, a_rest_app, an_async_client, ask
 
 pytestmark = pytest.mark.anyio
 
 JOB = b'{"command": ["true"]}'
 
 
-async def submit(house: House, body: bytes = JOB, key: str = "") -> Answered:
+async def submit(house: RestApp, body: bytes = JOB, key: str = "") -> RawResponse:
     return await ask(house.app, "POST", "/v1/jobs", body, headers=JSON | {"idempotency-key": key})
 
 
-async def a_job(house: House) -> str:
+async def a_job(house: RestApp) -> str:
     id: str = (await submit(house)).json()["task_ids"][0]
     return id
 
 
-async def a_named_job(house: House) -> str:
+async def a_named_job(house: RestApp) -> str:
     spec = JobSpec([GroupSpec(command=["true"])], object="team/cancel")
     body = msgspec.json.encode(ApplyRequest([spec]))
     (job,) = (await ask(house.app, "POST", "/v1/apply", body, headers=JSON)).json()["jobs"]
@@ -40,7 +40,7 @@ async def a_named_job(house: House) -> str:
     return id
 
 
-def problem(answered: Answered) -> dict[str, object]:
+def problem(answered: RawResponse) -> dict[str, object]:
     assert answered.headers["content-type"] == "application/problem+json"
     told: dict[str, object] = answered.json()
     assert told["status"] == answered.status
@@ -48,7 +48,7 @@ def problem(answered: Answered) -> dict[str, object]:
 
 
 async def test_a_submission_is_accepted():
-    answered = await submit(a_house())
+    answered = await submit(a_rest_app())
     assert answered.status == 202
     told = answered.json()
     assert told["task_ids"] == [told["batch_id"]]
@@ -56,7 +56,7 @@ async def test_a_submission_is_accepted():
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_every_route_answers_as_its_row_says(route):
-    house = a_house(FakeCluster(endless=False))
+    house = a_rest_app(FakeCommands(endless=False))
     id = await a_job(house)
     named = "/nodes/" in route.path or "/queues/" in route.path
     if "/tokens/" in route.path:
@@ -76,7 +76,7 @@ async def test_every_route_answers_as_its_row_says(route):
 
 
 async def test_a_list_is_filtered_and_paged():
-    house = a_house()
+    house = a_rest_app()
     for name in ("a", "b", "b"):
         await submit(house, b'{"command": ["true"], "name": "%s"}' % name.encode())
     first = (await ask(house.app, query=b"name=b&limit=1")).json()
@@ -87,7 +87,7 @@ async def test_a_list_is_filtered_and_paged():
 
 
 async def test_the_same_key_is_answered_from_memory():
-    house = a_house()
+    house = a_rest_app()
     first, second = [(await submit(house, key="k1")).json() for _ in range(2)]
     assert second["replayed"]
     assert first["task_ids"] == second["task_ids"]
@@ -95,22 +95,22 @@ async def test_the_same_key_is_answered_from_memory():
 
 async def test_a_key_may_be_said_twice_but_not_differently():
     body = b'{"command": ["true"], "request_id": "k1"}'
-    assert (await submit(a_house(), body, key="k1")).status == 202
-    assert (await submit(a_house(), body, key="k2")).status == 400
+    assert (await submit(a_rest_app(), body, key="k1")).status == 202
+    assert (await submit(a_rest_app(), body, key="k2")).status == 400
 
 
 @pytest.mark.parametrize("key", ["x" * 256, "\xe9"])
 async def test_a_key_that_cannot_be_kept_is_refused(key: str):
-    assert (await submit(a_house(), key=key)).status == 400
+    assert (await submit(a_rest_app(), key=key)).status == 400
 
 
 async def test_a_number_out_of_range_is_422():
-    told = problem(await submit(a_house(), b'{"command": ["true"], "cores": -1}'))
+    told = problem(await submit(a_rest_app(), b'{"command": ["true"], "cores": -1}'))
     assert (told["status"], told["reason"]) == (422, "OutOfRange")
 
 
 async def test_all_targets_bad_is_one_problem_that_lists_them():
-    told = problem(await submit(a_house(), b'{"command": ["true"], "targets": ["a:", "b:x"]}'))
+    told = problem(await submit(a_rest_app(), b'{"command": ["true"], "targets": ["a:", "b:x"]}'))
     assert told["status"] == 400
     assert [each["target"] for each in told["failed_targets"]] == ["a:", "b:x"]  # type: ignore[attr-defined]
 
@@ -121,7 +121,7 @@ async def test_all_targets_bad_is_one_problem_that_lists_them():
 )
 @pytest.mark.parametrize("method", ["DELETE", "PUT", "HEAD", "OPTIONS"])
 async def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, allow: str):
-    answered = await ask(a_house().app, method, path)
+    answered = await ask(a_rest_app().app, method, path)
     assert problem(answered)["status"] == 405
     assert answered.headers["allow"] == allow
 
@@ -143,24 +143,24 @@ async def test_a_wrong_method_is_told_the_right_ones(method: str, path: str, all
     ],
 )
 async def test_an_unknown_path_is_404(path: str):
-    assert problem(await ask(a_house().app, path=path))["status"] == 404
+    assert problem(await ask(a_rest_app().app, path=path))["status"] == 404
 
 
 @pytest.mark.parametrize("id", ["..", "-x", "A", "x y", "\x00", "x" * 81, "é", "\x1b[2J", "%2e", "../../etc"])
 async def test_what_cannot_be_an_id_never_reaches_the_cluster(id: str):
-    answered = await ask(a_house().app, path=f"/v1/jobs/{id}")
+    answered = await ask(a_rest_app().app, path=f"/v1/jobs/{id}")
     assert problem(answered)["status"] == 404
     assert b"\x1b" not in answered.body
 
 
 async def test_an_unknown_id_is_404():
-    assert problem(await ask(a_house().app, path="/v1/jobs/01abc"))["reason"] == "NotFound"
+    assert problem(await ask(a_rest_app().app, path="/v1/jobs/01abc"))["reason"] == "NotFound"
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_no_route_ignores_a_parameter(route):
     path = route.path.replace("{id}", "n1")
-    answered = await ask(a_house().app, route.method, path, query=b"bogus=1", headers=JSON)
+    answered = await ask(a_rest_app().app, route.method, path, query=b"bogus=1", headers=JSON)
     assert problem(answered)["status"] == 400
     assert "'bogus'" in answered.json()["detail"]
 
@@ -169,18 +169,18 @@ async def test_no_route_ignores_a_parameter(route):
     "declared", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx"]
 )
 async def test_a_body_that_is_not_called_json_is_415(declared: str):
-    answered = await ask(a_house().app, "POST", "/v1/jobs", JOB, headers={"content-type": declared})
+    answered = await ask(a_rest_app().app, "POST", "/v1/jobs", JOB, headers={"content-type": declared})
     assert problem(answered)["status"] == 415
 
 
 @pytest.mark.parametrize("declared", ["application/json; charset=utf-8", "Application/JSON"])
 async def test_json_may_be_called_so_in_other_words(declared: str):
-    answered = await ask(a_house().app, "POST", "/v1/jobs", JOB, headers={"content-type": declared})
+    answered = await ask(a_rest_app().app, "POST", "/v1/jobs", JOB, headers={"content-type": declared})
     assert answered.status == 202
 
 
 async def test_a_body_comes_in_pieces():
-    house = a_house()
+    house = a_rest_app()
     pieces = [JOB[:5], b"", JOB[5:]]
     assert (await ask(house.app, "POST", "/v1/jobs", headers=JSON, pieces=pieces)).status == 202
 
@@ -189,18 +189,18 @@ async def test_a_body_comes_in_pieces():
 async def test_a_body_over_the_limit_is_413_whatever_its_length_claims(length: str):
     pieces = [b"x" * 400] * 4
     headers = JSON | {"content-length": length}
-    answered = await ask(a_house(body_bytes=1000).app, "POST", "/v1/jobs", headers=headers, pieces=pieces)
+    answered = await ask(a_rest_app(body_bytes=1000).app, "POST", "/v1/jobs", headers=headers, pieces=pieces)
     assert problem(answered)["status"] == 413
     assert answered.headers["connection"] == "close"
 
 
 async def test_a_long_body_is_refused_by_its_length_before_it_comes():
     headers = JSON | {"content-length": "1048577"}
-    assert (await ask(a_house().app, "POST", "/v1/jobs", b"", headers=headers)).status == 413
+    assert (await ask(a_rest_app().app, "POST", "/v1/jobs", b"", headers=headers)).status == 413
 
 
 async def test_a_route_without_a_body_takes_an_empty_object_and_nothing_else():
-    house = a_house()
+    house = a_rest_app()
     path = f"/v1/tasks/{await a_job(house)}/pause"
     assert (await ask(house.app, "POST", path, b'{"force": true}', headers=JSON)).status == 400
     assert (await ask(house.app, "POST", path, b"{}", headers=JSON)).status == 200
@@ -209,11 +209,11 @@ async def test_a_route_without_a_body_takes_an_empty_object_and_nothing_else():
 @pytest.mark.parametrize("reason", ["", "  ", "x" * 1001, "a\\u001b[2Jb", "a\\nb"])
 async def test_a_drain_wants_a_reason(reason: str):
     body = b'{"reason": "%s"}' % reason.encode()
-    assert (await ask(a_house().app, "POST", "/v1/nodes/n1/drain", body, headers=JSON)).status == 400
+    assert (await ask(a_rest_app().app, "POST", "/v1/nodes/n1/drain", body, headers=JSON)).status == 400
 
 
 async def test_a_node_is_drained_and_resumed():
-    house = a_house()
+    house = a_rest_app()
     drained = await ask(house.app, "POST", "/v1/nodes/n1/drain", b'{"reason": "dust"}', headers=JSON)
     assert drained.json()["drain_reason"] == "dust"
     resumed = await ask(house.app, "POST", "/v1/nodes/n1/resume")
@@ -221,14 +221,14 @@ async def test_a_node_is_drained_and_resumed():
 
 
 async def test_cancelling_what_has_ended_is_a_conflict():
-    house = a_house()
+    house = a_rest_app()
     path = f"/v1/jobs/{await a_job(house)}/cancel"
     assert [(await ask(house.app, "POST", path)).status for _ in range(2)] == [200, 409]
 
 
 @pytest.mark.parametrize("error", [Unavailable("not now"), TooMany("full", retry_after_s=4.2)])
 async def test_who_must_come_again_is_told_when(error: PhalanxError):
-    house = a_house()
+    house = a_rest_app()
     house.cluster.failure = error
     answered = await ask(house.app)
     assert problem(answered)["status"] == error.status
@@ -241,7 +241,7 @@ async def test_who_must_come_again_is_told_when(error: PhalanxError):
 async def test_the_unforeseen_is_logged_under_an_id_and_told_without_insides(
     error: Exception, caplog: pytest.LogCaptureFixture
 ):
-    house = a_house()
+    house = a_rest_app()
     house.cluster.failure = error
     answered = await ask(house.app)
     told = problem(answered)
@@ -253,22 +253,22 @@ async def test_the_unforeseen_is_logged_under_an_id_and_told_without_insides(
 
 
 async def test_readiness_asks_the_cluster():
-    house = a_house()
+    house = a_rest_app()
     assert (await ask(house.app, path="/readyz")).status == 200
     house.cluster.failure = Unavailable("the store does not answer")
     assert (await ask(house.app, path="/readyz")).status == 503
 
 
 async def test_a_cluster_that_hangs_is_not_ready():
-    class Hanging(FakeCluster):
+    class Hanging(FakeCommands):
         async def ready(self) -> None:
             await asyncio.Event().wait()
 
-    assert (await ask(a_house(Hanging(), ready_s=0.01).app, path="/readyz")).status == 503
+    assert (await ask(a_rest_app(Hanging(), ready_s=0.01).app, path="/readyz")).status == 503
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_answered():
-    house = a_house()
+    house = a_rest_app()
     messages: list[Message] = [
         {"type": "http.request", "body": b"{", "more_body": True},
         {"type": "http.disconnect"},
@@ -299,7 +299,7 @@ async def test_a_websocket_is_closed_and_a_lifespan_is_followed():
         async def receive() -> Message:
             return {"type": next(coming)}
 
-        await a_house().app({"type": kinds[0].partition(".")[0]}, receive, send)
+        await a_rest_app().app({"type": kinds[0].partition(".")[0]}, receive, send)
 
     await hear("websocket.connect")
     await hear("lifespan.startup", "lifespan.shutdown")
@@ -312,7 +312,7 @@ async def test_a_websocket_is_closed_and_a_lifespan_is_followed():
 
 async def test_a_name_of_kubernetes_stands_for_an_id_with_its_slash_quoted():
     """M10: the path is split before it is read, so a pod may even be called like a verb."""
-    house = a_house()
+    house = a_rest_app()
     id = await a_named_job(house)
     async with an_async_client(house) as client:
         assert (await client.job("team/cancel")).id == id

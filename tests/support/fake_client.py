@@ -1,4 +1,4 @@
-"""What the tests of the command line stand on: a cluster made of lists, views to fill it, and a way to call."""
+"""Fake of the Python client for tests of the command line: views from lists, and what a command printed."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from phalanx.errors import Conflict, NotFound, PhalanxError
 ID = "01hzx5k3m9qwertyasdfghzxcv"
 
 
-class Said(NamedTuple):
-    """What a command said, and how it ended."""
+class CliResult(NamedTuple):
+    """What a command printed, and its exit code."""
 
     code: int
     out: str
     err: str
 
 
-Cli = Callable[..., Said]
+Cli = Callable[..., CliResult]
 
 
 def a_job(id: str = ID, status: Any = "Running", **fields: Any) -> JobView:
@@ -176,7 +176,7 @@ def a_why(**fields: Any) -> WhyReply:
     return replace(reply, **fields)
 
 
-class FakeCluster:
+class FakeClient:
     """A client whose cluster is a few lists. `asked` remembers every call."""
 
     def __init__(self, *jobs: JobView) -> None:

@@ -1,4 +1,4 @@
-"""A small real cluster for the tests of `api`: jobs are kept, ended by hand, and watched; nothing runs."""
+"""Fake of the coordinator's commands: jobs are stored, ended by the test, and watched; nothing runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from phalanx.core.model.topology import DEFAULT
 from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 
 
-class FakeCluster:
+class FakeCommands:
     """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of `api` live in: the app round a fake cluster, raw requests to it, and clients of it."""
+"""The REST app over fake commands, raw requests to it, and clients of it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from phalanx.api.server.route import ServerLimits
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
-from tests.unit.api.cluster import FakeCluster
+from tests.support.fake_commands import FakeCommands
 
 TOKEN = "phx_of_the_tests"
 JSON = {"content-type": "application/json"}
 
 
-class House(NamedTuple):
+class RestApp(NamedTuple):
     app: App
-    cluster: FakeCluster
+    cluster: FakeCommands
     tokens: Tokens
 
 
-class Answered(NamedTuple):
+class RawResponse(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -38,10 +38,10 @@ class Answered(NamedTuple):
         return msgspec.json.decode(self.body)
 
 
-def a_house(cluster: FakeCluster | None = None, **limits: Any) -> House:
-    cluster = cluster or FakeCluster()
+def a_rest_app(cluster: FakeCommands | None = None, **limits: Any) -> RestApp:
+    cluster = cluster or FakeCommands()
     tokens = Tokens([("ada", TOKEN)])
-    return House(build_app(cluster, tokens, limits=ServerLimits(**limits)), cluster, tokens)
+    return RestApp(build_app(cluster, tokens, limits=ServerLimits(**limits)), cluster, tokens)
 
 
 async def ask(
@@ -53,7 +53,7 @@ async def ask(
     query: bytes = b"",
     headers: dict[str, str] | None = None,
     pieces: list[bytes] | None = None,
-) -> Answered:
+) -> RawResponse:
     """One raw request with a good token and Host, unless `headers` say otherwise; an empty value leaves one out."""
     words = {"host": "localhost:7433", "authorization": f"Bearer {TOKEN}"} | (headers or {})
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in words.items() if value]
@@ -62,7 +62,7 @@ async def ask(
 
 async def ask_raw(
     app: App, method: str, path: str, headers: list[tuple[bytes, bytes]], query: bytes, pieces: list[bytes]
-) -> Answered:
+) -> RawResponse:
     coming = list(pieces)
     sent: list[Message] = []
 
@@ -77,18 +77,18 @@ async def ask_raw(
     scope = {"type": "http", "method": method, "path": path, "query_string": query, "headers": headers}
     await app(scope, receive, send)
     names = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Answered(sent[0]["status"], names, b"".join(each["body"] for each in sent[1:]))
+    return RawResponse(sent[0]["status"], names, b"".join(each["body"] for each in sent[1:]))
 
 
 @asynccontextmanager
-async def an_async_client(house: House, token: str = TOKEN) -> AsyncIterator[AsyncClient]:
+async def an_async_client(house: RestApp, token: str = TOKEN) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(token=token, exchange=InProcessTransport(house.app)) as client:
         yield client
 
 
 @contextmanager
-def a_client(house: House) -> Iterator[Client]:
-    """The sync client, with the house in a loop of its own thread."""
+def a_client(house: RestApp) -> Iterator[Client]:
+    """The sync client, with the app in a loop of its own thread."""
     with (
         a_loop() as loop,
         Client(token=TOKEN, exchange=BridgedTransport(InProcessTransport(house.app), loop)) as client,
