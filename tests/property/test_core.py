@@ -291,7 +291,7 @@ class ClusterLife(RuleBasedStateMachine):
         if not isinstance(first, GroupState):
             return
         request = first.request
-        rows = np.flatnonzero(table.candidates(request))
+        rows = np.flatnonzero(table.slots(request).column > 0)
         assert not any(isinstance(table.ledgers[row].fit(request), Grant) for row in rows)
 
     @invariant()

@@ -13,24 +13,15 @@ from phalanx.core.model import reason
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.topology import Topology
-from phalanx.errors import BadRequest
 from phalanx.manifests.caution import Caution
 
 Submitted = tuple[str | None, Job]  # the target it was made for, and the job
 
 
-def check_layers(spec: JobSpec, topology: Topology, where: str = "") -> tuple[JobSpec, list[Caution]]:
-    """The job with the layers that the network has, or a refusal if it must gather in one that is not there."""
-    fixed, cautions, missing = fit_layers(spec, topology, where)
-    if missing is not None:
-        raise BadRequest(f"{where}: {missing.text}" if where else missing.text, reason=missing.code)
-    return fixed, cautions
-
-
 def fit_layers(
     spec: JobSpec, topology: Topology, where: str = ""
 ) -> tuple[JobSpec, list[Caution], Reason | None]:
-    """The same, with the layer that is not there as a reason to wait rather than an error."""
+    """The job with the layers that the network has, and why it waits if it must gather in one that is not there."""
     gather, cautions, missing = _fit(spec.gather, topology, where, f"{spec.name or 'job'}: gather")
     return msgspec.structs.replace(spec, gather=gather), cautions, missing
 

@@ -132,7 +132,7 @@ class Yard:
         must: str = "", strict: bool = True, **more: object,
     ) -> GangInLine:  # fmt: skip
         """A gang."""
-        gather = (Gather(must, must=True),) if must else ()
+        gather = (Gather(must, must=True, multiple=int(more.pop("multiple", 1))),) if must else ()  # type: ignore[call-overload]
         made = _job(
             job, Request(cores=cores, gpus=gpus), tasks, limit, more | {"gang": Gang(gather, strict)}, least
         )

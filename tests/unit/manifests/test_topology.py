@@ -7,8 +7,7 @@ import pytest
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
-from phalanx.errors import BadRequest
-from phalanx.manifests.layers import check_layers, fit_layers
+from phalanx.manifests.layers import fit_layers
 from tests.unit.manifests.documents import Doc, a_pod, a_podgroup, reading, refusal, the_job, warned
 
 NETWORK = Topology((Layer("SpineLayer", ("spine",)), Layer("BlockLayer", ("block",))))
@@ -78,39 +77,37 @@ def test_only_the_object_named_default_counts():
 
 @pytest.mark.parametrize("word", ["spineLayer", "SPINELAYER", "spine", "Spine"])
 def test_a_layer_that_must_be_meant_is_read_with_a_caution(word: str):
-    spec, (caution,) = check_layers(options_of(word, must=True), NETWORK)
+    spec, (caution,), _ = fit_layers(options_of(word, must=True), NETWORK)
     assert spec.gather == [GatherSpec("SpineLayer", True)]
     assert "it is read as SpineLayer" in str(caution)
 
 
 def test_koordinators_names_are_read_on_a_network_with_our_own():
-    spec, _ = check_layers(options_of("SpineLayer", "NodeTopologyLayer"), DEFAULT)
+    spec, _, _ = fit_layers(options_of("SpineLayer", "NodeTopologyLayer"), DEFAULT)
     assert [options.layer for options in spec.gather] == ["spine", "node"]
 
 
 def test_a_layer_may_be_named_by_its_label():
-    spec, _ = check_layers(options_of("network.topology.nvidia.com/block"), DEFAULT)
+    spec, _, _ = fit_layers(options_of("network.topology.nvidia.com/block"), DEFAULT)
     assert [options.layer for options in spec.gather] == ["block"]
 
 
 def test_a_layer_in_its_own_letters_needs_no_word():
-    assert check_layers(options_of("SpineLayer"), NETWORK) == (options_of("SpineLayer"), [])
+    assert fit_layers(options_of("SpineLayer"), NETWORK) == (options_of("SpineLayer"), [], None)
 
 
 def test_two_words_for_one_layer_are_one_wish():
-    spec, _ = check_layers(options_of("SpineLayer", "spinelayer"), NETWORK)
+    spec, _, _ = fit_layers(options_of("SpineLayer", "spinelayer"), NETWORK)
     assert [options.layer for options in spec.gather] == ["SpineLayer"]
 
 
 def test_a_preference_for_an_unknown_layer_is_told_and_dropped():
-    spec, (caution,) = check_layers(options_of("AcceleratorLayer"), NETWORK)
+    spec, (caution,), _ = fit_layers(options_of("AcceleratorLayer"), NETWORK)
     assert spec.gather == []
     assert "changes nothing" in str(caution)
 
 
-def test_an_unknown_layer_that_must_be_is_an_error_or_a_reason():
-    with pytest.raises(BadRequest, match="AcceleratorLayer"):
-        check_layers(options_of("AcceleratorLayer", must=True), NETWORK)
+def test_an_unknown_layer_that_must_be_is_a_reason_to_wait():
     _, _, missing = fit_layers(options_of("AcceleratorLayer", must=True), NETWORK)
     assert missing is not None
     assert missing.code == "MustGatherImpossible"

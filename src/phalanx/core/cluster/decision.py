@@ -55,6 +55,3 @@ class Decision(Struct):
     events: list[Event] = []
     effects: list[Effect] = []
     answer: Answer | None = None
-
-
-NOTHING = Decision()

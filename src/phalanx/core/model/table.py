@@ -119,10 +119,6 @@ class NodeTable:
         self.ledgers[row].withdraw(grant)
         self.columns.refresh(row)
 
-    def candidates(self, request: Request) -> Mask:
-        """Open nodes with enough free cores, memory and fitting devices. Their ledgers have the last word."""
-        return self._only_target(self.columns.slots(request) > 0, request)
-
     def could_ever(self, request: Request) -> bool:
         """Whether any node, empty, could hold this; nodes that are away count, for they may come back."""
         mask = self.columns.slots(request, every=True) > 0
@@ -157,10 +153,6 @@ class NodeTable:
         if row is not None:
             column[row] = Ledger(request.target.host, self.ledgers[row].capacity).slots(request)
         return column, self.tree.sums(column)
-
-    def devices(self, request: Request) -> Column:
-        """How many devices of the kind asked for are free on each node."""
-        return self.columns.devices(request)
 
     def ranking(self, request: Request, score: Score) -> Ranking:
         """The nodes that could take one task with this request, whatever its target."""

@@ -83,10 +83,6 @@ class Tenants:
         if tenant.affinity:
             self.near.setdefault(tenant.affinity, Counter())[tenant.node_row] += 1
 
-    def held(self, job: JobId) -> dict[int, int]:
-        """How many places each group of a job holds and will keep."""
-        return Counter(tenant.group for tenant in self.of_job.get(job, {}).values() if not tenant.is_leaving)
-
     def replace(self, tenant: Tenant) -> None:
         """The same holder with other facts, such as a start that gives it a deadline."""
         self._write(self.slots[tenant.key], tenant)

@@ -30,10 +30,10 @@ def a_table(*cores: int, gpus: int = 0) -> NodeTable:
 def test_only_open_nodes_with_enough_of_everything_are_candidates() -> None:
     table = a_table(2, 4, 8)
     table.set_open("n3", False)
-    assert table.candidates(Request(cores=3)).tolist() == [False, True, False]
-    assert table.candidates(Request(cores=1, memory_bytes=17 * GIB)).any() == False  # noqa: E712
-    assert table.candidates(Request(cores=1, target=Target("n1"))).tolist() == [True, False, False]
-    assert not table.candidates(Request(target=Target("elsewhere"))).any()
+    assert (table.slots(Request(cores=3)).column > 0).tolist() == [False, True, False]
+    assert (table.slots(Request(cores=1, memory_bytes=17 * GIB)).column > 0).any() == False  # noqa: E712
+    assert (table.slots(Request(cores=1, target=Target("n1"))).column > 0).tolist() == [True, False, False]
+    assert not (table.slots(Request(target=Target("elsewhere"))).column > 0).any()
 
 
 def test_a_node_that_is_away_could_still_come_back() -> None:
@@ -46,19 +46,19 @@ def test_a_node_that_is_away_could_still_come_back() -> None:
 def test_device_columns_follow_what_is_taken_and_given_back() -> None:
     table = a_table(8, gpus=2)
     asked = Request(gpus=2, gpu_type="h100")
-    assert table.candidates(asked).all()
+    assert (table.slots(asked).column > 0).all()
     table.take(0, Grant(1, 0, (1,)))
-    assert not table.candidates(asked).any()
+    assert not (table.slots(asked).column > 0).any()
     table.give_back(0, Grant(1, 0, (1,)))
-    assert table.candidates(asked).all()
+    assert (table.slots(asked).column > 0).all()
 
 
 def test_users_cannot_make_columns_without_end() -> None:
     table = a_table(8, gpus=1)
     for number in range(2 * KINDS_MAX):
-        table.candidates(Request(gpus=1, gpu_type=f"type-{number}"))
+        table.slots(Request(gpus=1, gpu_type=f"type-{number}"))
     assert len(table.columns._devices) <= KINDS_MAX
-    assert table.candidates(Request(gpus=1, gpu_type="h100")).all()
+    assert (table.slots(Request(gpus=1, gpu_type="h100")).column > 0).all()
 
 
 @pytest.mark.parametrize(

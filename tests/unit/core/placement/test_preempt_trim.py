@@ -1,4 +1,4 @@
-"""Preemption on the chosen nodes: who can come back, which way is the better one, and what victims are told."""
+"""Preemption on the chosen nodes: who can come back, and which way is the better one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt import trim
 from phalanx.core.placement.preempt.eviction_plan import EvictionPlan, Key
-from phalanx.core.placement.preempt.evictions import evictions
 from phalanx.core.placement.preempt.goal import Goal
 from phalanx.core.placement.preempt.node_fit import NodeFit, in_turn
 from phalanx.core.placement.preempt.trim import Trim
@@ -194,39 +193,3 @@ class TestClearing:
     def test_closer_together_where_about_as_much_is_lost(self):
         near, far = self.a_bundle("one", 99.0), self.a_bundle("two", 90.0)
         assert self.key(near, rows=(0, 1)) < self.key(far, rows=(0, 2))
-
-
-class TestEvictions:
-    def test_each_victim_is_told_why(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=3)
-        (
-            crowded.sits("alone", "n1", 0, priority=3, ran=50),
-            crowded.sits("old", "n1", 1),
-            crowded.sits("old", "n2", 0),
-        )
-        (
-            crowded.sits("spare", "n1", 2),
-            crowded.sits("spare", "n2", 1),
-            crowded.is_promised("waiting", "n2", 2),
-        )
-        crowded.is_gang("old", 2)
-        crowded.is_gang("spare", 1)
-        unit = a_gang(some(6))
-        gang_placement = crowded.placement_for(unit)
-        told = {
-            (each.job, each.node): each.reason
-            for each in evictions(gang_placement, unit.job, crowded.snapshot())
-        }
-        assert told["alone", "n1"].code == "TaskEvicted"
-        assert "priority 3, below 10 of urgent" in told["alone", "n1"].text
-        assert told["alone", "n1"].numbers["lost"] == 50.0
-        assert told["old", "n2"].code == "GangEvicted"
-        assert told["waiting", "n2"].code == "PromiseTakenBack"
-
-    def test_a_member_that_can_be_spared_is_told_so(self):
-        crowded = Crowded("s/b/r1", gpus=2)
-        crowded.sits("spare", "n1", 0), crowded.sits("spare", "n1", 1)
-        crowded.is_gang("spare", 1)
-        unit = a_gang(some(1))
-        (told,) = evictions(crowded.placement_for(unit), unit.job, crowded.snapshot())
-        assert told.reason.code == "SurplusEvicted"

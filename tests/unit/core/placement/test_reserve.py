@@ -8,6 +8,8 @@ import pytest
 
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.reason import Tier
+from phalanx.core.model.resources import Grant
+from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve import head
 from phalanx.core.placement.reserve.outlook import forecast, held_back
 from phalanx.core.placement.reserve.reservation import reserve
@@ -299,3 +301,18 @@ def test_the_head_itself_and_those_without_room_are_not_held_back() -> None:
     yard.plan()
     assert held_back(yard.snapshot(), yard.units["large"], Policy()) is None
     assert held_back(yard.snapshot(), other, Policy()) is None
+
+
+def test_members_that_hold_a_part_already_count_for_the_multiple_of_the_head() -> None:
+    """Two of four members stand on n1: the two that are left complete the multiple of four."""
+    yard = Yard()
+    yard.add_node("n1", 2, rack="r1")
+    yard.add_node("n2", 2, rack="r1")
+    yard.runs("old", "n2", 2, until=2000.0)
+    gang = yard.waits_whole("gang", 4, must="rack", multiple=4, strict=False)
+    gang.stands, gang.left = {0: 2}, [2, 3]
+    yard.nodes.take(0, Grant(2, 0))
+    with Draft(yard.snapshot()) as draft:
+        found = reserve(draft, gang, Policy(), {})
+    assert found is not None
+    assert (found.at, found.nodes) == (2000.0, ("n2",))

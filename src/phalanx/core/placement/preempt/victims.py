@@ -6,8 +6,7 @@ of a job go together. Which of them leave in the end is chosen by `make_room.py`
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 
 import numpy as np
@@ -42,7 +41,7 @@ class Price(Struct, frozen=True, order=True):
     shrunk: int = 0
     displaced: int = 0
     priorities: tuple[int, ...] = ()  # of the jobs broken or made smaller, the highest first
-    lost: float = 0.0  # as `lost_work` counts it
+    lost: float = 0.0  # seconds of running, times the devices held, or the cores where there are none
     tenants: int = 0
 
 
@@ -229,42 +228,3 @@ def _on_open_nodes(draft: Draft) -> Mask:
 def _queue(tenants: Tenants, slot: int) -> str:
     tenant = tenants.tenants[slot]
     return "" if tenant is None else tenant.queue
-
-
-def price(leaving: Iterable[Tenant], tenants: Tenants, now: float) -> Price:
-    """What it costs that these leave together."""
-    lanes: dict[JobId, Counter[int]] = {}
-    displaced: set[JobId] = set()
-    lost, count, priority = 0.0, 0, {}
-    for tenant in leaving:
-        count += 1
-        if tenant.is_promise:
-            displaced.add(tenant.job)
-            continue
-        lanes.setdefault(tenant.job, Counter())[tenant.group] += 1
-        priority[tenant.job] = tenant.priority
-        lost += lost_work(tenant, now)
-    broken = sum(breaks(tenants, job, gone) for job, gone in lanes.items())
-    ranks = tuple(sorted(priority.values(), reverse=True))
-    return Price(broken, len(lanes) - broken, len(displaced), ranks, lost, count)
-
-
-def breaks(tenants: Tenants, job: JobId, gone: Counter[int]) -> bool:
-    """Whether a job that loses so many places of each group loses more than surplus members."""
-    needed = tenants.needed.get(job)
-    if needed is None:
-        return True
-    staying = (each for each in tenants.of_job.get(job, {}).values() if not each.is_promise)
-    held = Counter(each.group for each in staying if not each.is_leaving)
-    return any(held[group] - count < _least(needed, group) for group, count in gone.items())
-
-
-def lost_work(tenant: Tenant, now: float) -> float:
-    """Seconds of running that an eviction throws away, times the devices held, or the cores where there are none."""
-    if tenant.is_promise:
-        return 0.0
-    return max(0.0, now - tenant.since) * (len(tenant.grant.devices) or max(tenant.grant.cores, 1))
-
-
-def _least(needed: tuple[int, ...], group: int) -> int:
-    return needed[group] if group < len(needed) else 0

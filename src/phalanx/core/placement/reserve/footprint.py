@@ -101,7 +101,7 @@ def _of_gang(unit: WaitingGang, scale: Scale, free: Matrix, sparing: Matrix | No
     cost: Column | None = None
     if sparing is not None:
         cost = np.array([scale.slots(sparing, shape.request) for shape in shapes]).sum(axis=0)
-    bound = [row for row, _ in unit.bound()]
+    bound = [row for row, count in unit.bound() for _ in range(count)]
     found = layouts(scale.nodes.tree, asks, gather_of(unit), bound=bound, cost=cost)
     for layout in islice(found, _LAYOUTS_MAX):
         need = _taken(layout, shapes, scale, free)
