@@ -3,7 +3,8 @@
     cli ─► sim ─► coordinator | runner ─► client ─► api.server ─► api.schema | link | store ─► core
 
 Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock`, `logger` and the
-version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only through `model`.
+version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only
+through `model`, and in `explain`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, module_name, sourc
 
 When = Literal["at once", "later", "never"]
 
-CORE = {"core", "core.model", "core.cluster", "core.placement", "core.runner"}
+CORE = {"core", "core.model", "core.cluster", "core.placement", "core.explain", "core.runner"}
 SHARED = {
     "config",
     "settings",
@@ -40,6 +41,7 @@ ARROWS: dict[str, set[str]] = {
     "core": {"core.model"},
     "core.cluster": {"core", "core.model"},
     "core.placement": {"core", "core.model"},
+    "core.explain": {"core", "core.model", "core.cluster", "core.placement"},
     "core.runner": {"core", "core.model"},
     "clock": set(),
     "logger": set(),

@@ -6,10 +6,10 @@ from phalanx.api.schema.jobs import FailedTarget
 from phalanx.coordinator.why_gang import change_to_fit
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.nodes import nearest_request
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.status import Status
-from phalanx.core.placement.explain import nearest_request
 from phalanx.errors import (
     BadRequest,
     Busy,

@@ -24,9 +24,9 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.subjects import jobs_of, node_of
 from phalanx.core.cluster.view import reconsider, snapshot, wake
+from phalanx.core.explain.never import gang_never
 from phalanx.core.model.plan import Plan, Policy
 from phalanx.core.placement.engine import PlanFailed, place_one, plan
-from phalanx.core.placement.explain_gang import gang_never
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
 

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct, structs
 
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons, ReasonView, WhyReply
-from phalanx.coordinator.trial import Trials
 from phalanx.coordinator.views import job_status
 from phalanx.coordinator.why_gang import change_to_fit, change_to_start, gang_verdict
 from phalanx.coordinator.why_whole import on_its_node, standstill
@@ -19,15 +18,16 @@ from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import snapshot
+from phalanx.core.explain import nodes as explain
+from phalanx.core.explain.nodes import Change, Holder, Verdict
+from phalanx.core.explain.reserved import held_back, kept_now
+from phalanx.core.explain.trial import Trials
 from phalanx.core.model import reason
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.quantity import parse_bytes
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status, Why
-from phalanx.core.placement import explain
-from phalanx.core.placement.explain import Change, Holder, Verdict
-from phalanx.core.placement.reserve.outlook import held_back, kept_now
 
 HOLDERS_TRIED = 2000
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from msgspec import Struct
 
 from phalanx.api.schema.jobs import DomainSlots
-from phalanx.coordinator.trial import Trials
 from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain import fixes
+from phalanx.core.explain.never import gang_never
+from phalanx.core.explain.nodes import Change
+from phalanx.core.explain.reserved import held_back
+from phalanx.core.explain.trial import Trials
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.table import NodeTable
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.explain import Change
-from phalanx.core.placement.explain_gang import gang_never
 from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.preempt.make_room import make_room
-from phalanx.core.placement.reserve.outlook import held_back
-from phalanx.preview import fixes
 
 
 class GangVerdict(Struct, frozen=True):

@@ -15,6 +15,11 @@ from phalanx.core.cluster.gangs import GangState, Promise
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain import fixes
+from phalanx.core.explain import nodes as explain
+from phalanx.core.explain.never import gang_never
+from phalanx.core.explain.nodes import Change, Verdict
+from phalanx.core.explain.reserved import held_back
 from phalanx.core.model import reason
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
@@ -23,15 +28,10 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status
 from phalanx.core.model.waiting import Block, Rank
-from phalanx.core.placement import explain
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.explain import Change, Verdict
-from phalanx.core.placement.explain_gang import gang_never
 from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.preempt.make_room import make_room
-from phalanx.core.placement.reserve.outlook import held_back
 from phalanx.core.placement.reserve.reservation import reserve, run_s
-from phalanx.preview import fixes
 from phalanx.preview.reply import node_reasons
 from phalanx.preview.share import Doubt, Share
 

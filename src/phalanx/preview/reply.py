@@ -8,9 +8,9 @@ from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView
 from phalanx.api.schema.plan import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
 from phalanx.core.cluster.apply.gangs import eviction_text
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.nodes import Change
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason
-from phalanx.core.placement.explain import Change
 from phalanx.preview.names import Names
 from phalanx.preview.share import Doubt, Share
 

@@ -7,9 +7,9 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import DomainSlots, NodeReasons
 from phalanx.api.schema.plan import MUST_WAIT, NEVER, NOW
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.explain.nodes import Change
 from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.placement.explain import Change
 
 
 class Doubt(Struct):

@@ -11,6 +11,7 @@ from phalanx.coordinator import turn as coordinator_turn
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Submit, Tick
 from phalanx.core.cluster.invariants import check
+from phalanx.core.explain import reserved
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
@@ -18,7 +19,6 @@ from phalanx.core.model.status import Status
 from phalanx.core.placement import engine
 from phalanx.core.placement.gang.place import try_gang
 from phalanx.core.placement.reserve import head as reserve_head
-from phalanx.core.placement.reserve import outlook
 from phalanx.core.placement.reserve.reservation import reserve
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
@@ -125,7 +125,7 @@ def test_an_answer_that_fails_leaves_the_columns_as_they_were(monkeypatch: pytes
     cluster.submit(a_job(cores=3))
     cluster.submit(head)
     cluster.submit(a_job(cores=1))
-    monkeypatch.setattr(outlook, "reserve", failing(reserve, head))
+    monkeypatch.setattr(reserved, "reserve", failing(reserve, head))
     with pytest.raises(ZeroDivisionError):
         why_reply(cluster.state, cluster.state.jobs[head.id], None, cluster.now, Policy())
     assert check(cluster.state) == []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from phalanx.core.explain.reserved import forecast
 from phalanx.core.model.plan import Policy
-from phalanx.core.placement.reserve.outlook import forecast
 from tests.unit.core.yard import Yard
 
 CALM = Policy(evicts=False)

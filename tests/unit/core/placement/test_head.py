@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.core.explain.reserved import held_back, kept_now
 from phalanx.core.model.plan import Backfill, Policy
-from phalanx.core.placement.reserve.outlook import held_back, kept_now
 from tests.unit.core.yard import Yard
 
 

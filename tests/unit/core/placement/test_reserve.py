@@ -6,12 +6,12 @@ from math import inf
 
 import pytest
 
+from phalanx.core.explain.reserved import forecast, held_back
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.reason import Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve import head
-from phalanx.core.placement.reserve.outlook import forecast, held_back
 from phalanx.core.placement.reserve.reservation import reserve
 from tests.unit.core.yard import Yard
 

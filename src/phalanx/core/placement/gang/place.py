@@ -24,9 +24,9 @@ from phalanx.core.placement.gang.packing import STEPS_MAX, Packing
 from phalanx.core.placement.gang.rules import Gathers, rules_to_try
 from phalanx.core.placement.gang.search import CandidateDomain, GangSearch, GroupAsk
 from phalanx.core.placement.gang.shapes import Member, MemberShape, admitted, shapes_of
+from phalanx.core.placement.gang.shortage import Shortage
 from phalanx.core.placement.gang.spread import Field
 from phalanx.core.placement.preempt.node_fit import NodeFit, in_turn
-from phalanx.core.placement.shortage import Shortage
 
 SIZES_MAX = 256  # how many sizes of a gang with multiples are tried in one domain
 Seats = Sequence[Sequence[tuple[int, int]]]  # for each shape: (node row, members)

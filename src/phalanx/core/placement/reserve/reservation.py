@@ -4,7 +4,7 @@ This is EASY backfill. Only one unit has a reservation, the *head*: the first in
 left, and could run at all if every tenant were gone. One that could not must not stop the others. Whoever stands
 behind the head goes first if it has ended by then, or if it uses room that the head does not need at that instant.
 Who is the head is found in `head.py`, who is asked in which order is decided in `engine.py`, and what it means to
-those who wait is told in `outlook.py`.
+those who wait is told in `core/explain/reserved.py`.
 
 Time limits may not say when the head can start, since somebody without one has to leave. Then the nodes on which it
 lacks the least are kept for it (`lacking.py`), the same ones from one plan to the next, until it starts there or finds

@@ -2,7 +2,7 @@
 
 The same search that places it is asked about empty nodes, those that are away counted, for they may come back. Why
 there is no room now is said by `place_gang` itself, with the slots of every domain; what to change instead is tried
-in `preview/fixes.py`.
+in `fixes.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.gang.rules import binding_rules
 from phalanx.core.placement.gang.search import GangSearch, GroupAsk
 from phalanx.core.placement.gang.shapes import MemberShape, shapes_of
-from phalanx.core.placement.shortage import Shortage
+from phalanx.core.placement.gang.shortage import Shortage
 
 NODES_TRIED_MAX = 256  # on more nodes groups that share them are not tried out, only counted
 

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.nodes import Change
 from phalanx.core.model import reason
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Group, Job
@@ -23,7 +24,6 @@ from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Unit, WaitingGang, WaitingGroup
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.explain import Change
 from phalanx.core.placement.gang.place import place_gang
 
 TRIES = 32  # of each kind

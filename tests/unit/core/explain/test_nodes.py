@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from phalanx.core.model import reason
-from phalanx.core.model.quantity import parse_bytes
-from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.table import NodeTable
-from phalanx.core.model.target import Target
-from phalanx.core.placement.explain import (
+from phalanx.core.explain.nodes import (
     Change,
     Holder,
     nearest_change,
@@ -20,6 +14,12 @@ from phalanx.core.placement.explain import (
     nearest_request,
     verdict,
 )
+from phalanx.core.model import reason
+from phalanx.core.model.quantity import parse_bytes
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.target import Target
 from tests.property.strategies import HOSTS, requests, used_tables
 from tests.support.builders import GIB, a_capacity
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.core.explain import never
+from phalanx.core.explain.never import gang_never
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
-from phalanx.core.placement import explain_gang
-from phalanx.core.placement.explain_gang import gang_never
 from phalanx.core.placement.gang import packing
 from phalanx.core.placement.gang.place import place_gang
 from tests.unit.core.racks import GangOwner, a_room, some
@@ -51,7 +51,7 @@ def test_groups_that_do_not_fit_beside_each_other_even_on_empty_nodes_are_never(
 def test_trying_changes_nothing_and_is_left_out_where_it_would_take_long(monkeypatch: pytest.MonkeyPatch):
     draft = a_room("s1/b1/r1", "s1/b1/r1", cores=5)
     owner = GangOwner(some(2, cores=3), some(1, cores=4))
-    monkeypatch.setattr(explain_gang, "NODES_TRIED_MAX", 1)
+    monkeypatch.setattr(never, "NODES_TRIED_MAX", 1)
     assert gang_never(draft.nodes, owner) is None
     assert isinstance(place_gang(draft, GangOwner(some(2, cores=5))), GangPlacement)
 
