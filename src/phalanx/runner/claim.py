@@ -17,8 +17,8 @@ from pathlib import Path
 from phalanx.errors import Conflict
 from phalanx.runner.keeper import files, lookup, service
 from phalanx.runner.keeper.journal import Past
-from phalanx.runner.keeper.mark import Mark
 from phalanx.runner.keeper.recovery import Survivors
+from phalanx.runner.keeper.slots import Mark
 
 LOCK = "runner.lock"
 DESCRIPTOR = 200  # a runner's lock has this one, so that a look at a process costs one system call

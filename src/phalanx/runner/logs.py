@@ -1,7 +1,7 @@
 """Reading what attempts wrote: by offset, or the last lines, without ever holding more than a piece.
 
 Attempts write their files themselves, and the keeper may have emptied the middle of a large one
-(`keeper/trim.py`): reading goes on behind such a gap, and the chunk says how much is missing before it. A path
+(`keeper/logs.py`): reading goes on behind such a gap, and the chunk says how much is missing before it. A path
 is built from a job id and numbers only, and opened folder by folder without following links.
 """
 

@@ -1,7 +1,7 @@
 """How long logs stay on a node: each for so many days, and all of them within so many bytes, the oldest go first.
 
 Only logs of attempts that have ended are removed. What is written while an attempt runs is bounded by the keeper
-(`keeper/trim.py`).
+(`keeper/logs.py`).
 """
 
 from __future__ import annotations

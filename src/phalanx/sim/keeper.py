@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from phalanx.core.model.orders import AttemptKey, Start, key_from_text
 from phalanx.core.runner.exits import ProcessEnd
-from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.effects import (
+from phalanx.runner.keeper.attempt import (
     KeeperEffect,
+    KeptAttempt,
     RecordAndSend,
     RecordLine,
     SendLine,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from phalanx.runner.keeper import journal, table
 from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.journal import Journal, Past
-from phalanx.runner.keeper.mark import Mark
 from phalanx.runner.keeper.recovery import Survivors
+from phalanx.runner.keeper.slots import Mark
 
 STARTED = '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]'
 EXIT: dict[str, object] = {

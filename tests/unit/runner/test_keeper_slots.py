@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.keeper import cgroup, tree
-from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.effects import KeptBrief
-from phalanx.runner.keeper.mark import Mark
-from phalanx.runner.keeper.slots import AttemptSlots
+from phalanx.runner.keeper.attempt import KeptAttempt, KeptBrief
+from phalanx.runner.keeper.slots import AttemptSlots, Mark
 from phalanx.runner.keeper.spawn import Spawner, SpawnRefused
 
 

@@ -6,9 +6,9 @@ import json
 import signal
 from typing import Any
 
-from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.effects import (
+from phalanx.runner.keeper.attempt import (
     KeeperEffect,
+    KeptAttempt,
     RecordAndSend,
     RecordLine,
     SendLine,

@@ -15,8 +15,8 @@ import pytest
 
 from phalanx.runner.keeper import clock, journal, lookup, watchdog
 from phalanx.runner.keeper.journal import Past
-from phalanx.runner.keeper.mark import Mark
 from phalanx.runner.keeper.recovery import Survivors
+from phalanx.runner.keeper.slots import Mark
 from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
 
 FOREVER = float("inf")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from phalanx.runner import logs
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.trim import Trimmer
+from phalanx.runner.keeper.logs import Trimmer
 from phalanx.runner.logs import Chunk, LogPath, log_path
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.trim import Trimmer, hole
+from phalanx.runner.keeper.logs import Trimmer, hole
 
 MIB = 1 << 20
 

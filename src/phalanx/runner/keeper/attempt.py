@@ -1,19 +1,29 @@
-"""One attempt as the keeper knows it: from its spawn until the runner forgets it.
+"""The keeper's values: an attempt from its spawn until the runner forgets it, its lane, and the effects of the table.
 
-Plain values, and their words: what is said of an attempt to the runner and written in the journal. The two
-lines of a usual attempt are formatted here by hand, as the JSON encoder would cost more than the rest of it.
-What is decided about it is in `table.py`, spawning in `spawn.py`, signals in `tree.py`.
+The two lines of a usual attempt, to the runner and in the journal, are formatted here by hand: the JSON encoder would
+cost more than everything else. What is decided about an attempt is in `table.py`, spawning in `spawn.py`, signals in
+`tree.py`. Small classes with slots, since dataclasses would double the keeper's memory.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    Options = dict[str, Any]  # what a start request says beyond its brief
+    Options = dict[str, Any]
+    Waiting = tuple[str, str, Options]
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[0-9]{1,18}){2,3}")
+
+
+def is_key(text: object) -> bool:
+    """Whether it can be a key: job, position and number, perhaps a lane, with slashes between."""
+    return isinstance(text, str) and _KEY.fullmatch(text) is not None
 
 
 class KeptAttempt:
@@ -114,3 +124,131 @@ def _quoted(text: str) -> str:
     """As JSON. Keys and most folders need no escapes, and to find that out is faster than to encode them."""
     is_plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     return f'"{text}"' if is_plain else json.dumps(text)
+
+
+class KeptBrief:
+    """What many attempts of one job share."""
+
+    __slots__ = ("argv", "cgroups", "cwd", "env")
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.argv: list[str] = [*content["argv"]]
+        self.env: dict[str, str] = {**content["env"]}
+        self.cwd: str | None = content.get("cwd")
+        self.cgroups: str = (
+            content.get("cgroups") or ""
+        )  # the folder in which each attempt gets a cgroup of its own
+
+
+class SpawnProcess:
+    """Start a process; answered with `started` or `refused`. If it is held, only look whether it could start.
+
+    That is answered with `prepared` or `refused`.
+    """
+
+    __slots__ = ("brief", "held", "key", "options")
+
+    def __init__(self, key: str, brief: KeptBrief, options: Options, held: bool) -> None:
+        self.key = key
+        self.brief = brief
+        self.options = options
+        self.held = held
+
+
+class Signal:
+    """Send these signals, in this order, to everything that belongs to a running attempt."""
+
+    __slots__ = ("attempt", "numbers")
+
+    def __init__(self, attempt: KeptAttempt, *numbers: int) -> None:
+        self.attempt = attempt
+        self.numbers = numbers
+
+
+class SendLine:
+    """Say this to the runner, if there is one."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+
+class RecordLine:
+    """Write this in the journal."""
+
+    __slots__ = ("line",)
+
+    def __init__(self, line: str) -> None:
+        self.line = line
+
+
+class RecordAndSend:
+    """Write it in the journal, then say it; what is not urgent may wait a moment for company."""
+
+    __slots__ = ("line", "urgent")
+
+    def __init__(self, line: str, urgent: bool) -> None:
+        self.line = line
+        self.urgent = urgent
+
+
+KeeperEffect = SpawnProcess | Signal | SendLine | RecordLine | RecordAndSend
+
+
+class Lanes:
+    """Lanes: attempts that run one after another on the same grant.
+
+    The runner sends what comes next ahead of time; the keeper starts it the moment its predecessor and all processes of
+    that are gone. So a node does not idle while the runner hears of it, and goes on when the runner is dead. A member of
+    a gang takes its lane without running, and stands ready until it may go. Neither waiting nor ready attempts are
+    written down: a runner whose keeper died sends them again.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, Waiting] = {}  # by key, in the order they came
+        self.ready: dict[str, Waiting] = {}  # who holds a lane, or needs none, and has not been told to go
+        self._holders: dict[int, str] = {}
+        self._queues: dict[int, deque[str]] = {}
+
+    def is_taken(self, lane: int | None) -> bool:
+        return lane in self._holders
+
+    def take(self, lane: int | None, key: str) -> None:
+        if lane is not None:
+            self._holders[lane] = key
+
+    def wait(self, lane: int, request: Waiting) -> None:
+        self.waiting[request[0]] = request
+        self._queues.setdefault(lane, deque()).append(request[0])
+
+    def goes_on(self, lane: int | None) -> bool:
+        """Whether somebody waits for this lane."""
+        return lane in self._queues
+
+    def leave(self, lane: int | None, key: str) -> Waiting | None:
+        """The holder is gone: who comes next."""
+        if lane is None or self._holders.get(lane) != key:
+            return None
+        del self._holders[lane]
+        return self.next(lane)
+
+    def next(self, lane: int) -> Waiting | None:
+        queue = self._queues.get(lane)
+        if queue is None:
+            return None
+        request = self.waiting.pop(queue.popleft())
+        if not queue:
+            del self._queues[lane]
+        return request
+
+    def withdraw(self, key: str) -> bool:
+        """Whether it was waiting; it does so no more."""
+        request = self.waiting.pop(key, None)
+        if request is None:
+            return False
+        lane = request[2]["lane"]
+        self._queues[lane].remove(key)
+        if not self._queues[lane]:
+            del self._queues[lane]
+        return True

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .attempt import KeptAttempt
-    from .process_table import ProcessTable
+    from .logs import Trimmer
     from .table import KeeperTable
-    from .trim import Trimmer
+    from .tree import ProcessTable
 
 STDERR_TAIL_BYTES = 2048
 SETTLE_S = 0.02  # not all members of a dying tree are the keeper's children: it looks again after this

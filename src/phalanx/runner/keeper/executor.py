@@ -2,13 +2,17 @@
 
 Deadlines are kept here, not in the runner, so that they hold when the runner is dead or hangs. Looks at the logs are
 the only thing done that the table does not know of.
+
+What the keeper sends is an answer as JSON text; a fact goes into the journal first. News that can wait (a start, an end
+whose lane goes on) wait for a few milliseconds, so that those of short tasks travel in one frame: waking the runner costs
+more than anything sent to it.
 """
 
 from __future__ import annotations
 
+from .attempt import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
+from .clock import since_boot
 from .clock import since_boot as now
-from .effects import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
-from .key import is_key
 from .spawn import SpawnRefused
 from .table import misunderstood
 
@@ -16,17 +20,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .attempt import KeptAttempt
-    from .effects import KeeperEffect
+    from .attempt import KeeperEffect, KeptAttempt
     from .journal import Journal
-    from .logwatch import LogWatch
-    from .outbox import Outbox
-    from .process_table import ProcessTable
+    from .logs import LogWatch
     from .spawn import Spawner
     from .table import KeeperTable
-
+    from .tree import ProcessTable
+    from .wire import SocketLink
 
 WAIT_S_MAX = 3600.0  # the kernel cannot be asked to wait for ever by a number
+PATIENCE_S = 0.005
 
 
 class NotAKey(ValueError):
@@ -131,3 +134,46 @@ def _check_key(request: Any) -> None:
     match request:
         case ["start" | "stop", key, *_] if not is_key(key):
             raise NotAKey(f"{str(key)[:80]!r} is not the key of an attempt")
+
+
+class Outbox:
+    """What is sent to the runner. Without a connection it is dropped: a listing contains all of it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.link: SocketLink | None = None
+        self.kept_since: float | None = None  # since when words wait for company
+        self._journal = journal
+        self._words: list[str] = []
+        self._urgent = False
+
+    def tell(self, word: str, urgent: bool = True) -> None:
+        """Write it down, and say it."""
+        self._journal.note(word)
+        if self.link is not None:
+            self._words.append(word)
+            self._urgent |= urgent
+
+    def say(self, word: str) -> None:
+        if self.link is not None:
+            self._words.append(word)
+            self._urgent = True
+
+    def hurry(self) -> None:
+        """Whatever waits must wait no longer."""
+        self._urgent = True
+
+    def wait_s(self) -> float:
+        """How long the words that wait may go on doing so."""
+        return max(0.0, (self.kept_since or 0.0) + PATIENCE_S - since_boot())
+
+    def speak(self) -> None:
+        """Send what there is to say, unless it can wait a little; raises Lost."""
+        if self._words and not self._urgent:
+            if self.kept_since is None:
+                self.kept_since = since_boot()
+            if self.wait_s() > 0.0:
+                return
+        words, self._words = self._words, []
+        self._urgent, self.kept_since = False, None
+        if self.link is not None and (words or self.link.blocked):
+            self.link.send(words)

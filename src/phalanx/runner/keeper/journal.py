@@ -19,7 +19,7 @@ import os
 import stat
 
 from . import clock, files
-from .key import is_key
+from .attempt import is_key
 from .table import remember
 
 TYPE_CHECKING = False

@@ -11,7 +11,7 @@ import select
 import signal
 
 from . import clock, files
-from .handles import signal_each
+from .cgroup import signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,14 +15,12 @@ import signal
 from . import log
 from .clock import since_boot
 from .endings import SETTLE_S, KeeperEndings
-from .executor import Executor
-from .logwatch import LogWatch
-from .outbox import Outbox
-from .process_table import ProcessTable
+from .executor import Executor, Outbox
+from .logs import LogWatch, Trimmer
 from .slots import AttemptSlots
 from .spawn import Spawner
 from .table import without_questions
-from .trim import Trimmer
+from .tree import ProcessTable
 from .wire import Lost, SocketLink
 
 TYPE_CHECKING = False
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
     from .journal import Journal
     from .listener import SocketListener
-    from .mark import Mark
+    from .slots import Mark
     from .table import KeeperTable
     from .watchdog import Watchdog
 

@@ -14,9 +14,8 @@ import select
 import signal
 
 from . import cgroup, clock, files, journal
-from .attempt import KeptAttempt
-from .handles import signal_each
-from .key import is_key
+from .attempt import KeptAttempt, is_key
+from .cgroup import signal_each
 from .slots import folders_beside
 from .spawn import KEEPER_VARIABLE
 from .tree import said_key
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import Past
-    from .mark import Mark
+    from .slots import Mark
 
 WAIT_S_MAX = 5.0
 

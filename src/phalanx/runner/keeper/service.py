@@ -15,8 +15,8 @@ from . import cgroup, clock, files, journal, log, lookup, recovery, tree
 from .listener import SocketListener
 from .lookup import BETWEEN_LOOKS_S, LOOKS
 from .loop import ALONE_S, KeeperLoop
-from .mark import Mark
 from .priority import go_first
+from .slots import Mark
 from .table import KeeperTable
 from .watchdog import Watchdog
 

@@ -1,7 +1,7 @@
 """Slots: what the processes of an attempt are known by, whatever they do to get away.
 
 An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot
-(`mark.py`), and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and its
+(`slots.py`), and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and its
 descriptors with it: making and removing a folder for each attempt would cost three times as much as going in and out.
 """
 
@@ -10,21 +10,54 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import sys
 
 from . import cgroup, files, tree
-from .cgroup import Homes
-from .handles import signal_each
-from .mark import Mark
+from .cgroup import Homes, signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .attempt import KeptAttempt
 
+_OURS = 1 << 62
+_SLOT_BITS = 20
+SLOT_MAX = (1 << _SLOT_BITS) - 1
+_LINE = b"Max realtime timeout"
 OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each time
+
+
+class Mark:
+    """The mark of one keeper: of its folder, so that the next keeper of the folder has the same."""
+
+    def __init__(self, state_dir: str, bases: Sequence[str] = ()) -> None:
+        self.state_dir = state_dir
+        self.bases = bases  # the node's folders for cgroups, as its runner said: all who are in them are of this keeper
+        found = os.stat(state_dir)  # noqa: PTH116 (the keeper imports no pathlib)
+        self._high = _OURS >> _SLOT_BITS | (found.st_ino ^ found.st_dev << 28) & (1 << 40) - 1
+        self._usual = resource.getrlimit(resource.RLIMIT_RTTIME)
+        self._allowed = self._usual[1] == resource.RLIM_INFINITY
+
+    def put_on(self, number: int) -> None:
+        """From now on children of ours have the mark of this slot."""
+        if self._allowed and number <= SLOT_MAX:
+            value = self._high << _SLOT_BITS | number
+            resource.setrlimit(resource.RLIMIT_RTTIME, (value, self._usual[1]))
+
+    def take_off(self) -> None:
+        resource.setrlimit(resource.RLIMIT_RTTIME, self._usual)
+
+    def number_of(self, pid: int | str) -> int | None:
+        """The slot whose mark a process carries; None if it has none of this folder's."""
+        for line in files.read(f"/proc/{pid}/limits").splitlines():
+            if line.startswith(_LINE):
+                soft = line[len(_LINE) :].split()[0]
+                value = int(soft) if soft.isdigit() else 0
+                return value & SLOT_MAX if value >> _SLOT_BITS == self._high else None
+        return None
 
 
 class Slot:

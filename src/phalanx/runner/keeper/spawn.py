@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .attempt import Options
-    from .effects import KeptBrief
+    from .attempt import KeptBrief, Options
     from .slots import AttemptSlots
 
     WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start

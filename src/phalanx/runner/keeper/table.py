@@ -15,17 +15,14 @@ import json
 import signal
 
 from . import VERSION
-from .effects import KeptBrief, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
-from .lanes import Lanes
+from .attempt import KeptBrief, Lanes, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from .attempt import KeptAttempt, Options
-    from .effects import KeeperEffect
-    from .lanes import Waiting
+    from .attempt import KeeperEffect, KeptAttempt, Options, Waiting
 
 AGAIN_S = 1.0  # between two kills of what does not die
 WHY_CHARS_MAX = 40

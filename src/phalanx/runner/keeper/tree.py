@@ -2,7 +2,7 @@
 
 The leader starts a session of its own, so most of its tree is one process group. Who escaped with setsid is
 found by parentage; and since the keeper is a subreaper, an escaped process whose parents are gone becomes
-the keeper's child, known by its mark (`mark.py`) or by the key in its environment. Without a cgroup, a process
+the keeper's child, known by its mark (`slots.py`) or by the key in its environment. Without a cgroup, a process
 that escaped, cleared its environment *and* took off the mark is known as nobody's, and ends when no attempt is left.
 """
 
@@ -14,8 +14,8 @@ import os
 import signal
 
 from . import cgroup, files
-from .handles import signal_each
-from .key import is_key
+from .attempt import is_key
+from .cgroup import signal_each
 from .spawn import KEY_VARIABLE
 
 TYPE_CHECKING = False
@@ -162,3 +162,19 @@ def _children(pid: int) -> list[int]:
     except OSError:  # it ended while we looked
         return []
     return [int(child) for path in paths for child in files.read(path).split()]
+
+
+class ProcessTable:
+    """The attempts by the pid of their leader while that is alive, and those whose tree is dying."""
+
+    def __init__(self, watchdog: Watchdog, slots: AttemptSlots) -> None:
+        self.watchdog = watchdog
+        self.slots = slots
+        self.leaders: dict[int, KeptAttempt] = {}  # until the leader is reaped
+        self.ending: list[KeptAttempt] = []  # the leader is gone, some of its tree may not be
+        self.orphans = Orphans(watchdog, slots)
+
+    def signal(self, attempt: KeptAttempt, *signums: int) -> None:
+        """Send signals, in this order, to everything that belongs to a running attempt."""
+        orphans = self.orphans.find(self.leaders)
+        send(attempt, [pid for pid, key in orphans.items() if key == attempt.key], *signums)

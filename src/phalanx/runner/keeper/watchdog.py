@@ -24,15 +24,15 @@ import signal
 import socket
 
 from . import clock, files, journal, log, lookup
-from .mark import SLOT_MAX
 from .recovery import Survivors
+from .slots import SLOT_MAX
 from .table import FENCE_GRACE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .mark import Mark
+    from .slots import Mark
 
 LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
 NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
