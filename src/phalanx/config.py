@@ -4,25 +4,29 @@ This is the only file that reads the environment. From strongest to weakest: fla
 seeds' `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
 `$XDG_CONFIG_HOME/phalanx/config.toml`; `/etc/phalanx/conf.d/*.toml` and `phalanx.toml`; defaults. A key is
 `section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out). A project file that was not
-trusted (`trust.py`) sets next to nothing.
+trusted sets next to nothing.
+
+A project file comes with a folder that anybody may have written, a cloned repository say. Until its reader trusts it
+with `phalanx config trust` it may only choose how results look (`FREE`); a file that has changed since is not trusted
+any more. Trusted files are listed, by path and content, in one file of the user's own.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from msgspec import MsgspecError, convert
+from msgspec import MsgspecError, Struct, convert, json
 
 from phalanx.core.model.quantity import parse_bytes, parse_seconds
-from phalanx.errors import ConfigError
+from phalanx.errors import ConfigError, Conflict, Unavailable
 from phalanx.settings import ALIASES, KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
-from phalanx.tokenfile import TOKEN
-from phalanx.trust import FREE, Trust
+from phalanx.tokenfile import TOKEN, write_token
 
 SYSTEM = Path("/etc/phalanx")
 # What tasks are given. A command run inside a task must not stumble over them.
@@ -31,9 +35,11 @@ TASK_VARIABLE = re.compile(
     "|RANK|WORLD_SIZE|GROUP|(GROUP|LOCAL)_(RANK|SIZE)|HOSTNAME|NODE(_RANK|_IPS|_NAMES)?|NUM_NODES|CORES|NUMA|DEVICES"
     "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
-
 _INHERITED = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|VIRTUAL_ENV|CONDA_[A-Z0-9_]+")
 _GRPC = re.compile(r"(?<![^,\s])grpc(?:\+tcp)?://")  # how seed 001 writes an address
+FREE = frozenset({"output"})  # what any project file may set
+TRUSTED_MAX = 1000
+_FILE_BYTES_MAX = 4 << 20
 
 
 def load(
@@ -259,3 +265,76 @@ def task_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What tasks inherit from whoever started us: where programs are and how people there write, and no more. Anything
     else may be a secret of one user, and tasks are of all of them (S9, P6)."""
     return {name: text for name, text in env.items() if _INHERITED.fullmatch(name)}
+
+
+class Trusted(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file holds: SHA-256 digests of contents, by path."""
+
+    files: dict[str, str]
+
+
+class Trust:
+    """The project files that were trusted, kept in `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def holds(self, file: Path, body: bytes) -> bool:
+        """Whether this file was trusted with this very content."""
+        return self.files().get(named(file)) == digest(body)
+
+    def files(self) -> dict[str, str]:
+        """The digests of what is trusted, by path."""
+        if not self.path.exists():
+            return {}
+        try:
+            with self.path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                body = file.read(_FILE_BYTES_MAX)
+            _check_ours(self.path, found)
+            return json.decode(body, type=Trusted).files
+        except (OSError, MsgspecError) as error:
+            hint = "delete it, and trust your project files again"
+            raise ConfigError(f"{self.path} cannot be read: {error}", hint=hint) from error
+
+    def add(self, file: Path, body: bytes) -> None:
+        files = self.files() | {named(file): digest(body)}
+        if len(files) > TRUSTED_MAX:
+            hint = "`phalanx config untrust FILE` forgets one"
+            raise Conflict(f"{TRUSTED_MAX} project files are trusted already", hint=hint)
+        self._write(files)
+
+    def remove(self, file: Path) -> bool:
+        """Forget a file; False if it was not trusted."""
+        files = self.files()
+        was_there = files.pop(named(file), None) is not None
+        if was_there:
+            self._write(files)
+        return was_there
+
+    def _write(self, files: dict[str, str]) -> None:
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_token(self.path, json.format(json.encode(Trusted(files)), indent=2).decode() + "\n")
+        except OSError as error:
+            raise Unavailable(f"cannot write {self.path}: {error.strerror}") from error
+
+
+def named(file: Path) -> str:
+    """A file's name in the list. Its folder is resolved; a link keeps its own name, for what it leads to may change."""
+    return str(file.parent.resolve() / file.name)
+
+
+def digest(body: bytes) -> str:
+    from hashlib import sha256  # Most folders have no project file, and then this costs nothing.
+
+    return sha256(body).hexdigest()
+
+
+def _check_ours(path: Path, found: os.stat_result) -> None:
+    """Whoever can write here could trust anything in our name."""
+    if found.st_uid not in {os.geteuid(), 0} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"others may write {path} ({stat.filemode(found.st_mode)}, user {found.st_uid})",
+            hint=f"look at it with `phalanx config trust --list`, or delete it; then chmod 600 {path}",
+        )

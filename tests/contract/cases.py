@@ -14,10 +14,9 @@ from typing import TypeVar
 
 from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.clock import SteadyClock
-from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.secret import ClusterSecret
 from phalanx.coordinator.server import RunnerConnection
 from phalanx.coordinator.token_set import TokenSet
 from phalanx.core.cluster.events import Event, decode

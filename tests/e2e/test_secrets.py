@@ -22,7 +22,7 @@ import pytest
 
 from phalanx.api.schema.tokens import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
-from phalanx.coordinator.secret import ClusterSecret
+from phalanx.coordinator.credentials import ClusterSecret
 from phalanx.errors import PhalanxError
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 

@@ -21,9 +21,8 @@ from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.layers import to_spec
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.cli.drafts import TRIES, Drafts, read_files
-from phalanx.cli.output import OutputOption, emit, note, tell_error
+from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import session
-from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
 from phalanx.errors import BadRequest, Conflict, PhalanxError
 from phalanx.settings import Output

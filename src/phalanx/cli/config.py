@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.output import OutputOption, emit
+from phalanx.cli.output import OutputOption, Table, emit
 from phalanx.cli.session import session
-from phalanx.cli.table import Table
 from phalanx.config import SYSTEM, files
 from phalanx.errors import NotFound
 from phalanx.settings import ALIASES, KEYS, Settings

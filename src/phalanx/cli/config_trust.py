@@ -10,12 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.output import OutputOption, emit
-from phalanx.cli.table import Table
+from phalanx.cli.output import OutputOption, Table, emit
 from phalanx.cli.text import clean
-from phalanx.config import from_file, project_file, trusted
+from phalanx.config import FREE, digest, from_file, named, project_file, trusted
 from phalanx.errors import BadRequest, NotFound
-from phalanx.trust import FREE, digest, named
 
 FileArgument = Annotated[
     Path | None,

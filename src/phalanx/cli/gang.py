@@ -8,11 +8,10 @@ import typer
 
 from phalanx.cli.job import IdArgument, job_lines
 from phalanx.cli.members import member_table, placed
-from phalanx.cli.output import OutputOption, emit
+from phalanx.cli.output import OutputOption, Table, emit, plain_lines
 from phalanx.cli.pages import collected
 from phalanx.cli.ps import LIVE, JobListing
 from phalanx.cli.session import session
-from phalanx.cli.table import Table, plain_lines
 
 MEMBERS_SHOWN = 1000
 

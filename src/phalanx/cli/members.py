@@ -8,7 +8,7 @@ from msgspec import structs
 
 from phalanx.api.schema.gang import GangView
 from phalanx.api.schema.jobs import Counts, GroupView, JobView, RequestView, TaskView
-from phalanx.cli.table import Table, plain_lines
+from phalanx.cli.output import Table, plain_lines
 from phalanx.cli.text import clean, moment, plural, size
 from phalanx.core.model.quantity import describe_seconds
 

@@ -9,9 +9,8 @@ import typer
 
 from phalanx.api.schema.jobs import EXCLUDED, NodeView
 from phalanx.cli.completion import node_names
-from phalanx.cli.output import OutputOption, emit, fields
+from phalanx.cli.output import OutputOption, Table, emit, fields
 from phalanx.cli.session import session
-from phalanx.cli.table import Table
 from phalanx.cli.text import moment, size, time_of_day
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node_names)]

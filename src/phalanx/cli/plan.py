@@ -10,10 +10,10 @@ from msgspec import structs
 
 from phalanx.api.schema.plan import Called, PlanReply, PlanRequest
 from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files, read_with_drafts
-from phalanx.cli.options import SubmitOptions, takes_options
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
+from phalanx.cli.submit import SubmitOptions, takes_options
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:

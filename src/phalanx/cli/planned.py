@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from phalanx.cli.table import plain_lines
+from phalanx.cli.output import plain_lines
 from phalanx.cli.text import clean, moment, plural
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from phalanx.api.schema.queues import QueueView, QuotaSpec
-from phalanx.cli.output import OutputOption, emit, fields
+from phalanx.cli.output import OutputOption, Table, emit, fields
 from phalanx.cli.session import session
-from phalanx.cli.table import Table
 from phalanx.cli.text import size
 from phalanx.settings import Output
 

@@ -12,9 +12,9 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.cli.attached import Attached
-from phalanx.cli.options import SubmitOptions, takes_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
+from phalanx.cli.submit import SubmitOptions, takes_options
 from phalanx.cli.wait import ENDED, Deadline, TimedOut, View, deadline, exit_code
 from phalanx.errors import BadRequest, PhalanxError
 

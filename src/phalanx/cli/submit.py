@@ -1,19 +1,171 @@
-"""`phalanx submit`: hand in work and come back at once, or with its end."""
+"""`phalanx submit`: submit work and return at once, or wait for its end.
+
+`run` takes the same options, so they are written once, as a struct whose fields are the options. Whether they make
+sense is decided by the coordinator; only what it could not see is checked here.
+"""
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
+from msgspec import Struct, structs
 
-from phalanx.api.schema.jobs import SubmitReply
-from phalanx.cli.options import SubmitOptions, takes_options
-from phalanx.cli.output import OutputOption, emit, note
+from phalanx.api.schema.jobs import SubmitReply, SubmitRequest
+from phalanx.cli.completion import node_names
+from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import session
-from phalanx.cli.table import Table
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
+from phalanx.client.calls import parse_gather
 from phalanx.settings import Output
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class SubmitOptions(Struct, kw_only=True):
+    """Each field is an option, or the argument `command`."""
+
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="CMD...", show_default=False, help="What to run.")
+    ] = None
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t",
+            "--target",
+            help="host[:numa][::gpus]; repeat for a task on each.",
+            autocompletion=node_names,
+        ),
+    ] = None
+    cores: Annotated[int, typer.Option("-c", "--cores", min=0, help="Cores per task; 0 for no limit.")] = 1
+    memory: Annotated[str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB.")] = "0"
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
+    gpu_type: Annotated[str | None, typer.Option(help="The kind of GPU, such as h100.")] = None
+    gpu_memory: Annotated[str, typer.Option(help="What each GPU must have, such as 80GiB.")] = "0"
+    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0
+    queue: Annotated[str, typer.Option("-q", "--queue", help="Where to wait.")] = "default"
+    array: Annotated[str | None, typer.Option(help="Many tasks: 1-100%4 is 100, 4 at once.")] = None
+    tasks: Annotated[
+        int, typer.Option(min=1, help="Several tasks that start together or not at all: a gang.")
+    ] = 1
+    min: Annotated[int, typer.Option(min=0, help="How many a gang cannot start without; 0 for all.")] = 0
+    gather: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LAYER[:must]",
+            help="How close a gang stands: rack prefers, rack:must insists; repeatable.",
+        ),
+    ] = None
+    gang_wait: Annotated[
+        str | None,
+        typer.Option(help="How long members hold their places for each other.", show_default="60s"),
+    ] = None
+    name: Annotated[str, typer.Option("-n", "--name", help="A name to find it by.")] = ""
+    label: Annotated[
+        list[str] | None,
+        typer.Option("-l", "--label", metavar="K=V", help="What the node must carry; repeatable."),
+    ] = None
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="K=V", help="A word for `ps -l` to select by; repeatable."),
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable."),
+    ] = None
+    cwd: Annotated[Path | None, typer.Option(help="Where to run.", show_default="this folder")] = None
+    time_limit: Annotated[str | None, typer.Option(help="Stop it after this long: 90s, 1h30m.")] = None
+    grace: Annotated[str | None, typer.Option(help="Between the request to stop and the kill.")] = None
+    retries: Annotated[
+        int | None, typer.Option(min=0, help="Runs after the first, if it fails (default: 3, for `run` 0).")
+    ] = None
+    preemption: Annotated[
+        Literal["lower", "never"], typer.Option(help="Whom it may evict: lower priorities, or nobody.")
+    ] = "lower"
+    evictable: Annotated[
+        bool, typer.Option("--evictable/--not-evictable", help="Whether others may take its place.")
+    ] = True
+    min_run: Annotated[
+        str | None, typer.Option(help="How long it runs before it may be evicted.", show_default="0s")
+    ] = None
+    shell: Annotated[bool, typer.Option("--shell", help="CMD is one string for /bin/sh.")] = False
+    no_queue: Annotated[bool, typer.Option("--no-queue", help="Refuse what cannot start now.")] = False
+    request_id: Annotated[
+        str | None, typer.Option(help="A name for this request: given again, it is not done twice.")
+    ] = None
+    allow_infeasible: Annotated[
+        bool, typer.Option("--allow-infeasible", help="Wait even for nodes that are not there yet.")
+    ] = False
+
+    def request(self) -> SubmitRequest:
+        """The same in the words of the API."""
+        words = [_spelled(word, "CMD") for word in self.command or []]
+        if not words:
+            raise typer.BadParameter("no command: what to run comes last, after `--`", param_hint="CMD")
+        if self.shell and len(words) > 1:
+            raise typer.BadParameter("--shell takes one string: put the command in quotes", param_hint="CMD")
+        return SubmitRequest(
+            command=[] if self.shell else words,
+            shell=words[0] if self.shell else None,
+            targets=self.target or [],
+            env=dict(_pair(each, "--env") for each in self.env or []),
+            labels=dict(_pair(each, "--label") for each in self.label or []),
+            tags=dict(_pair(each, "--tag") for each in self.tag or []),
+            gather=[parse_gather(each) for each in self.gather or []],
+            cwd=str(Path.cwd() / (self.cwd or "")),
+            max_retries=self.retries,
+            min_run=self.min_run or 0,
+            **{name: getattr(self, name) for name in _SAME},
+        )
+
+
+# The fields that have the same name and meaning on both sides.
+_SAME = (
+    *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
+    *("time_limit", "grace", "no_queue", "allow_infeasible"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id"),
+)
+
+
+def takes_options(command: F) -> F:
+    """Give a command `(ctx, options, **more)` the options of SubmitOptions beside its own, as Typer reads them."""
+    own = inspect.signature(command, eval_str=True).parameters
+    hints = get_type_hints(SubmitOptions, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    wished = [
+        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in structs.fields(SubmitOptions)
+    ]
+    beside = [each.replace(kind=kind) for name, each in own.items() if name != "options"]
+
+    def called(**given: Any) -> object:
+        options = SubmitOptions(**{each.name: given.pop(each.name) for each in wished})
+        return command(options=options, **given)
+
+    called.__doc__ = command.__doc__
+    called.__name__ = command.__name__
+    vars(called)["__signature__"] = inspect.Signature([*beside, *wished])
+    return called  # type: ignore[return-value]
+
+
+def _spelled(text: str, what: str) -> str:
+    """Bytes that are not UTF-8 cannot travel as JSON; say so before they try."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{text!r} is not UTF-8", param_hint=what) from None
+    return text
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = _spelled(text, option).partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+    return name, value
 
 
 @takes_options

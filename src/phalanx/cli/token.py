@@ -13,9 +13,8 @@ import typer
 
 from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
 from phalanx.api.server.audit import AuditLine
-from phalanx.cli.output import OutputOption, emit, fields, note
+from phalanx.cli.output import OutputOption, Table, emit, fields, note
 from phalanx.cli.session import session
-from phalanx.cli.table import Table
 from phalanx.cli.text import moment
 from phalanx.core.model.credential import ROLES
 from phalanx.endpoint import endpoint

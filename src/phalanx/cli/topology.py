@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from phalanx.cli.manifests import ClusterOption, StrictOption, read_files
-from phalanx.cli.output import OutputOption, emit, note
+from phalanx.cli.output import OutputOption, emit, note, plain_lines
 from phalanx.cli.session import session
-from phalanx.cli.table import plain_lines
 from phalanx.cli.text import clean, plural
 from phalanx.clock import SystemClock
 

@@ -2,12 +2,19 @@
 
 REST asks for a user, the link port for a node. Records of created tokens are part of the state, so a standby knows
 them as well; which of them are made, and when they end, is decided in `core/cluster/credentials.py`.
+
+Coordinators of one cluster share its secret. Every key is derived from it for one purpose, so that none of them reveals
+another. A job's token, and the credential a node gets for a join token, are made again from the secret; neither is kept
+anywhere.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,23 +24,59 @@ from phalanx.api.server.roles import Bearer, Identity
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.link_auth import STRANGER, LinkAccess
-from phalanx.coordinator.secret import ClusterSecret
 from phalanx.coordinator.token_set import TokenSet
 from phalanx.core.cluster.credentials import is_use_news, why_not
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.credential import Credential
-from phalanx.core.model.ids import is_name
+from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, Credential
+from phalanx.core.model.ids import is_job_id, is_name
 from phalanx.errors import ConfigError, Unavailable
 from phalanx.logger import logger, told
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token, split_tokens
 
+TASK = "phx_task_"
+NODE = "phx_node_"
 log = logger("coordinator")
 LOOK_EVERY_S = 1.0
 SHORT = 16  # characters of a token that are too few
 RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; S7 allows 30 s
+
+
+class ClusterSecret:
+    """Makes and checks what follows from the secret. The secret itself is not kept in memory."""
+
+    def __init__(self, secret: str) -> None:
+        self._task = _derived(secret, "phalanx task tokens 1")
+        self._node = _derived(secret, "phalanx node credentials 1")
+        public = _derived(secret, "phalanx fingerprint 1")
+        self.fingerprint = hashlib.sha256(public).hexdigest()[:FINGERPRINT_CHARACTERS]
+
+    def task_token(self, job: str) -> str:
+        """What the processes of a job may show."""
+        return f"{TASK}{job}_{_signed(self._task, job)}"
+
+    def job_of(self, token: str) -> str | None:
+        """The job that a token was made for, if it was made with this secret."""
+        job, _, _ = token.removeprefix(TASK).partition("_")
+        if not token.startswith(TASK) or not is_job_id(job):
+            return None
+        is_ours = hmac.compare_digest(self.task_token(job).encode(), token.encode("utf-8", "surrogatepass"))
+        return job if is_ours else None
+
+    def node_credential(self, join: str, node: str, origin: str) -> str:
+        """What a runner gets for a join token: always the same, so that an answer that was lost can be given again."""
+        return NODE + _signed(self._node, f"{join}\x00{node}\x00{origin}")
+
+
+def _derived(secret: str, purpose: str) -> bytes:
+    return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).digest()
+
+
+def _signed(key: bytes, text: str) -> str:
+    signature = hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+    return urlsafe_b64encode(signature).decode().rstrip("=")
 
 
 class Credentials:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from phalanx.coordinator.turn import NAMED_MAX
 from phalanx.core.model.ids import is_job_id
 from phalanx.errors import Unavailable
-from phalanx.store.protocol import Batch, History, LogHole, Store, StoreDamaged, StoreError
-from phalanx.store.wrapper import StoreAround
+from phalanx.store.protocol import Batch, History, LogHole, Store, StoreAround, StoreDamaged, StoreError
 
 RETRY_AFTER_S = 5.0
 

@@ -1,14 +1,19 @@
-"""The breath of a term: mailbox → decide → append under our epoch → answer and dispatch.
+"""The loop of a term: mailbox → decide → append under our epoch → answer and dispatch.
 
 Whatever arrives while a batch is being written goes into the next one. If the store refuses because of a newer
 epoch, the term is over. If it cannot write, what was decided in memory is thrown away, the state is read back,
 and only heartbeats are served until a write succeeds again. Before anything is said the clock is looked at: one who
-was paused may have been replaced. Winning the office and keeping it is left to `leadership.py`.
+was paused may have been replaced. Winning leadership and keeping it is left to `leadership.py`.
+
+The mailbox has two lanes with limits. Reports of runners and what ends work (cancel, drain) go first; submits go
+second, and only so many of them enter one turn: a flood of submits makes submits wait, and then be refused, while
+everything else is served as before.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Protocol
 
 from phalanx.clock import Clock
@@ -16,12 +21,11 @@ from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.images import Images
 from phalanx.coordinator.lease import Term
 from phalanx.coordinator.link import Envelope, Reply
-from phalanx.coordinator.mailbox import Mailbox
 from phalanx.coordinator.turn import Engine, Turn, confirm_every_s, leases_only, recalled
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.events import encode
 from phalanx.core.cluster.events_log import LogSettled
-from phalanx.core.cluster.inputs import Input, Tick
+from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Submit, Tell, Tick
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import next_due
 from phalanx.core.model.reason import Reason, Tier
@@ -32,6 +36,12 @@ from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Regressed, St
 log = logger("coordinator")
 TICK_S = 0.25
 NOT_TAKEN = Refused(Reason("NotActive", Tier.HELD, "this coordinator is not the active one"), "stale")
+RUNNERS_MAX = 200_000  # envelopes; a connection that comes on top is closed, and tells again
+WISHES_MAX = 5_000
+SUBMITS_MAX = 2_000
+FIRST_PER_TURN = 20_000  # inputs
+SUBMITS_PER_TURN = 100
+_OF_RUNNERS = (Heartbeat, Tell, Hello, Disconnect)
 
 
 class Hearers(Protocol):
@@ -250,3 +260,47 @@ def _full(mailbox: Mailbox) -> TooMany | Unavailable:
             "the coordinator is stopping", reason="Stopping", hint="ask again", retry_after_s=1.0
         )
     return TooMany("the coordinator's mailbox is full", reason="MailboxFull", retry_after_s=1.0)
+
+
+class Mailbox:
+    """Letters that wait for a turn, oldest first in each lane."""
+
+    def __init__(self) -> None:
+        self._first: deque[Envelope] = deque()
+        self._second: deque[Envelope] = deque()
+        self.is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    def post(self, envelope: Envelope) -> bool:
+        """Put an envelope in; False if there is no room for its kind, or none for anybody any more."""
+        inputs = envelope[0]
+        lane = self._second if any(type(each) is Submit for each in inputs) else self._first
+        if self.is_closed or len(lane) >= _limit(inputs, lane is self._second):
+            return False
+        lane.append(envelope)
+        return True
+
+    def take(self) -> list[Envelope]:
+        """The envelopes of the next turn. None is divided, so one large one may exceed the limit alone."""
+        return [*_take(self._first, FIRST_PER_TURN), *_take(self._second, SUBMITS_PER_TURN)]
+
+    def close(self) -> None:
+        """Take nothing in any more; what is in may still be taken out."""
+        self.is_closed = True
+
+
+def _limit(inputs: list[Input], is_second: bool) -> int:
+    if is_second:
+        return SUBMITS_MAX
+    return RUNNERS_MAX if inputs and isinstance(inputs[0], _OF_RUNNERS) else WISHES_MAX
+
+
+def _take(lane: deque[Envelope], most: int) -> list[Envelope]:
+    taken: list[Envelope] = []
+    count = 0
+    while lane and (not taken or count + len(lane[0][0]) <= most):
+        taken.append(lane.popleft())
+        count += len(taken[-1][0])
+    return taken

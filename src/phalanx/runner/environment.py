@@ -1,23 +1,86 @@
 """The environment a task finds: ours, JobSet's, torchrun's defaults, and the devices it may see.
 
-docs/reference/environment.md lists every name. The user may choose among conventions, not who the task is: what a
-job gives beats JobSet's and torch's names, and is beaten by ours and by the devices. To torchrun every member of a
-gang is a "node" with as many processes as it has devices, which is right for one member on each node and for
-several. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set
-only as a full set and only where every member is one process: it has one device, or is in a gang and has none. Where
-they meet (MASTER_ADDR, MASTER_PORT) every member of a gang is told. Slurm's names are never set unasked.
+docs/reference/environment.md lists every name. The user may choose among conventions, not who the task is: what a job
+gives beats JobSet's and torch's names, and is beaten by ours and by the devices. To torchrun every member of a gang is
+a "node" with as many processes as it has devices, which is right for one member on each node and for several. Ranks
+follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own node. Process-level ranks
+(RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a full set and only where
+every member is one process: it has one device, or is in a gang and has none. Where they meet (MASTER_ADDR, MASTER_PORT)
+is set for every member of a gang. Slurm's names are never set unasked.
 """
 
 from __future__ import annotations
 
 import zlib
 
-from phalanx.core.model.orders import Brief, Start
+from msgspec import Struct
+
+from phalanx.core.model.orders import Brief, Roll, Start
 from phalanx.core.model.ports import GANG_PORTS
 from phalanx.core.model.resources import Capacity
-from phalanx.runner.rank import Standing
 
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
+
+
+class Peer(Struct, frozen=True):
+    """A node that members stand on, and where others reach it."""
+
+    name: str
+    address: str
+
+
+class Standing(Struct, frozen=True):
+    """One attempt's places, counted from 0, and the sizes they are counted in."""
+
+    rank: int
+    size: int
+    node_rank: int
+    nodes: tuple[Peer, ...]
+    local_rank: int  # among the members on its node
+    local_size: int
+    group_rank: int  # among the members of its group
+    group_size: int
+    leader: Peer  # the node of rank 0
+    is_alone: bool = False
+    is_mixed: bool = False  # whether there are members of other groups
+    port: int = 0  # where rank 0 listens; 0: nobody said
+    meeting: int = 0  # the formation that all members meet under
+    most_devices: int = -1  # of any member; −1: nobody said
+
+    @property
+    def is_one_process_each(self) -> bool:
+        """Whether every member is one process, with one device or none, as far as this one can know."""
+        return not self.is_mixed if self.most_devices < 0 else self.most_devices <= 1
+
+
+def standing(start: Start, brief: Brief, roll: Roll | None, here: Peer, port: int = 0) -> Standing:
+    """Read it off the roll; alone with a port of its own, if there is none or it does not name this attempt."""
+    position = start.key[1]
+    members = () if roll is None else roll.members
+    rank = next((at for at, member in enumerate(members) if member[0] == position), None)
+    if roll is None or rank is None:
+        within = position - brief.group_first
+        return Standing(0, 1, 0, (here,), 0, 1, within, brief.group_tasks, here, is_alone=True, port=port)
+    nodes = tuple(Peer(name, address or name) for name, address in roll.nodes)
+    node_rank = members[rank][1]
+    local = [each for each, node in members if node == node_rank]
+    last = brief.group_first + brief.group_tasks - 1
+    group = [each for each, _ in members if each == position or brief.group_first <= each <= last]
+    return Standing(
+        rank,
+        len(members),
+        node_rank,
+        nodes,
+        local.index(position),
+        len(local),
+        group.index(position),
+        len(group),
+        nodes[members[0][1]],
+        is_mixed=len(group) < len(members),
+        port=roll.port,
+        meeting=roll.meeting or roll.formation,
+        most_devices=roll.most_devices,
+    )
 
 
 def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str, str]:

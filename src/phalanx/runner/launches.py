@@ -14,10 +14,9 @@ from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroup, Cgroups
-from phalanx.runner.environment import attempt_environment, group_environment
+from phalanx.runner.environment import Peer, attempt_environment, group_environment, standing
 from phalanx.runner.keeper_messages import Launch
 from phalanx.runner.processes import Machine, Processes
-from phalanx.runner.rank import Peer, standing
 from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")

@@ -11,8 +11,7 @@ from typing import Protocol
 from phalanx.sim.eventloop import outside
 from phalanx.sim.life import Life
 from phalanx.sim.vault import Vault
-from phalanx.store.protocol import Batch, Fenced, History, StoreError
-from phalanx.store.wrapper import StoreAround
+from phalanx.store.protocol import Batch, Fenced, History, StoreAround, StoreError
 
 
 class TurnWatcher(Protocol):

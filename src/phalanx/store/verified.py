@@ -20,8 +20,17 @@ from phalanx.errors import ConfigError
 from phalanx.logger import logger
 from phalanx.store.address import Place, read_place
 from phalanx.store.contents import epoch_of
-from phalanx.store.protocol import Batch, Candidate, History, Leader, Loaded, Pruned, Regressed, Store
-from phalanx.store.wrapper import StoreAround
+from phalanx.store.protocol import (
+    Batch,
+    Candidate,
+    History,
+    Leader,
+    Loaded,
+    Pruned,
+    Regressed,
+    Store,
+    StoreAround,
+)
 
 log = logger("store")
 FILE = "epoch-seen"

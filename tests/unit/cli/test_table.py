@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from phalanx.cli.table import Table, coloured, console_for, plain_lines
+from phalanx.cli.output import Table, coloured, console_for, plain_lines
 from phalanx.cli.text import clean, clean_lines, moment, span
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.server.auth import digest, fingerprint
-from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.link_auth import LinkAccess
-from phalanx.coordinator.secret import ClusterSecret
 from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.credentials import KEEP_ENDED_S, USED_EVERY_S
 from phalanx.core.cluster.decide.dispatch import decide

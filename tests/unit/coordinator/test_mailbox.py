@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.coordinator import mailbox as limits
+from phalanx.coordinator import loop as limits
 from phalanx.coordinator.link import Envelope
-from phalanx.coordinator.mailbox import FIRST_PER_TURN, SUBMITS_MAX, SUBMITS_PER_TURN, Mailbox
+from phalanx.coordinator.loop import FIRST_PER_TURN, SUBMITS_MAX, SUBMITS_PER_TURN, Mailbox
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Cancel, Drain, Heartbeat, Input, SetQuota, Submit
 from tests.support.builders import a_job

@@ -200,8 +200,8 @@ class Lanes:
     """Lanes: attempts that run one after another on the same grant.
 
     The runner sends what comes next ahead of time; the keeper starts it the moment its predecessor and all processes of
-    that are gone. So a node does not idle while the runner hears of it, and goes on when the runner is dead. A member of
-    a gang takes its lane without running, and stands ready until it may go. Neither waiting nor ready attempts are
+    that are gone. So a node does not idle while the runner hears of it, and goes on when the runner is dead. A member
+    of a gang takes its lane without running, and stands ready until it may go. Neither waiting nor ready attempts are
     written down: a runner whose keeper died sends them again.
     """
 

@@ -4,8 +4,8 @@ Deadlines are kept here, not in the runner, so that they hold when the runner is
 the only thing done that the table does not know of.
 
 What the keeper sends is an answer as JSON text; a fact goes into the journal first. News that can wait (a start, an end
-whose lane goes on) wait for a few milliseconds, so that those of short tasks travel in one frame: waking the runner costs
-more than anything sent to it.
+whose lane goes on) wait for a few milliseconds, so that those of short tasks travel in one frame: waking the runner
+costs more than anything sent to it.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ few milliseconds; one that has not grown since the last look costs nothing until
 again (inotify).
 
 The middle of a log that grew too large is given back to the filesystem: the first quarter of the allowance is kept,
-since a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers that
-follow the log are not disturbed; they see a gap (`runner/logs.py`). Between two looks a log may outgrow its allowance by
-what is written in that time.
+since a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers
+that follow the log are not disturbed; they see a gap (`runner/logs.py`). Between two looks a log may outgrow its
+allowance by what is written in that time.
 """
 
 from __future__ import annotations

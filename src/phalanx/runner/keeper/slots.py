@@ -1,8 +1,14 @@
-"""Slots: what the processes of an attempt are known by, whatever they do to get away.
+"""Slots: how the processes of an attempt are recognised, whatever they do to get away.
 
-An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot
-(`slots.py`), and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and its
+An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot in
+their mark, and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and its
 descriptors with it: making and removing a folder for each attempt would cost three times as much as going in and out.
+
+The mark is an unusual resource limit, inherited through fork and exec. A session can be left, an environment cleared
+and a parent outlived, but a process that wants to be rid of a soft limit has to ask for that. RLIMIT_RTTIME is taken
+because nothing else uses it so: it bounds how long a real-time process may run without a pause, in microseconds, and
+ours is more than 100,000 years. The number says which state folder's keeper it was (40 bits) and which slot of it (20
+bits).
 """
 
 from __future__ import annotations
