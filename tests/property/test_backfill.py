@@ -12,7 +12,7 @@ from bench.swf import Logged
 from phalanx.core.model.plan import Placement, Policy
 from phalanx.core.model.tenants import TenantKey
 from phalanx.core.model.waiting import KeptNodes, Rank
-from tests.unit.core.yard import GangInLine, TasksInLine, Yard, members_of
+from tests.support.planned_cluster import PlannedCluster, PlannedGang, WaitingTasks, members_of
 
 CALM = Policy(evicts=False, assumed_run_s=0.0)
 
@@ -27,34 +27,34 @@ units = st.lists(
 )
 
 
-def a_yard(has: list, held: list, waiting: list) -> Yard:
-    yard = Yard()
+def a_cluster(has: list, held: list, waiting: list) -> PlannedCluster:
+    cluster = PlannedCluster()
     for number, (cores, gpus) in enumerate(has):
-        yard.add_node(f"n{number}", cores, gpus)
+        cluster.add_node(f"n{number}", cores, gpus)
     for number, (at, cores, gpus, until) in enumerate(held):
-        ledger = yard.nodes.ledgers[at % len(has)]
+        ledger = cluster.nodes.ledgers[at % len(has)]
         devices = tuple(sorted(ledger.devices_free)[:gpus])
         if ledger.cores_free >= cores:
-            yard.runs(f"old-{number}", ledger.name, cores, gpus=devices, until=until)
+            cluster.runs(f"old-{number}", ledger.name, cores, gpus=devices, until=until)
     for number, (is_gang, tasks, cores, gpus, limit) in enumerate(waiting):
         if is_gang:
-            yard.waits_whole(f"job-{number}", tasks, cores, gpus=gpus, limit=limit)
+            cluster.waits_whole(f"job-{number}", tasks, cores, gpus=gpus, limit=limit)
         else:
-            yard.waits(f"job-{number}", cores, gpus=gpus, tasks=tasks, limit=limit)
-    return yard
+            cluster.waits(f"job-{number}", cores, gpus=gpus, tasks=tasks, limit=limit)
+    return cluster
 
 
-def earliest(yard: Yard, unit: TasksInLine | GangInLine) -> float | None:
+def earliest(cluster: PlannedCluster, unit: WaitingTasks | PlannedGang) -> float | None:
     """When the unit could start if everybody leaves when expected, found by looking at every instant."""
     request = unit.job.groups[0].request
-    wanted = unit.wanted()[0].need if isinstance(unit, GangInLine) else 1
-    held = [each for each in yard.tenants.tenants if each is not None]
-    instants = sorted({yard.now, *(max(yard.now, each.ends_at) for each in held)})
+    wanted = unit.wanted()[0].need if isinstance(unit, PlannedGang) else 1
+    held = [each for each in cluster.tenants.tenants if each is not None]
+    instants = sorted({cluster.now, *(max(cluster.now, each.ends_at) for each in held)})
     for instant in instants:
         room = 0
-        for row, ledger in enumerate(yard.nodes.ledgers):
+        for row, ledger in enumerate(cluster.nodes.ledgers):
             here = [each for each in held if each.node_row == row]
-            gone = [each for each in here if max(yard.now, each.ends_at) <= instant]
+            gone = [each for each in here if max(cluster.now, each.ends_at) <= instant]
             cores = ledger.cores_free + sum(each.grant.cores for each in gone)
             gpus = len(ledger.devices_free) + sum(len(each.grant.devices) for each in gone)
             room += min(cores // request.cores, gpus // request.gpus if request.gpus else cores)
@@ -65,39 +65,39 @@ def earliest(yard: Yard, unit: TasksInLine | GangInLine) -> float | None:
 
 @given(nodes, tenants, units)
 def test_whoever_passes_the_head_does_not_delay_it(has: list, held: list, waiting: list) -> None:
-    yard = a_yard(has, held, waiting)
-    proposal = yard.plan(CALM)
+    cluster = a_cluster(has, held, waiting)
+    proposal = cluster.plan(CALM)
     by_job: dict[str, list[Placement]] = {}
     for placement in members_of(proposal):
         by_job.setdefault(placement.job, []).append(placement)
-    in_order = sorted(yard.units.values(), key=lambda unit: unit.rank)
+    in_order = sorted(cluster.units.values(), key=lambda unit: unit.rank)
     promised: float | None = None
-    head: TasksInLine | GangInLine | None = None
+    head: WaitingTasks | PlannedGang | None = None
     for unit in in_order:
         for placement in by_job.get(unit.job.id, []):
-            yard._start(placement)  # more than a node has would be refused by its ledger
+            cluster._start(placement)  # more than a node has would be refused by its ledger
         if head is None and unit.left:
-            promised = earliest(yard, unit)
+            promised = earliest(cluster, unit)
             head = unit if promised is not None else None
         elif head is not None:
-            now_expected = earliest(yard, head)
+            now_expected = earliest(cluster, head)
             assert now_expected is not None and promised is not None and now_expected <= promised
 
 
 @given(nodes, tenants, units)
 def test_a_plan_is_made_on_columns_that_are_as_before(has: list, held: list, waiting: list) -> None:
-    yard = a_yard(has, held, waiting)
-    before = [(ledger.cores_free, set(ledger.devices_free), ledger.promises) for ledger in yard.nodes]
-    yard.plan(CALM)
-    assert [(ledger.cores_free, ledger.devices_free, ledger.promises) for ledger in yard.nodes] == before
+    cluster = a_cluster(has, held, waiting)
+    before = [(ledger.cores_free, set(ledger.devices_free), ledger.promises) for ledger in cluster.nodes]
+    cluster.plan(CALM)
+    assert [(ledger.cores_free, ledger.devices_free, ledger.promises) for ledger in cluster.nodes] == before
 
 
 @given(nodes, tenants, units)
 def test_a_second_plan_finds_nothing_that_the_first_has_missed(has: list, held: list, waiting: list) -> None:
-    yard = a_yard(has, held, waiting)
-    yard.go(CALM)
-    assert yard.go(CALM) == {}
-    assert yard.go(CALM) == {}
+    cluster = a_cluster(has, held, waiting)
+    cluster.go(CALM)
+    assert cluster.go(CALM) == {}
+    assert cluster.go(CALM) == {}
 
 
 racks = st.lists(
@@ -115,34 +115,34 @@ def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nod
     has: list, wishes: list, leaving: list[int]
 ) -> None:
     """Nobody has a time limit. Whatever comes and in whatever order they leave, the head does not starve."""
-    yard = Yard()
+    cluster = PlannedCluster()
     for rack, nodes in enumerate(has):
         for number, (cores, gpus) in enumerate(nodes):
-            yard.add_node(f"r{rack}n{number}", cores, gpus, rack=f"r{rack}")
+            cluster.add_node(f"r{rack}n{number}", cores, gpus, rack=f"r{rack}")
     coming = list(enumerate(wishes))
     kept: dict[Rank, tuple[KeptNodes, set[TenantKey]]] = {}
     for step in range(len(leaving) + 1):
         for number, (is_gang, must, tasks, cores, gpus) in coming[:3]:
             if is_gang:
-                yard.waits_whole(f"job-{number}", tasks, cores, gpus=gpus, must="rack" if must else "")
+                cluster.waits_whole(f"job-{number}", tasks, cores, gpus=gpus, must="rack" if must else "")
             else:
-                yard.waits(f"job-{number}", cores, gpus=gpus, tasks=tasks)
+                cluster.waits(f"job-{number}", cores, gpus=gpus, tasks=tasks)
         del coming[:3]
-        yard.go(CALM)
-        check_kept(yard, kept)
-        if step < len(leaving) and (held := sorted(yard.tenants.of_job)):
-            key = min(yard.tenants.of_job[held[leaving[step] % len(held)]])
-            yard._leave(key)
-            yard.gain += 1
+        cluster.go(CALM)
+        check_kept(cluster, kept)
+        if step < len(leaving) and (held := sorted(cluster.tenants.of_job)):
+            key = min(cluster.tenants.of_job[held[leaving[step] % len(held)]])
+            cluster._leave(key)
+            cluster.gain += 1
 
 
-def check_kept(yard: Yard, known: dict[Rank, tuple[KeptNodes, set[TenantKey]]]) -> None:
+def check_kept(cluster: PlannedCluster, known: dict[Rank, tuple[KeptNodes, set[TenantKey]]]) -> None:
     """The head keeps its nodes until it starts, and starts as soon as all have left who were there at first."""
-    for rank in [rank for rank in known if rank not in yard.waiting.kept]:
+    for rank in [rank for rank in known if rank not in cluster.waiting.kept]:
         del known[rank]
-    for rank, kept in yard.waiting.kept.items():
-        there = [each for each in yard.tenants.tenants if each is not None]
-        there = [each for each in there if yard.nodes.names[each.node_row] in kept.nodes]
+    for rank, kept in cluster.waiting.kept.items():
+        there = [each for each in cluster.tenants.tenants if each is not None]
+        there = [each for each in there if cluster.nodes.names[each.node_row] in kept.nodes]
         before = known.setdefault(rank, (kept, {each.key for each in there}))
         if before[0].position != kept.position:  # that task has started, and the next one waits
             before = known[rank] = (kept, {each.key for each in there})

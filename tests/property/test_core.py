@@ -46,7 +46,7 @@ from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Retu
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import LogHole
-from tests.property.played import Machine, Played, loaded
+from tests.property.simulated_cluster import Machine, SimulatedCluster, loaded
 from tests.property.strategies import HOSTS
 from tests.support.builders import a_capacity, a_gang, a_group, a_job
 
@@ -94,7 +94,7 @@ class ClusterLife(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = Played(RULES)
+        self.world = SimulatedCluster(RULES)
         self.numbers = count(1)
         self.seen = 0  # turns already looked at
         self.finals: dict[tuple[str, int], int] = {}
@@ -409,7 +409,7 @@ class ClusterLife(RuleBasedStateMachine):
         return found[which % len(found)] if found else None
 
 
-def heal(world: Played, machine: Machine) -> None:
+def heal(world: SimulatedCluster, machine: Machine) -> None:
     """A good day: the machine is connected, drained no more, and its processes end well."""
     if not machine.connected or machine.name not in world.state.nodes:
         machine.thaw(world.now)

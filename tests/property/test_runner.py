@@ -40,7 +40,7 @@ from phalanx.core.runner.state import (
     RunnerState,
     Spawn,
 )
-from tests.property.keeper import PlayedKeeper
+from tests.support.fake_keeper import FakeKeeper
 
 LEASE_S = 20.0
 GANG = "g1"
@@ -70,7 +70,7 @@ class RunnerLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = RunnerState()
-        self.keeper = PlayedKeeper(self._seen)
+        self.keeper = FakeKeeper(self._seen)
         self.now = 100.0
         self.epoch = 1
         self.lane_of: dict[AttemptKey, int] = {}  # every attempt ever started, and where

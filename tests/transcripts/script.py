@@ -1,4 +1,4 @@
-"""The commands of a transcript: each line becomes something done to the stage, and lines that tell of it.
+"""The commands of a transcript: each line becomes something done to the cluster, and lines that tell of it.
 
 add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 target=n1::0 array=1-10%3
 started train#1    end train#1 code=3             cancel train    pause train    resume train
@@ -24,16 +24,16 @@ from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_secon
 from phalanx.core.model.status import Why
 from phalanx.core.model.target import TargetError, parse_target
 from phalanx.errors import PhalanxError
-from tests.property.keeper import PlayedKeeper
 from tests.support.builders import a_capacity
-from tests.transcripts.stage import BEGINNING_S, Player, Stage, finish
+from tests.support.fake_keeper import FakeKeeper
+from tests.transcripts.scripted_cluster import BEGINNING_S, Player, ScriptedCluster, finish
 
 
 class Script:
-    """A stage and the words that move it."""
+    """A cluster and the words that move it."""
 
     def __init__(self) -> None:
-        self.stage = Stage()
+        self.cluster = ScriptedCluster()
 
     def obey(self, line: str) -> list[str]:
         """Do what a line says, and return what happened."""
@@ -41,69 +41,71 @@ class Script:
         command: Callable[..., None] | None = getattr(self, "do_" + word.replace("-", "_"), None)
         if command is None:
             raise ValueError(f"no command {word!r}")
-        self.stage.lines = []
+        self.cluster.lines = []
         try:
             command(*rest)
         except PhalanxError as error:
             self._refused(error)
-        self.stage.settle()
-        return self.stage.lines
+        self.cluster.settle()
+        return self.cluster.lines
 
     # Users.
 
     def do_submit(self, name: str, *words: str) -> None:
         request = _request(name, words)
-        self.stage.commands.upcoming = _names(name, request.targets)
-        reply = finish(self.stage.commands.submit(request, "ann"))
-        told, self.stage.lines = self.stage.lines, []
+        self.cluster.commands.upcoming = _names(name, request.targets)
+        reply = finish(self.cluster.commands.submit(request, "ann"))
+        told, self.cluster.lines = self.cluster.lines, []
         self._say(f"{'known already:' if reply.replayed else 'accepted'} {', '.join(reply.task_ids)}")
         for failed in reply.failed_targets:
             self._say(f"not on {failed.target}: {failed.reason}: {failed.detail}")
-        self.stage.lines += told
+        self.cluster.lines += told
 
     def do_cancel(self, name: str) -> None:
-        reply = finish(self.stage.commands.cancel(self.stage.id_of(name)))
-        self.stage.lines.insert(0, f"cancelled {reply.cancelled}, {reply.stopping} still to be stopped")
+        reply = finish(self.cluster.commands.cancel(self.cluster.id_of(name)))
+        self.cluster.lines.insert(0, f"cancelled {reply.cancelled}, {reply.stopping} still to be stopped")
 
     def do_evict(self, name: str) -> None:
-        reply = finish(self.stage.commands.evict(self.stage.id_of(name), "ann"))
-        self.stage.lines.insert(0, f"{reply.evicted} asked to leave")
+        reply = finish(self.cluster.commands.evict(self.cluster.id_of(name), "ann"))
+        self.cluster.lines.insert(0, f"{reply.evicted} asked to leave")
 
     def do_pause(self, name: str) -> None:
-        finish(self.stage.commands.pause(self.stage.id_of(name)))
+        finish(self.cluster.commands.pause(self.cluster.id_of(name)))
 
     def do_resume(self, name: str) -> None:
-        finish(self.stage.commands.resume(self.stage.id_of(name)))
+        finish(self.cluster.commands.resume(self.cluster.id_of(name)))
 
     def do_drain(self, node: str, *reason: str) -> None:
-        finish(self.stage.commands.drain(node, " ".join(reason)))
+        finish(self.cluster.commands.drain(node, " ".join(reason)))
 
     def do_undrain(self, node: str) -> None:
-        finish(self.stage.commands.undrain(node))
+        finish(self.cluster.commands.undrain(node))
 
     def do_lose(self, node: str, *reason: str) -> None:
-        finish(self.stage.commands.lose(node, " ".join(reason), "ann"))
+        finish(self.cluster.commands.lose(node, " ".join(reason), "ann"))
 
     def do_remove(self, node: str) -> None:
-        finish(self.stage.commands.remove_node(node, "ann"))
+        finish(self.cluster.commands.remove_node(node, "ann"))
 
     # Questions.
 
     def do_why(self, name: str) -> None:
-        for line in _why(finish(self.stage.commands.why(self.stage.id_of(name)))):
+        for line in _why(finish(self.cluster.commands.why(self.cluster.id_of(name)))):
             self._say(line)
 
     def do_tasks(self, name: str) -> None:
-        page = finish(self.stage.commands.tasks(self.stage.id_of(name), status=None, cursor=None, limit=50))
+        page = finish(
+            self.cluster.commands.tasks(self.cluster.id_of(name), status=None, cursor=None, limit=50)
+        )
         for view in page.items:
             self._say(_task(view))
 
     def do_nodes(self) -> None:
-        for view in finish(self.stage.commands.nodes()):
+        for view in finish(self.cluster.commands.nodes()):
             self._say(_node(view))
 
     def do_story(self, name: str) -> None:
-        page = finish(self.stage.commands.story(self.stage.id_of(name), cursor=None, limit=100))
+        page = finish(self.cluster.commands.story(self.cluster.id_of(name), cursor=None, limit=100))
         for line in page.items:
             self._say(f"{line.at - BEGINNING_S:>6.1f}s  {line.text}")
 
@@ -116,126 +118,126 @@ class Script:
         labels = {layer: has.pop(layer) for layer in ("spine", "block", "rack") if layer in has}
         capacity = a_capacity(**sizes, **kind, **{field: int(value) for field, value in has.items()})  # type: ignore[arg-type]
         capacity = structs.replace(capacity, labels=labels)
-        self.stage.players[name] = Player(self.stage, name, capacity)
-        self.stage.players[name].connect()
+        self.cluster.players[name] = Player(self.cluster, name, capacity)
+        self.cluster.players[name].connect()
 
     def do_started(self, *attempts: str) -> None:
-        for key in map(self.stage.key_of, attempts):
-            self._keeper(key).announce(key, self.stage.now_s)
-            self.stage.settle()
+        for key in map(self.cluster.key_of, attempts):
+            self._keeper(key).announce(key, self.cluster.now_s)
+            self.cluster.settle()
 
     def do_end(self, attempt: str, how: str = "code=0") -> None:
         """`code=3`, `signal=9` or `oom`."""
-        key = self.stage.key_of(attempt)
+        key = self.cluster.key_of(attempt)
         word, _, number = how.partition("=")
         code, signal = (int(number), None) if word == "code" else (None, int(number or 9))
-        self._keeper(key).end(key, self.stage.now_s, code, signal, oom=word == "oom")
+        self._keeper(key).end(key, self.cluster.now_s, code, signal, oom=word == "oom")
 
     def do_refuse(self, attempt: str, *message: str) -> None:
         """The program cannot be started at all."""
-        key = self.stage.key_of(attempt)
-        self._keeper(key).fail_to_start(key, " ".join(message), self.stage.now_s)
+        key = self.cluster.key_of(attempt)
+        self._keeper(key).fail_to_start(key, " ".join(message), self.cluster.now_s)
 
     def do_cut(self, node: str) -> None:
         """The connection ends, and both sides see it."""
-        player = self.stage.players[node]
+        player = self.cluster.players[node]
         player.wire.close()
-        self.stage.turn([Disconnect(node, player.agent.incarnation)])
+        self.cluster.turn([Disconnect(node, player.agent.incarnation)])
 
     def do_back(self, node: str) -> None:
-        self.stage.players[node].deaf = False
-        self.stage.players[node].connect()
+        self.cluster.players[node].deaf = False
+        self.cluster.players[node].connect()
 
     def do_deafen(self, node: str) -> None:
         """Orders to this node get lost on the way."""
-        self.stage.players[node].deaf = True
+        self.cluster.players[node].deaf = True
 
     def do_restart_runner(self, node: str) -> None:
-        self.stage.players[node].restart(crash=False)
-        self.stage.players[node].connect()
+        self.cluster.players[node].restart(crash=False)
+        self.cluster.players[node].connect()
 
     def do_crash(self, node: str) -> None:
         """The machine dies with everything on it."""
-        self.stage.players[node].restart(crash=True)
+        self.cluster.players[node].restart(crash=True)
 
     def do_forget(self, attempt: str) -> None:
-        key = self.stage.key_of(attempt)
-        next(player for player in self.stage.players.values() if key in player.keeper.running).forget(key)
+        key = self.cluster.key_of(attempt)
+        next(player for player in self.cluster.players.values() if key in player.keeper.running).forget(key)
 
     def do_impostor(self, node: str) -> None:
         """Another machine says it is this node."""
-        impostor = Player(self.stage, node, self.stage.players[node].capacity)
+        impostor = Player(self.cluster, node, self.cluster.players[node].capacity)
         impostor.agent.incarnation, impostor.agent.origin = "another life", "another machine"
         impostor.connect()
 
     def do_restart_coordinator(self) -> None:
-        self.stage.open_term()
-        self._say(f"epoch {self.stage.state.epoch} begins")
+        self.cluster.open_term()
+        self._say(f"epoch {self.cluster.state.epoch} begins")
 
     # Time and messages.
 
     def do_pass(self, seconds: str) -> None:
-        self.stage.pass_time(parse_seconds(seconds))
+        self.cluster.pass_time(parse_seconds(seconds))
 
     def do_silence(self, node: str, seconds: str) -> None:
         """Nothing is heard of a node, and its connection just hangs."""
-        self.stage.players[node].wire.close()
-        self.stage.pass_time(parse_seconds(seconds))
+        self.cluster.players[node].wire.close()
+        self.cluster.pass_time(parse_seconds(seconds))
 
     def do_trouble(self, node: str, *words: str) -> None:
         """The runner finds that it cannot start tasks, or without words that it can again, and says so."""
-        self.stage.players[node].agent.trouble = " ".join(words)
-        self.stage.players[node].beat()
+        self.cluster.players[node].agent.trouble = " ".join(words)
+        self.cluster.players[node].beat()
 
     def do_leave(self, node: str, keep_s: str = "0") -> None:
         """The runner stops in an orderly way; its keeper goes on."""
-        player = self.stage.players[node]
-        self.stage.receive(player.session, player.agent.leave(self.stage.now_s, float(keep_s)))
+        player = self.cluster.players[node]
+        self.cluster.receive(player.session, player.agent.leave(self.cluster.now_s, float(keep_s)))
         player.keeper.lease_until = player.agent.state.lease_until
         player.wire.close()
-        envelope = self.stage.links.closed(player.session)
+        envelope = self.cluster.links.closed(player.session)
         assert envelope is not None
-        self.stage.turn(envelope[0])
+        self.cluster.turn(envelope[0])
 
     def do_hush(self, *nodes: str) -> None:
         """From now on nothing is heard of these nodes, and nobody notices."""
         for node in nodes:
-            self.stage.players[node].wire.close()
+            self.cluster.players[node].wire.close()
 
     def do_beat(self, node: str, *listing: str) -> None:
         """A heartbeat: a true one, or one that lists other things (`beat n1 lists train#1`, `lists nothing`)."""
-        player = self.stage.players[node]
+        player = self.cluster.players[node]
         if not listing:
             player.beat()
             return
-        held = [(self.stage.key_of(word), Phase.RUNNING) for word in listing[1:] if word != "nothing"]
-        answer = self.stage.turn([Heartbeat(node, player.agent.incarnation, held, player.agent.generation)])[
-            0
-        ]
+        held = [(self.cluster.key_of(word), Phase.RUNNING) for word in listing[1:] if word != "nothing"]
+        answer = self.cluster.turn(
+            [Heartbeat(node, player.agent.incarnation, held, player.agent.generation)]
+        )[0]
         if isinstance(answer, Refused):
             self._say(f"refused: {answer.reason.text}")
 
     def do_report(self, node: str, what: str, attempt: str, *words: str) -> None:
         """Any report, true or not: `report n1 ended train#1 code=0 epoch=1 life=1`."""
         given = dict(word.split("=") for word in words)
-        player, key = self.stage.players[node], self.stage.key_of(attempt)
-        epoch = int(given.get("epoch", self.stage.state.epoch))
+        player, key = self.cluster.players[node], self.cluster.key_of(attempt)
+        epoch = int(given.get("epoch", self.cluster.state.epoch))
         life = f"{node}/{given.get('life', player.life)}"
-        report = _report(what, key, int(given.get("code", 0)), self.stage.now_s)
+        report = _report(what, key, int(given.get("code", 0)), self.cluster.now_s)
         lease = int(given.get("generation", player.agent.generation))
-        answer = self.stage.turn([Tell(node, life, epoch, report, lease)])[0]
+        answer = self.cluster.turn([Tell(node, life, epoch, report, lease)])[0]
         assert isinstance(answer, Disposed)
         said = f"answered: {answer.disposition.name.lower().replace('_', ' ')}"
         if answer.disposition in (Disposition.STALE_EPOCH, Disposition.STALE_LEASE):
             said += f" (in force: epoch {answer.epoch}, generation {answer.generation})"
-        self.stage.lines.insert(0, said)
+        self.cluster.lines.insert(0, said)
 
-    def _keeper(self, key: AttemptKey) -> PlayedKeeper:
-        keepers = (player.keeper for player in self.stage.players.values())
+    def _keeper(self, key: AttemptKey) -> FakeKeeper:
+        keepers = (player.keeper for player in self.cluster.players.values())
         return next(keeper for keeper in keepers if key in keeper.running)
 
     def _say(self, line: str) -> None:
-        self.stage.lines.append(self.stage.named(line))
+        self.cluster.lines.append(self.cluster.named(line))
 
     def _refused(self, error: PhalanxError) -> None:
         self._say(f"refused ({error.status} {error.reason}): {error.detail}")

@@ -1,4 +1,4 @@
-"""The stage: commands run in this process, away from the user's own files, against a made-up cluster."""
+"""Commands run in this process, away from the user's own files, against a fake client."""
 
 from __future__ import annotations
 

@@ -140,9 +140,9 @@ async def test_a_job_that_leaves_memory_while_a_list_is_made_is_listed():
 
 
 async def test_a_node_that_takes_no_work_has_nothing_free():
-    stage = a_cluster(n1={"cores": 8, "gpus": 2}, n2={"cores": 4})
-    stage.give(Drain("n1", "disk"))
-    loop: Any = SimpleNamespace(state=stage.state, view=lambda: None)
+    cluster = a_cluster(n1={"cores": 8, "gpus": 2}, n2={"cores": 4})
+    cluster.give(Drain("n1", "disk"))
+    loop: Any = SimpleNamespace(state=cluster.state, view=lambda: None)
     view = await StateReads(loop, MemoryStore(), SystemClock()).cluster()
     assert (view.nodes_online, view.nodes) == (1, 2)
     assert (view.cores_free, view.cores, view.devices_free, view.devices) == (4, 4, 0, 0)

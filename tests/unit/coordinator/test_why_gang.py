@@ -13,7 +13,7 @@ from phalanx.core.model.orders import Ready, Started
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.status import Status
 from tests.support.builders import Cluster, a_gang, a_group, a_job
-from tests.unit.core.stage import Stage
+from tests.support.core_cluster import CoreCluster
 
 RACK = (Gather("rack", must=True),)
 
@@ -27,8 +27,8 @@ def racks(*sizes: int, gpus: int = 8) -> Cluster:
     return cluster
 
 
-def why(stage: Stage | Cluster, job: Job, position: int | None = None) -> WhyReply:
-    return why_reply(stage.state, stage.state.jobs[job.id], position, stage.now)
+def why(cluster: CoreCluster | Cluster, job: Job, position: int | None = None) -> WhyReply:
+    return why_reply(cluster.state, cluster.state.jobs[job.id], position, cluster.now)
 
 
 def held(cluster: Cluster, *nodes: str) -> list[Job]:
@@ -153,18 +153,18 @@ def test_what_can_never_be_says_so_first():
 # What the job itself says
 
 
-def a_stage() -> Stage:
-    return Stage(n1={"cores": 8, "gpus": 2}, n2={"cores": 8, "gpus": 2})
+def a_core_cluster() -> CoreCluster:
+    return CoreCluster(n1={"cores": 8, "gpus": 2}, n2={"cores": 8, "gpus": 2})
 
 
 def test_at_the_barrier_the_missing_are_named_with_the_time_that_is_left():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(3), wait_s=60.0)
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1", 2: "n2"})
-    stage.report(gang, 0, Ready)
-    stage.now += 20
-    reply = why(stage, gang)
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1", 2: "n2"})
+    cluster.report(gang, 0, Ready)
+    cluster.now += 20
+    reply = why(cluster, gang)
     assert (reply.status, reply.dominant.code) == ("Assigned", "BarrierWait")
     assert reply.dominant.numbers == {
         "ready": 1,
@@ -173,47 +173,47 @@ def test_at_the_barrier_the_missing_are_named_with_the_time_that_is_left():
         "missing": [f"{gang.id}.1 on n1", f"{gang.id}.2 on n2"],
         "seconds": 40.0,
     }
-    assert why(stage, gang, 0).dominant.code == "BarrierWait"
+    assert why(cluster, gang, 0).dominant.code == "BarrierWait"
 
 
 def test_a_member_without_a_place_waits_for_the_barrier_of_the_others():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(3, min=2))
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    assert why(stage, gang, 2).dominant.code == "BarrierWait"
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    assert why(cluster, gang, 2).dominant.code == "BarrierWait"
 
 
 def test_a_preemptor_names_who_has_to_leave_and_where_it_will_stand():
-    stage = a_stage()
+    cluster = a_core_cluster()
     small, gang = a_job(gpus=2), a_gang(a_group(2, gpus=1), priority=10)
-    stage.submit(small)
-    stage.place(small, 0, "n1")
-    stage.report(small, 0, Started)
-    stage.submit(gang)
-    stage.evicting(gang, {0: "n1", 1: "n1"}, [("n1", 1)])
-    reply = why(stage, gang)
+    cluster.submit(small)
+    cluster.place(small, 0, "n1")
+    cluster.report(small, 0, Started)
+    cluster.submit(gang)
+    cluster.evicting(gang, {0: "n1", 1: "n1"}, [("n1", 1)])
+    reply = why(cluster, gang)
     assert reply.dominant.code == "WaitingVictims"
     assert reply.dominant.numbers["victims"] == [small.id]
     assert reply.dominant.numbers["nominated"] == {"n1": 2}
-    victim = why(stage, small)
+    victim = why(cluster, small)
     assert victim.dominant.code == "Leaving"
     assert f"preempted to make room for {gang.id} (priority 10)" in victim.dominant.text
 
 
 def test_members_that_cannot_queue_have_a_reason_too():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(2), match="waiting-and-running", restart=Restart(), max_retries=5)
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 0, code=1)
-    stage.gang_placement(gang, {0: "n1"})
-    stage.starts(gang, 0)
-    stage.ends(gang, 0, code=1)
-    stage.ends(gang, 1, code=1)
-    assert why(stage, gang, 0).dominant.code == "RetryBackoff"
-    incomplete = why(stage, gang, 1).dominant
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    cluster.starts(gang, 0, 1)
+    cluster.ends(gang, 0, code=1)
+    cluster.gang_placement(gang, {0: "n1"})
+    cluster.starts(gang, 0)
+    cluster.ends(gang, 0, code=1)
+    cluster.ends(gang, 1, code=1)
+    assert why(cluster, gang, 0).dominant.code == "RetryBackoff"
+    incomplete = why(cluster, gang, 1).dominant
     assert (incomplete.code, incomplete.numbers["needed"], incomplete.numbers["able"]) == (
         "GangIncomplete",
         2,
@@ -223,78 +223,78 @@ def test_members_that_cannot_queue_have_a_reason_too():
 
 
 def test_a_restart_waits_for_the_life_before_and_then_for_its_backoff():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(2), limit=5)
-    stage.submit(gang)
+    cluster.submit(gang)
     for _ in range(2):
-        stage.gang_placement(gang, {0: "n1", 1: "n2"})
-        stage.starts(gang, 0, 1)
-        stage.ends(gang, 0, code=1)
-        assert why(stage, gang, 0).dominant.code == "Restarting"
-        stage.confirm_stops()
-    reply = why(stage, gang)
+        cluster.gang_placement(gang, {0: "n1", 1: "n2"})
+        cluster.starts(gang, 0, 1)
+        cluster.ends(gang, 0, code=1)
+        assert why(cluster, gang, 0).dominant.code == "Restarting"
+        cluster.confirm_stops()
+    reply = why(cluster, gang)
     assert reply.dominant.code == "RestartBackoff"
     assert (reply.dominant.numbers["used"], reply.dominant.numbers["limit"]) == (2, 5)
 
 
 def test_a_gang_that_was_recalled_twice_waits_before_it_tries_again():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(2), wait_s=10.0)
-    stage.submit(gang)
+    cluster.submit(gang)
     for _ in range(2):
-        stage.gang_placement(gang, {0: "n1", 1: "n2"})
-        stage.now += 11
-        stage.give(Tick())
-        stage.confirm_stops()
-    reply = why(stage, gang)
+        cluster.gang_placement(gang, {0: "n1", 1: "n2"})
+        cluster.now += 11
+        cluster.give(Tick())
+        cluster.confirm_stops()
+    reply = why(cluster, gang)
     assert (reply.dominant.code, reply.dominant.numbers["recalls"]) == ("RestartBackoff", 2)
 
 
 def test_a_group_that_begins_after_another_says_how_far_that_one_is():
-    stage = a_stage()
+    cluster = a_core_cluster()
     first, then = a_group(2, name="data"), a_group(1, name="train", after=(("data", "completed"),))
     job = structs.replace(a_job(), groups=(first, then))
-    stage.submit(job)
-    stage.place(job, 0, "n1")
-    stage.report(job, 0, Started)
-    stage.ends(job, 0)
-    reply = why(stage, job, 2)
+    cluster.submit(job)
+    cluster.place(job, 0, "n1")
+    cluster.report(job, 0, Started)
+    cluster.ends(job, 0)
+    reply = why(cluster, job, 2)
     assert reply.dominant.code == "WaitingDependency"
     assert "1 of 2" in reply.dominant.text
 
 
 def test_a_member_that_is_done_and_the_rest_that_waits():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(3, min=2))
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 0)
-    assert why(stage, gang, 0).dominant.code == "Finished"
-    whole = why(stage, gang)
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    cluster.starts(gang, 0, 1)
+    cluster.ends(gang, 0)
+    assert why(cluster, gang, 0).dominant.code == "Finished"
+    whole = why(cluster, gang)
     assert whole.dominant.code == "Running"
     assert [no.code for no in whole.others] == ["TasksWaiting"]
 
 
 def test_a_member_on_its_node_that_begins_after_others_waits_for_them():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(1, name="data"), a_group(1, name="train", after=(("data", "completed"),)))
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    stage.starts(gang, 0)
-    assert why(stage, gang, 1).dominant.code == "WaitingDependency"
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    cluster.starts(gang, 0)
+    assert why(cluster, gang, 1).dominant.code == "WaitingDependency"
 
 
 def test_a_job_that_failed_says_who_used_up_the_retries_that_all_share():
-    stage = a_stage()
+    cluster = a_core_cluster()
     restart = Restart(fails_job=True, shared=True, counts_evictions=True)
     job = structs.replace(a_job(), groups=(a_group(2),), max_retries=0, restart=restart)
-    stage.submit(job)
-    stage.place(job, 0, "n1")
-    stage.place(job, 1, "n1")
-    stage.give(Evict(job.id, 1, "user ada"))
-    stage.confirm_stops()
-    reply = why(stage, job)
+    cluster.submit(job)
+    cluster.place(job, 0, "n1")
+    cluster.place(job, 1, "n1")
+    cluster.give(Evict(job.id, 1, "user ada"))
+    cluster.confirm_stops()
+    reply = why(cluster, job)
     assert (reply.id, reply.status) == (f"{job.id}.1", "Failed")
     assert "evicted by user ada" in reply.dominant.text
     assert "all tasks share 0 retries, and 1 failures, evictions and losses among them" in reply.dominant.text
@@ -302,15 +302,15 @@ def test_a_job_that_failed_says_who_used_up_the_retries_that_all_share():
 
 
 def test_a_gang_that_failed_names_the_task_that_did():
-    stage = a_stage()
+    cluster = a_core_cluster()
     gang = a_gang(a_group(1, name="a"), a_group(1, name="b"), limit=1)
-    stage.submit(gang)
+    cluster.submit(gang)
     for _ in range(2):
-        stage.gang_placement(gang, {0: "n1", 1: "n1"})
-        stage.starts(gang, 0, 1)
-        stage.ends(gang, 1, code=3)
-        stage.confirm_stops()
-    reply = why(stage, gang)
+        cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+        cluster.starts(gang, 0, 1)
+        cluster.ends(gang, 1, code=3)
+        cluster.confirm_stops()
+    reply = why(cluster, gang)
     assert (reply.id, reply.status) == (gang.id, "Failed")
     assert (
         reply.dominant.text

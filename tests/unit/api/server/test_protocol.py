@@ -24,7 +24,7 @@ class Impatient(BoundedProtocol):
     request_s_max = 0.5
 
 
-class Crowded(BoundedProtocol):
+class FullCluster(BoundedProtocol):
     unauthenticated_max = 3
     known_max = 8
 
@@ -124,7 +124,7 @@ def test_a_stream_is_not_hung_up_on():
 
 
 def test_half_requests_give_way_to_newcomers_the_oldest_first():
-    with serving(a_rest_app().app, Crowded) as address, ExitStack() as held:
+    with serving(a_rest_app().app, FullCluster) as address, ExitStack() as held:
         halves = [held.enter_context(a_line(address)) for _ in range(9)]
         for line in halves:
             line.sendall(HEAD)
@@ -137,7 +137,7 @@ def test_half_requests_give_way_to_newcomers_the_oldest_first():
 
 
 def test_who_is_known_does_not_give_way():
-    with serving(a_rest_app().app, Crowded) as address, ExitStack() as held:
+    with serving(a_rest_app().app, FullCluster) as address, ExitStack() as held:
         known = held.enter_context(a_line(address))
         known.sendall(KNOWN + b"\r\n")
         said_until(known, b'"nodes":')
@@ -151,7 +151,7 @@ def test_who_is_known_does_not_give_way():
 
 
 def test_one_user_has_a_part_of_the_connections():
-    with serving(a_rest_app().app, Crowded) as address, ExitStack() as held:
+    with serving(a_rest_app().app, FullCluster) as address, ExitStack() as held:
         for _ in range(3):  # a quarter of eight, and one more for an admin
             line = held.enter_context(a_line(address))
             line.sendall(KNOWN + b"\r\n")

@@ -7,58 +7,58 @@ from phalanx.core.cluster.inputs import Drain
 from phalanx.core.model.orders import Stop
 from phalanx.core.model.status import Status
 from tests.support.builders import a_gang, a_group
-from tests.unit.core.stage import Stage
+from tests.support.core_cluster import CoreCluster
 
 TWO = {"n1": {"cores": 4}, "n2": {"cores": 4}}
 
 
-def drained(stage: Stage, *, evict: bool) -> set[int]:
+def drained(cluster: CoreCluster, *, evict: bool) -> set[int]:
     """The positions of those who are told to stop."""
-    before = len(stage.told(Stop))
-    stage.give(Drain("n1", "a fan is broken", evict))
-    return {key[1] for key in stage.told(Stop)[before:]}
+    before = len(cluster.told(Stop))
+    cluster.give(Drain("n1", "a fan is broken", evict))
+    return {key[1] for key in cluster.told(Stop)[before:]}
 
 
-def a_running_gang(stage: Stage, needed: int) -> None:
+def a_running_gang(cluster: CoreCluster, needed: int) -> None:
     gang = a_gang(a_group(3, min=needed))
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n2", 2: "n2"})
-    stage.starts(gang, 0, 1, 2)
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n2", 2: "n2"})
+    cluster.starts(gang, 0, 1, 2)
 
 
 def test_without_evict_what_runs_goes_on():
-    stage = Stage(**TWO)
-    a_running_gang(stage, 3)
-    assert drained(stage, evict=False) == set()
+    cluster = CoreCluster(**TWO)
+    a_running_gang(cluster, 3)
+    assert drained(cluster, evict=False) == set()
 
 
 def test_a_gang_that_needs_its_member_there_leaves_whole():
-    stage = Stage(**TWO)
-    a_running_gang(stage, 3)
-    assert drained(stage, evict=True) == {0, 1, 2}
+    cluster = CoreCluster(**TWO)
+    a_running_gang(cluster, 3)
+    assert drained(cluster, evict=True) == {0, 1, 2}
 
 
 def test_a_gang_that_can_do_without_its_member_there_goes_on():
-    stage = Stage(**TWO)
-    a_running_gang(stage, 2)
-    assert drained(stage, evict=True) == {0}
+    cluster = CoreCluster(**TWO)
+    a_running_gang(cluster, 2)
+    assert drained(cluster, evict=True) == {0}
 
 
 def test_who_was_evicted_waits_again_and_is_told_why():
-    stage = Stage(**TWO)
+    cluster = CoreCluster(**TWO)
     gang = a_gang(a_group(2))
-    job = stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n2"})
-    stage.starts(gang, 0, 1)
-    drained(stage, evict=True)
+    job = cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n2"})
+    cluster.starts(gang, 0, 1)
+    drained(cluster, evict=True)
     assert "n1 is drained: a fan is broken" in job.conditions[1].message
-    stage.confirm_stops()
-    assert stage.statuses(gang) == [Status.PENDING] * 2
+    cluster.confirm_stops()
+    assert cluster.statuses(gang) == [Status.PENDING] * 2
     assert job.charged == {}
-    assert stage.waits(job)
+    assert cluster.waits(job)
 
 
 def test_an_empty_node_is_drained_all_the_same():
-    stage = Stage(**TWO)
-    assert isinstance(stage.give(Drain("n2", "x", evict=True)), Accepted)
-    assert isinstance(stage.give(Drain("n9", "x", evict=True)), Refused)
+    cluster = CoreCluster(**TWO)
+    assert isinstance(cluster.give(Drain("n2", "x", evict=True)), Accepted)
+    assert isinstance(cluster.give(Drain("n9", "x", evict=True)), Refused)

@@ -12,7 +12,7 @@ from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.ids import is_object
 from phalanx.core.model.job import Job
 from tests.support.builders import a_gang, a_group, a_job
-from tests.unit.core.stage import Stage
+from tests.support.core_cluster import CoreCluster
 
 PODS = ("default/pod-1", "default/pod-2")
 
@@ -29,57 +29,59 @@ def called(state: ClusterState, name: str, user: str = "") -> tuple[str, int | N
 
 
 def test_a_gang_is_known_by_each_of_its_podgroups_and_a_task_by_its_pod():
-    stage, gang = Stage(n1={"cores": 8}), a_named_gang()
-    stage.submit(gang)
-    assert called(stage.state, "default/gang-a") == called(stage.state, "default/gang-b") == (gang.id, None)
-    assert called(stage.state, "default/pod-2") == (gang.id, 2)
-    assert called(stage.state, "default/head") == (gang.id, 0)
-    assert called(stage.state, "other/pod-2") is None
+    cluster, gang = CoreCluster(n1={"cores": 8}), a_named_gang()
+    cluster.submit(gang)
+    assert (
+        called(cluster.state, "default/gang-a") == called(cluster.state, "default/gang-b") == (gang.id, None)
+    )
+    assert called(cluster.state, "default/pod-2") == (gang.id, 2)
+    assert called(cluster.state, "default/head") == (gang.id, 0)
+    assert called(cluster.state, "other/pod-2") is None
     assert gang.task_name(1) == "default/pod-1"
 
 
 def test_a_name_given_again_means_the_newest_that_is_not_over():
-    stage = Stage(n1={"cores": 8})
+    cluster = CoreCluster(n1={"cores": 8})
     first, second, third = (a_job(object="default/hello") for _ in range(3))
     for job in (first, second, third):
-        stage.submit(job)
-    assert called(stage.state, "default/hello") == (third.id, None)
-    stage.give(Cancel(third.id))
-    assert called(stage.state, "default/hello") == (second.id, None)
-    stage.give(Cancel(first.id))
-    stage.give(Cancel(second.id))
-    assert called(stage.state, "default/hello") == (third.id, None)
+        cluster.submit(job)
+    assert called(cluster.state, "default/hello") == (third.id, None)
+    cluster.give(Cancel(third.id))
+    assert called(cluster.state, "default/hello") == (second.id, None)
+    cluster.give(Cancel(first.id))
+    cluster.give(Cancel(second.id))
+    assert called(cluster.state, "default/hello") == (third.id, None)
 
 
 def test_each_user_has_names_of_his_own():
-    stage = Stage(n1={"cores": 8})
+    cluster = CoreCluster(n1={"cores": 8})
     alices, bobs = (a_job(object="default/train", user=user) for user in ("alice", "bob"))
-    stage.submit(alices)
-    stage.submit(bobs)
-    assert called(stage.state, "default/train", "alice") == (alices.id, None)
-    assert called(stage.state, "default/train", "bob") == (bobs.id, None)
-    assert called(stage.state, "default/train", "carol") is None
-    stage.give(Cancel(alices.id))
-    apply(stage.state, JobForgotten(at=1.0, job=alices.id))
-    assert called(stage.state, "default/train", "alice") is None
-    assert list(stage.state.objects["default/train"]) == ["bob"]
+    cluster.submit(alices)
+    cluster.submit(bobs)
+    assert called(cluster.state, "default/train", "alice") == (alices.id, None)
+    assert called(cluster.state, "default/train", "bob") == (bobs.id, None)
+    assert called(cluster.state, "default/train", "carol") is None
+    cluster.give(Cancel(alices.id))
+    apply(cluster.state, JobForgotten(at=1.0, job=alices.id))
+    assert called(cluster.state, "default/train", "alice") is None
+    assert list(cluster.state.objects["default/train"]) == ["bob"]
 
 
 def test_the_index_is_rebuilt_from_an_image_and_forgets_what_leaves_memory():
-    stage, gang = Stage(n1={"cores": 8}), a_named_gang()
-    stage.submit(gang)
-    state = decode_state(encode_state(stage.state), Timers())
+    cluster, gang = CoreCluster(n1={"cores": 8}), a_named_gang()
+    cluster.submit(gang)
+    state = decode_state(encode_state(cluster.state), Timers())
     assert called(state, "default/pod-2") == (gang.id, 2)
-    stage.give(Cancel(gang.id))
-    apply(stage.state, JobForgotten(at=1.0, job=gang.id))
-    assert stage.state.objects == {}
+    cluster.give(Cancel(gang.id))
+    apply(cluster.state, JobForgotten(at=1.0, job=gang.id))
+    assert cluster.state.objects == {}
 
 
 def test_jobs_without_names_cost_the_index_nothing():
-    stage = Stage(n1={"cores": 8})
-    stage.submit(a_job(array="1-1000"))
-    stage.submit(a_gang(a_group(2)))
-    assert stage.state.objects == {}
+    cluster = CoreCluster(n1={"cores": 8})
+    cluster.submit(a_job(array="1-1000"))
+    cluster.submit(a_gang(a_group(2)))
+    assert cluster.state.objects == {}
 
 
 def test_what_names_an_object():

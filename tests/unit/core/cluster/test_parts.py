@@ -10,7 +10,7 @@ from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Job
 from phalanx.core.model.status import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
-from tests.unit.core.stage import Stage
+from tests.support.core_cluster import CoreCluster
 
 ON_ONE_NODE = (Gather("node", must=True),)
 
@@ -61,33 +61,33 @@ def test_nobody_is_evicted_for_a_surplus_while_its_gang_waits_at_the_barrier():
 
 def test_a_promise_that_would_make_a_second_gang_hold_a_part_is_withdrawn():
     """Seed 918273404: its other members were evicted while it waited for the one that leaves."""
-    stage = Stage(n1={"cores": 4}, n2={"cores": 4})
+    cluster = CoreCluster(n1={"cores": 4}, n2={"cores": 4})
     low, first = a_job("n1", cores=2), a_gang(a_group(3, cores=2), strict=False)
     second = a_gang(a_group(2, cores=2), strict=False, priority=5)
     for job in (low, first, second):
-        stage.submit(job)
-    stage.place(low, 0, "n1")
-    stage.gang_placement(second, {0: "n1"})
-    stage.evicting(second, {1: "n1"}, [("n1", 1)])
-    stage.give(Evict(second.id, 0, "user"))
-    stage.ends(second, 0, why=Why.EVICTED)
-    stage.gang_placement(first, {0: "n2"})
-    stage.confirm_stops()
-    assert stage.state.jobs[second.id].promise is not None
-    stage.redeem(second)
-    assert stage.state.jobs[second.id].live == {}
-    assert isinstance(stage.events[-1], PromiseWithdrawn)
-    assert stage.state.incomplete == {first.id}
+        cluster.submit(job)
+    cluster.place(low, 0, "n1")
+    cluster.gang_placement(second, {0: "n1"})
+    cluster.evicting(second, {1: "n1"}, [("n1", 1)])
+    cluster.give(Evict(second.id, 0, "user"))
+    cluster.ends(second, 0, why=Why.EVICTED)
+    cluster.gang_placement(first, {0: "n2"})
+    cluster.confirm_stops()
+    assert cluster.state.jobs[second.id].promise is not None
+    cluster.redeem(second)
+    assert cluster.state.jobs[second.id].live == {}
+    assert isinstance(cluster.events[-1], PromiseWithdrawn)
+    assert cluster.state.incomplete == {first.id}
 
 
 def test_a_plan_that_would_make_a_second_gang_hold_a_part_is_refused():
-    stage = Stage(n1={"cores": 4}, n2={"cores": 4})
+    cluster = CoreCluster(n1={"cores": 4}, n2={"cores": 4})
     first, second = (a_gang(a_group(3, cores=2), strict=False) for _ in range(2))
     for job in (first, second):
-        stage.submit(job)
-    stage.gang_placement(first, {0: "n1"})
-    stage.gang_placement(second, {0: "n2"})
-    assert stage.state.jobs[second.id].live == {}
+        cluster.submit(job)
+    cluster.gang_placement(first, {0: "n1"})
+    cluster.gang_placement(second, {0: "n2"})
+    assert cluster.state.jobs[second.id].live == {}
 
 
 def test_a_promised_task_is_ready_in_a_replay_though_nobody_saw_its_backoff_end():

@@ -7,54 +7,54 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Roll
 from phalanx.core.model.ports import GANG_PORTS, LONE_PORTS, LonePorts
 from tests.support.builders import a_gang, a_group
-from tests.unit.core.stage import Stage
+from tests.support.core_cluster import CoreCluster
 
 
-def told(stage: Stage, gang: Job, formation: int = 1) -> Roll:
-    return roll(stage.state, stage.state.jobs[gang.id], formation)
+def told(cluster: CoreCluster, gang: Job, formation: int = 1) -> Roll:
+    return roll(cluster.state, cluster.state.jobs[gang.id], formation)
 
 
 def test_gangs_that_meet_on_one_node_have_ports_of_their_own():
-    stage = Stage(n1={"cores": 500})
+    cluster = CoreCluster(n1={"cores": 500})
     gangs = [a_gang(a_group(2)) for _ in range(200)]
     for gang in gangs:
-        stage.submit(gang)
-        stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    ports = {told(stage, gang).port for gang in gangs}
+        cluster.submit(gang)
+        cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    ports = {told(cluster, gang).port for gang in gangs}
     assert len(ports) == 200 and ports <= set(GANG_PORTS)
 
 
 def test_a_gang_that_starts_anew_meets_at_a_fresh_port():
-    stage = Stage(n1={"cores": 8})
+    cluster = CoreCluster(n1={"cores": 8})
     gang = a_gang(a_group(2), limit=1)
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    before = told(stage, gang).port
-    stage.starts(gang, 0, 1)
-    stage.ends(gang, 0, code=1)
-    stage.confirm_stops()
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    assert told(stage, gang, 2).port != before
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    before = told(cluster, gang).port
+    cluster.starts(gang, 0, 1)
+    cluster.ends(gang, 0, code=1)
+    cluster.confirm_stops()
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    assert told(cluster, gang, 2).port != before
 
 
 def test_a_member_that_joins_later_is_sent_where_the_others_meet():
-    stage = Stage(n1={"cores": 8})
+    cluster = CoreCluster(n1={"cores": 8})
     gang = a_gang(a_group(3, min=2))
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    first = told(stage, gang)
-    stage.starts(gang, 0, 1)
-    stage.gang_placement(gang, {2: "n1"})
-    later = told(stage, gang, 2)
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    first = told(cluster, gang)
+    cluster.starts(gang, 0, 1)
+    cluster.gang_placement(gang, {2: "n1"})
+    later = told(cluster, gang, 2)
     assert (later.port, later.meeting) == (first.port, 1)
 
 
 def test_the_roll_says_how_many_devices_any_member_has():
-    stage = Stage(n1={"cores": 8, "gpus": 4})
+    cluster = CoreCluster(n1={"cores": 8, "gpus": 4})
     gang = a_gang(a_group(1, name="chief"), a_group(1, name="worker", gpus=2))
-    stage.submit(gang)
-    stage.gang_placement(gang, {0: "n1", 1: "n1"})
-    assert told(stage, gang).most_devices == 2
+    cluster.submit(gang)
+    cluster.gang_placement(gang, {0: "n1", 1: "n1"})
+    assert told(cluster, gang).most_devices == 2
 
 
 def test_those_who_stand_alone_have_ports_of_their_own_and_none_is_given_again_at_once():

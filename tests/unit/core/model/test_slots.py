@@ -17,7 +17,7 @@ from phalanx.core.model.slots import CLASSES_MAX
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import parse_target
 from phalanx.core.placement.best_node import BestNode
-from tests.unit.core.racks import THREE, labels
+from tests.support.topologies import THREE, labels
 
 REQUESTS = [
     Request(cores=2),

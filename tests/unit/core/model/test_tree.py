@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from phalanx.core.model.survey import TopologySurvey
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.tree import Tree
-from tests.unit.core.racks import THREE, a_tree, column, labels
+from tests.support.topologies import THREE, a_tree, column, labels
 
 paths = st.lists(
     st.builds("/".join, st.tuples(*[st.sampled_from(["", "a", "b", "c"])] * 3)), min_size=1, max_size=12

@@ -12,7 +12,7 @@ from phalanx.core.model.gang import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Tree
 from phalanx.core.placement.gang.search import GroupAsk, Layout, layouts
-from tests.unit.core.racks import a_tree, asking, column
+from tests.support.topologies import a_tree, asking, column
 
 # Two spines of two blocks of two racks of two nodes, n1 to n16.
 SIXTEEN = [f"s{s}/b{b}/r{r}" for s in (1, 2) for b in (1, 2) for r in (1, 2) for _ in (1, 2)]

@@ -7,50 +7,50 @@ from phalanx.core.model.reason import Tier
 from phalanx.core.model.tenants import NEVER
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
-from tests.unit.core.crowded import LEAVING, NOW, Crowded, a_gang, nodes_of, some, tasks
+from tests.support.full_cluster import LEAVING, NOW, FullCluster, a_gang, nodes_of, some, tasks
 
 
-def full(*paths: str, gpus: int = 4, job: str = "low") -> Crowded:
+def full(*paths: str, gpus: int = 4, job: str = "low") -> FullCluster:
     """Every device of every node is held by a task of its own job, low-n1-0 and so on."""
-    crowded = Crowded(*paths, gpus=gpus)
+    cluster = FullCluster(*paths, gpus=gpus)
     for number in range(1, len(paths) + 1):
         for device in range(gpus):
-            crowded.sits(f"{job}-n{number}-{device}", f"n{number}", device)
-    return crowded
+            cluster.sits(f"{job}-n{number}-{device}", f"n{number}", device)
+    return cluster
 
 
 class TestWhoMayBeEvicted:
     def test_somebody_of_lower_priority(self):
-        crowded = Crowded("s/b/r", gpus=1)
-        victim = crowded.sits("low", "n1", 0, priority=9)
-        assert crowded.placement_for(a_gang(some(1), priority=10)).victims == (victim,)
+        cluster = FullCluster("s/b/r", gpus=1)
+        victim = cluster.sits("low", "n1", 0, priority=9)
+        assert cluster.placement_for(a_gang(some(1), priority=10)).victims == (victim,)
 
     def test_nobody_of_the_same_priority(self):
-        crowded = Crowded("s/b/r", gpus=1)
-        crowded.sits("low", "n1", 0, priority=10)
-        assert crowded.refusal_of(a_gang(some(1), priority=10)).code == "NoVictims"
+        cluster = FullCluster("s/b/r", gpus=1)
+        cluster.sits("low", "n1", 0, priority=10)
+        assert cluster.refusal_of(a_gang(some(1), priority=10)).code == "NoVictims"
 
     def test_nobody_before_its_time(self):
-        crowded = Crowded("s/b/r", gpus=1)
-        crowded.sits("low", "n1", 0, until=NOW + 1)
-        no = crowded.refusal_of(a_gang(some(1)))
+        cluster = FullCluster("s/b/r", gpus=1)
+        cluster.sits("low", "n1", 0, until=NOW + 1)
+        no = cluster.refusal_of(a_gang(some(1)))
         assert no.code == "NoVictims" and no.numbers["protected"] == 1
 
     def test_nobody_who_says_never(self):
-        crowded = Crowded("s/b/r", gpus=1)
-        crowded.sits("low", "n1", 0, until=NEVER)
-        assert crowded.refusal_of(a_gang(some(1))).code == "NoVictims"
+        cluster = FullCluster("s/b/r", gpus=1)
+        cluster.sits("low", "n1", 0, until=NEVER)
+        assert cluster.refusal_of(a_gang(some(1))).code == "NoVictims"
 
     def test_nobody_of_the_same_job(self):
-        crowded = Crowded("s/b/r", gpus=1)
-        crowded.sits("urgent", "n1", 0)
-        assert crowded.refusal_of(a_gang(some(1))).code == "NoVictims"
+        cluster = FullCluster("s/b/r", gpus=1)
+        cluster.sits("urgent", "n1", 0)
+        assert cluster.refusal_of(a_gang(some(1))).code == "NoVictims"
 
     def test_nobody_on_a_closed_node(self):
-        crowded = Crowded("s/b/r", gpus=1)
-        crowded.sits("low", "n1", 0)
-        crowded.nodes.set_open("n1", False)
-        assert crowded.refusal_of(a_gang(some(1))).code == "NoVictims"
+        cluster = FullCluster("s/b/r", gpus=1)
+        cluster.sits("low", "n1", 0)
+        cluster.nodes.set_open("n1", False)
+        assert cluster.refusal_of(a_gang(some(1))).code == "NoVictims"
 
     def test_nobody_by_a_job_that_may_not(self):
         no = full("s/b/r").refusal_of(a_gang(some(1), may_evict=False))
@@ -60,45 +60,45 @@ class TestWhoMayBeEvicted:
         assert full("s/b/r").refusal_of(a_gang(some(1)), Policy(evicts=False)).code == "EvictionForbidden"
 
     def test_nobody_for_members_that_are_not_needed(self):
-        crowded = full("s/b/r")
-        gang_placement = crowded.placement_for(a_gang(some(4, least=2)))
+        cluster = full("s/b/r")
+        gang_placement = cluster.placement_for(a_gang(some(4, least=2)))
         assert len(gang_placement.members) == len(gang_placement.victims) == 2
 
 
 class TestWholeOrNobody:
     def test_nobody_leaves_if_not_everybody_fits(self):
-        crowded = full("s/b/r1", "s/b/r2")
-        no = crowded.refusal_of(a_gang(some(3, gpus=4)))
+        cluster = full("s/b/r1", "s/b/r2")
+        no = cluster.refusal_of(a_gang(some(3, gpus=4)))
         assert no.code == "EvictionsNotEnough" and no.tier is Tier.CAPACITY
         assert (no.numbers["wanted"], no.numbers["best"]) == (3, 2)
 
     def test_a_no_names_the_domain_that_comes_nearest(self):
-        crowded = full("s/b1/r1", "s/b2/r2", "s/b2/r3")
-        no = crowded.refusal_of(a_gang(some(3, gpus=4), must="block"))
+        cluster = full("s/b1/r1", "s/b2/r2", "s/b2/r3")
+        no = cluster.refusal_of(a_gang(some(3, gpus=4), must="block"))
         assert (no.numbers["best"], no.numbers["domain"]) == (2, ["s", "b2"])
         assert "2 of 3 members would find room in block s/b2" in no.text
 
     def test_a_place_is_given_to_one_member_only(self):
         """Koordinator's D1: several members were nominated to a node that holds one."""
-        crowded = full("s/b/r1", "s/b/r2")
-        gang_placement = crowded.placement_for(a_gang(some(2, gpus=4)))
+        cluster = full("s/b/r1", "s/b/r2")
+        gang_placement = cluster.placement_for(a_gang(some(2, gpus=4)))
         assert nodes_of(gang_placement) == ["n1", "n2"] and len(gang_placement.victims) == 8
 
     def test_the_draft_is_as_before_after_a_no(self):
-        crowded = full("s/b/r1", "s/b/r2")
-        draft = Draft(crowded.snapshot())
-        before = [set(ledger.devices_free) for ledger in crowded.nodes]
+        cluster = full("s/b/r1", "s/b/r2")
+        draft = Draft(cluster.snapshot())
+        before = [set(ledger.devices_free) for ledger in cluster.nodes]
         make_room(draft, a_gang(some(3, gpus=4)), Policy())
-        assert before == [ledger.devices_free for ledger in crowded.nodes]
+        assert before == [ledger.devices_free for ledger in cluster.nodes]
         assert draft.mark() == (0, 0, 0) and not draft.gone
 
     def test_the_draft_holds_members_instead_of_victims_after_a_yes(self):
-        crowded = Crowded("s/b/r", gpus=2)
-        crowded.sits("low", "n1", 0)
-        crowded.sits("other", "n1", 1, priority=99)
-        draft = Draft(crowded.snapshot())
+        cluster = FullCluster("s/b/r", gpus=2)
+        cluster.sits("low", "n1", 0)
+        cluster.sits("other", "n1", 1, priority=99)
+        draft = Draft(cluster.snapshot())
         make_room(draft, a_gang(some(1)), Policy())
-        assert crowded.nodes.ledger("n1").devices_held == {0, 1}
+        assert cluster.nodes.ledger("n1").devices_held == {0, 1}
         assert [
             gang_placement.members[0].grant.devices for gang_placement in draft.plan().gang_placements
         ] == [(0,)]
@@ -107,231 +107,231 @@ class TestWholeOrNobody:
 class TestFewest:
     def test_no_more_leave_than_have_to(self):
         """One device is needed, so one of eight leaves (volcano#5984: needed 1, evicted 10)."""
-        crowded = Crowded("s/b/r", gpus=8)
+        cluster = FullCluster("s/b/r", gpus=8)
         for device in range(8):
-            crowded.sits("low", "n1", device)
-        assert len(crowded.placement_for(a_gang(some(1))).victims) == 1
+            cluster.sits("low", "n1", device)
+        assert len(cluster.placement_for(a_gang(some(1))).victims) == 1
 
     def test_a_free_node_is_as_good_as_any(self):
         """A node without victims counts too (volcano#3291)."""
-        crowded = Crowded("s/b/r1", "s/b/r2")
+        cluster = FullCluster("s/b/r1", "s/b/r2")
         for device in range(4):
-            crowded.sits("low", "n1", device)
-        gang_placement = crowded.placement_for(a_gang(some(2, gpus=4)))
+            cluster.sits("low", "n1", device)
+        gang_placement = cluster.placement_for(a_gang(some(2, gpus=4)))
         assert nodes_of(gang_placement) == ["n1", "n2"] and len(gang_placement.victims) == 4
 
     def test_nobody_leaves_for_one_that_fits(self):
-        crowded = Crowded("s/b/r1", "s/b/r2")
-        crowded.sits("low", "n1", 0)
-        assert crowded.placement_for(a_gang(some(4))).victims == ()
+        cluster = FullCluster("s/b/r1", "s/b/r2")
+        cluster.sits("low", "n1", 0)
+        assert cluster.placement_for(a_gang(some(4))).victims == ()
 
     def test_a_holder_stays_if_another_device_will_do(self):
-        crowded = Crowded("s/b/r", gpus=4)
+        cluster = FullCluster("s/b/r", gpus=4)
         for device in (0, 1, 2):
-            crowded.sits(f"low-{device}", "n1", device, ran=device)
-        gang_placement = crowded.placement_for(a_gang(some(2)))
+            cluster.sits(f"low-{device}", "n1", device, ran=device)
+        gang_placement = cluster.placement_for(a_gang(some(2)))
         assert sorted(member.grant.devices for member in gang_placement.members) == [(0,), (3,)]
 
     def test_one_job_is_broken_rather_than_two(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
-        crowded.sits("one", "n1", 0), crowded.sits("two", "n1", 1)
-        crowded.sits("same", "n2", 0, ran=9000), crowded.sits("same", "n2", 1, ran=9000)
-        assert crowded.leaving(a_gang(some(1, gpus=2))) == ["same", "same"]
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=2)
+        cluster.sits("one", "n1", 0), cluster.sits("two", "n1", 1)
+        cluster.sits("same", "n2", 0, ran=9000), cluster.sits("same", "n2", 1, ran=9000)
+        assert cluster.leaving(a_gang(some(1, gpus=2))) == ["same", "same"]
 
     def test_one_job_on_two_nodes_is_broken_rather_than_two_jobs_on_one(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
-        crowded.sits("one", "n1", 0), crowded.sits("one", "n2", 0, ran=500)
-        crowded.sits("two", "n1", 1), crowded.sits("three", "n2", 1)
-        assert crowded.leaving(a_gang(some(2))) == ["one", "one"]
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=2)
+        cluster.sits("one", "n1", 0), cluster.sits("one", "n2", 0, ran=500)
+        cluster.sits("two", "n1", 1), cluster.sits("three", "n2", 1)
+        assert cluster.leaving(a_gang(some(2))) == ["one", "one"]
 
     def test_a_large_node_with_many_small_tasks_is_not_dear(self):
         """Koordinator's D3: its cost was that of all tasks which could leave, not of those which had to."""
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=8)
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=8)
         for device in range(8):
-            crowded.sits(f"small-{device}", "n1", device, priority=0)
+            cluster.sits(f"small-{device}", "n1", device, priority=0)
             if device < 1:
-                crowded.sits("large", "n2", *range(8), priority=5)
-        assert crowded.leaving(a_gang(some(1)))[0].startswith("small")
+                cluster.sits("large", "n2", *range(8), priority=5)
+        assert cluster.leaving(a_gang(some(1)))[0].startswith("small")
 
     def test_the_least_urgent_leaves(self):
-        crowded = Crowded("s/b/r", gpus=3)
-        crowded.sits("three", "n1", 0, priority=3), crowded.sits("two", "n1", 1, priority=2, ran=9000)
-        crowded.sits("four", "n1", 2, priority=4)
-        assert crowded.leaving(a_gang(some(1))) == ["two"]
+        cluster = FullCluster("s/b/r", gpus=3)
+        cluster.sits("three", "n1", 0, priority=3), cluster.sits("two", "n1", 1, priority=2, ran=9000)
+        cluster.sits("four", "n1", 2, priority=4)
+        assert cluster.leaving(a_gang(some(1))) == ["two"]
 
     def test_of_equals_the_one_that_lost_least_leaves(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=1)
-        crowded.sits("long", "n1", 0, ran=500), crowded.sits("short", "n2", 0, ran=5)
-        assert crowded.leaving(a_gang(some(1))) == ["short"]
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=1)
+        cluster.sits("long", "n1", 0, ran=500), cluster.sits("short", "n2", 0, ran=5)
+        assert cluster.leaving(a_gang(some(1))) == ["short"]
 
     def test_lost_work_is_counted_in_devices(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=4)
-        crowded.sits("wide", "n1", 0, 1, 2, 3, ran=100), crowded.sits("narrow", "n2", 0, ran=300)
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=4)
+        cluster.sits("wide", "n1", 0, 1, 2, 3, ran=100), cluster.sits("narrow", "n2", 0, ran=300)
         for device in (1, 2, 3):
-            crowded.sits("kept", "n2", device, priority=99)
-        assert crowded.leaving(a_gang(some(1))) == ["narrow"]
+            cluster.sits("kept", "n2", device, priority=99)
+        assert cluster.leaving(a_gang(some(1))) == ["narrow"]
 
 
 class TestGangsThatAreInTheWay:
     def test_a_gang_leaves_whole(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=1)
-        keys = [crowded.sits("old", "n1", 0), crowded.sits("old", "n2", 0)]
-        crowded.is_gang("old", 2)
-        assert crowded.placement_for(a_gang(some(1))).victims == tuple(keys)
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=1)
+        keys = [cluster.sits("old", "n1", 0), cluster.sits("old", "n2", 0)]
+        cluster.is_gang("old", 2)
+        assert cluster.placement_for(a_gang(some(1))).victims == tuple(keys)
 
     def test_a_gang_leaves_closed_nodes_too(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=1)
-        keys = [crowded.sits("old", "n1", 0), crowded.sits("old", "n2", 0)]
-        crowded.is_gang("old", 2)
-        crowded.nodes.set_open("n2", False)
-        assert crowded.placement_for(a_gang(some(1))).victims == tuple(keys)
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=1)
+        keys = [cluster.sits("old", "n1", 0), cluster.sits("old", "n2", 0)]
+        cluster.is_gang("old", 2)
+        cluster.nodes.set_open("n2", False)
+        assert cluster.placement_for(a_gang(some(1))).victims == tuple(keys)
 
     def test_only_members_that_it_can_do_without_leave(self):
-        crowded = Crowded("s/b/r", gpus=4)
+        cluster = FullCluster("s/b/r", gpus=4)
         for device in range(4):
-            crowded.sits("old", "n1", device, ran=device)
-        crowded.is_gang("old", 2)
-        assert len(crowded.placement_for(a_gang(some(2))).victims) == 2
+            cluster.sits("old", "n1", device, ran=device)
+        cluster.is_gang("old", 2)
+        assert len(cluster.placement_for(a_gang(some(2))).victims) == 2
 
     def test_a_gang_is_not_left_under_its_minimum(self):
-        crowded = Crowded("s/b/r", gpus=4)
+        cluster = FullCluster("s/b/r", gpus=4)
         for device in range(4):
-            crowded.sits("old", "n1", device)
-        crowded.is_gang("old", 2)
-        assert len(crowded.placement_for(a_gang(some(3))).victims) == 4
+            cluster.sits("old", "n1", device)
+        cluster.is_gang("old", 2)
+        assert len(cluster.placement_for(a_gang(some(3))).victims) == 4
 
     def test_each_group_keeps_its_minimum(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
-        keys = [crowded.sits("old", "n1", device, group=0) for device in range(2)]
-        keys += [crowded.sits("old", "n2", device, group=1) for device in range(2)]
-        crowded.is_gang("old", 2, 1)
-        victims = crowded.placement_for(a_gang(some(1))).victims
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=2)
+        keys = [cluster.sits("old", "n1", device, group=0) for device in range(2)]
+        keys += [cluster.sits("old", "n2", device, group=1) for device in range(2)]
+        cluster.is_gang("old", 2, 1)
+        victims = cluster.placement_for(a_gang(some(1))).victims
         assert len(victims) == 1 and victims[0] in keys[2:]
 
     def test_a_gang_with_a_protected_member_gives_up_surplus_only(self):
-        crowded = Crowded("s/b/r", gpus=3)
-        crowded.sits("old", "n1", 0, until=NOW + 50)
-        crowded.sits("old", "n1", 1), crowded.sits("old", "n1", 2)
-        crowded.is_gang("old", 2)
-        assert len(crowded.placement_for(a_gang(some(1))).victims) == 1
-        assert crowded.refusal_of(a_gang(some(2))).code == "EvictionsNotEnough"
+        cluster = FullCluster("s/b/r", gpus=3)
+        cluster.sits("old", "n1", 0, until=NOW + 50)
+        cluster.sits("old", "n1", 1), cluster.sits("old", "n1", 2)
+        cluster.is_gang("old", 2)
+        assert len(cluster.placement_for(a_gang(some(1))).victims) == 1
+        assert cluster.refusal_of(a_gang(some(2))).code == "EvictionsNotEnough"
 
     def test_a_surplus_member_leaves_where_it_is_of_use(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
-        crowded.sits("old", "n1", 0, ran=1), crowded.sits("old", "n2", 0, ran=900)
-        crowded.sits("old", "n1", 1, ran=1, until=NOW + 50)
-        crowded.is_gang("old", 2)
-        assert nodes_of(crowded.placement_for(a_gang(some(1, gpus=2)))) == ["n2"]
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=2)
+        cluster.sits("old", "n1", 0, ran=1), cluster.sits("old", "n2", 0, ran=900)
+        cluster.sits("old", "n1", 1, ran=1, until=NOW + 50)
+        cluster.is_gang("old", 2)
+        assert nodes_of(cluster.placement_for(a_gang(some(1, gpus=2)))) == ["n2"]
 
     def test_of_two_members_the_one_with_the_fitting_device_leaves(self):
-        crowded = Crowded("s/b/r", kinds="a100 h100 h100")
+        cluster = FullCluster("s/b/r", kinds="a100 h100 h100")
         for device in range(2):
-            crowded.sits("old", "n1", device, ran=9 * device)
-        crowded.sits("alone", "n1", 2)
-        crowded.is_gang("old", 1)
-        (victim,) = crowded.placement_for(a_gang(some(1, kind="h100"))).victims
+            cluster.sits("old", "n1", device, ran=9 * device)
+        cluster.sits("alone", "n1", 2)
+        cluster.is_gang("old", 1)
+        (victim,) = cluster.placement_for(a_gang(some(1, kind="h100"))).victims
         assert victim == ("n1", 2)
 
     def test_another_member_is_spared_where_the_first_choice_does_not_do(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=4)
-        crowded.sits("old", "n1", 0, 1, ran=1), crowded.sits("old", "n1", 2, 3, ran=1)
-        crowded.sits("old", "n2", 0, 1, ran=900), crowded.sits("old", "n2", until=NOW + 50)
-        crowded.sits("alone", "n2", 2), crowded.sits("kept", "n2", 3, priority=99)
-        crowded.is_gang("old", 3)
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=4)
+        cluster.sits("old", "n1", 0, 1, ran=1), cluster.sits("old", "n1", 2, 3, ran=1)
+        cluster.sits("old", "n2", 0, 1, ran=900), cluster.sits("old", "n2", until=NOW + 50)
+        cluster.sits("alone", "n2", 2), cluster.sits("kept", "n2", 3, priority=99)
+        cluster.is_gang("old", 3)
         assert (
-            nodes_of(crowded.placement_for(a_gang(some(1, gpus=3), some(1, gpus=0, cores=1)))).count("n2") > 0
+            nodes_of(cluster.placement_for(a_gang(some(1, gpus=3), some(1, gpus=0, cores=1)))).count("n2") > 0
         )
 
     def test_a_member_in_nobodys_way_stays(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=2)
         (
-            crowded.sits("old", "n1", cores=1),
-            crowded.sits("old", "n2", 0),
-            crowded.sits("old", "n2", until=NOW + 50),
+            cluster.sits("old", "n1", cores=1),
+            cluster.sits("old", "n2", 0),
+            cluster.sits("old", "n2", until=NOW + 50),
         )
-        crowded.sits("kept", "n2", 1, priority=99)
-        crowded.is_gang("old", 2)
-        assert nodes_of(crowded.placement_for(a_gang(some(3)))) == ["n1", "n1", "n2"]
+        cluster.sits("kept", "n2", 1, priority=99)
+        cluster.is_gang("old", 2)
+        assert nodes_of(cluster.placement_for(a_gang(some(3)))) == ["n1", "n1", "n2"]
 
     def test_surplus_leaves_before_a_job_is_broken(self):
-        crowded = Crowded("s/b/r1", "s/b/r2", gpus=2)
-        crowded.sits("old", "n1", 0, ran=900, priority=8), crowded.sits("old", "n1", 1, ran=900, priority=8)
-        crowded.sits("alone", "n2", 0, ran=1), crowded.sits("kept", "n2", 1, priority=99)
-        crowded.is_gang("old", 1)
-        assert crowded.leaving(a_gang(some(1))) == ["old"]
+        cluster = FullCluster("s/b/r1", "s/b/r2", gpus=2)
+        cluster.sits("old", "n1", 0, ran=900, priority=8), cluster.sits("old", "n1", 1, ran=900, priority=8)
+        cluster.sits("alone", "n2", 0, ran=1), cluster.sits("kept", "n2", 1, priority=99)
+        cluster.is_gang("old", 1)
+        assert cluster.leaving(a_gang(some(1))) == ["old"]
 
     def test_members_that_were_told_to_go_do_not_count_for_the_minimum(self):
-        crowded = Crowded("s/b/r1", gpus=4)
+        cluster = FullCluster("s/b/r1", gpus=4)
         for device in range(4):
-            crowded.sits("old", "n1", device, until=LEAVING if device > 1 else 0.0)
-        crowded.is_gang("old", 2)
-        assert crowded.leaving(a_gang(some(1))) == ["old", "old"]
+            cluster.sits("old", "n1", device, until=LEAVING if device > 1 else 0.0)
+        cluster.is_gang("old", 2)
+        assert cluster.leaving(a_gang(some(1))) == ["old", "old"]
 
 
 class TestWhere:
     def test_a_must_rule_holds_among_the_evictions(self):
-        crowded = full("s/b1/r1", "s/b1/r1", "s/b2/r2", "s/b2/r2")
-        gang_placement = crowded.placement_for(a_gang(some(2, gpus=4), must="rack"))
+        cluster = full("s/b1/r1", "s/b1/r1", "s/b2/r2", "s/b2/r2")
+        gang_placement = cluster.placement_for(a_gang(some(2, gpus=4), must="rack"))
         assert nodes_of(gang_placement) in (["n1", "n2"], ["n3", "n4"])
 
     def test_bound_members_pin_the_domain(self):
-        crowded = full("s/b1/r1", "s/b2/r2")
-        assert nodes_of(crowded.placement_for(a_gang(some(1), must="rack", bound={1: 1}))) == ["n2"]
+        cluster = full("s/b1/r1", "s/b2/r2")
+        assert nodes_of(cluster.placement_for(a_gang(some(1), must="rack", bound={1: 1}))) == ["n2"]
 
     def test_the_domain_that_costs_fewer_jobs_is_taken(self):
         """Koordinator's D2: among equal domains the more costly one was preferred."""
-        crowded = Crowded("s/b1/r1", "s/b2/r2", gpus=2)
-        crowded.sits("one", "n1", 0), crowded.sits("two", "n1", 1)
-        crowded.sits("three", "n2", 0), crowded.sits("three", "n2", 1)
-        assert crowded.leaving(a_gang(some(2), must="rack")) == ["three", "three"]
+        cluster = FullCluster("s/b1/r1", "s/b2/r2", gpus=2)
+        cluster.sits("one", "n1", 0), cluster.sits("two", "n1", 1)
+        cluster.sits("three", "n2", 0), cluster.sits("three", "n2", 1)
+        assert cluster.leaving(a_gang(some(2), must="rack")) == ["three", "three"]
 
     def test_fewer_evictions_win_over_standing_closer(self):
-        crowded = Crowded("s/b1/r1", "s/b2/r2", gpus=2)
-        crowded.sits("one", "n1", 0), crowded.sits("two", "n2", 0), crowded.sits("three", "n2", 1)
-        gang_placement = crowded.placement_for(a_gang(some(2), prefer="rack"))
+        cluster = FullCluster("s/b1/r1", "s/b2/r2", gpus=2)
+        cluster.sits("one", "n1", 0), cluster.sits("two", "n2", 0), cluster.sits("three", "n2", 1)
+        gang_placement = cluster.placement_for(a_gang(some(2), prefer="rack"))
         assert len(gang_placement.victims) == 1
 
     def test_of_equal_prices_the_closer_domain_is_taken(self):
-        crowded = Crowded("s/b1/r1", "s/b2/r2", "s/b2/r2", gpus=2)
+        cluster = FullCluster("s/b1/r1", "s/b2/r2", "s/b2/r2", gpus=2)
         for node in ("n1", "n2", "n3"):
-            crowded.sits(f"low-{node}", node, 0), crowded.sits(f"kept-{node}", node, 1, priority=99)
-        assert nodes_of(crowded.placement_for(a_gang(some(2), prefer="rack"))) == ["n2", "n3"]
+            cluster.sits(f"low-{node}", node, 0), cluster.sits(f"kept-{node}", node, 1, priority=99)
+        assert nodes_of(cluster.placement_for(a_gang(some(2), prefer="rack"))) == ["n2", "n3"]
 
     def test_an_unknown_must_layer_is_said(self):
         no = full("s/b/r").refusal_of(a_gang(some(1), must="Rack"))
         assert no.code == "MustGatherImpossible" and no.numbers["nearest"] == "rack"
 
     def test_multiples_are_kept(self):
-        crowded = full("s/b/r1", "s/b/r2", gpus=3)
-        counts = sorted(map(nodes_of(crowded.placement_for(a_gang(some(4), multiple=2))).count, ("n1", "n2")))
+        cluster = full("s/b/r1", "s/b/r2", gpus=3)
+        counts = sorted(map(nodes_of(cluster.placement_for(a_gang(some(4), multiple=2))).count, ("n1", "n2")))
         assert counts == [2, 2]
 
 
 class TestRequests:
     def test_room_is_made_on_the_node_that_is_named(self):
-        crowded = full("s/b/r1", "s/b/r2")
-        assert nodes_of(crowded.placement_for(tasks(some(1, target="n2")))) == ["n2"]
+        cluster = full("s/b/r1", "s/b/r2")
+        assert nodes_of(cluster.placement_for(tasks(some(1, target="n2")))) == ["n2"]
 
     def test_the_holder_of_a_named_device_leaves(self):
-        crowded = full("s/b/r1")
-        assert crowded.leaving(tasks(some(1, target="n1::2"))) == ["low-n1-2"]
+        cluster = full("s/b/r1")
+        assert cluster.leaving(tasks(some(1, target="n1::2"))) == ["low-n1-2"]
 
     def test_only_a_fitting_device_is_of_use(self):
-        crowded = Crowded("s/b/r", kinds="a100 h100")
-        crowded.sits("a", "n1", 0), crowded.sits("h", "n1", 1, ran=900)
-        assert crowded.leaving(a_gang(some(1, kind="h100"))) == ["h"]
+        cluster = FullCluster("s/b/r", kinds="a100 h100")
+        cluster.sits("a", "n1", 0), cluster.sits("h", "n1", 1, ran=900)
+        assert cluster.leaving(a_gang(some(1, kind="h100"))) == ["h"]
 
     def test_shapes_that_share_a_node_get_the_devices_they_need(self):
-        crowded = Crowded("s/b/r", kinds="a100 h100 h100")
+        cluster = FullCluster("s/b/r", kinds="a100 h100 h100")
         for device in range(3):
-            crowded.sits(f"low-{device}", "n1", device)
-        gang_placement = crowded.placement_for(a_gang(some(1, gpus=2), some(1, kind="a100")))
+            cluster.sits(f"low-{device}", "n1", device)
+        gang_placement = cluster.placement_for(a_gang(some(1, gpus=2), some(1, kind="a100")))
         assert [member.grant.devices for member in gang_placement.members] == [(1, 2), (0,)]
 
     def test_cores_alone_may_be_what_is_lacking(self):
-        crowded = Crowded("s/b/r", gpus=2, cores=4)
-        crowded.sits("cores", "n1", cores=4)
-        assert crowded.leaving(a_gang(some(1, cores=2))) == ["cores"]
+        cluster = FullCluster("s/b/r", gpus=2, cores=4)
+        cluster.sits("cores", "n1", cores=4)
+        assert cluster.leaving(a_gang(some(1, cores=2))) == ["cores"]
 
     def test_of_a_group_the_first_ready_task_gets_room(self):
         gang_placement = full("s/b/r").placement_for(tasks(some(5), done=3))
@@ -343,6 +343,6 @@ class TestRequests:
         assert full("s/b/r").refusal_of(unit).code == "EvictionForbidden"
 
     def test_the_trigger_is_the_first_without_room(self):
-        crowded = Crowded("s/b/r", gpus=4)
-        crowded.sits("low", "n1", 0), crowded.sits("low", "n1", 1)
-        assert crowded.placement_for(a_gang(some(3))).trigger == 2
+        cluster = FullCluster("s/b/r", gpus=4)
+        cluster.sits("low", "n1", 0), cluster.sits("low", "n1", 1)
+        assert cluster.placement_for(a_gang(some(3))).trigger == 2

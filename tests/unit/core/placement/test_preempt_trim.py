@@ -19,7 +19,7 @@ from phalanx.core.placement.preempt.node_fit import NodeFit, in_turn
 from phalanx.core.placement.preempt.trim import Trim
 from phalanx.core.placement.preempt.units import EvictionUnit
 from phalanx.core.placement.preempt.victims import Loss
-from tests.unit.core.crowded import NOW, Crowded, a_gang, some
+from tests.support.full_cluster import NOW, FullCluster, a_gang, some
 
 H100 = Request(cores=0, gpus=1)
 
@@ -159,8 +159,8 @@ class TestClearing:
     """Which of two ways to make room is the better one."""
 
     def key(self, *bundles: EvictionUnit, rows: tuple[int, ...] = (0,), **gather: object) -> Key:
-        crowded = Crowded("s/b/r1", "s/b/r1", "s/b/r2")
-        aim = Goal(Draft(crowded.snapshot()), a_gang(some(len(rows)), **gather))  # type: ignore[arg-type]
+        cluster = FullCluster("s/b/r1", "s/b/r1", "s/b/r2")
+        aim = Goal(Draft(cluster.snapshot()), a_gang(some(len(rows)), **gather))  # type: ignore[arg-type]
         return EvictionPlan(aim, [[(row, 1) for row in rows]], list(bundles)).key
 
     def a_bundle(

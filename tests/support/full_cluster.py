@@ -1,4 +1,4 @@
-"""A crowded cluster: nodes by path, who sits on them, and somebody more urgent who wants in."""
+"""A full cluster: nodes by path, the tasks that run on them, and a more urgent unit that needs room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
-from tests.unit.core.racks import THREE, labels
+from tests.support.topologies import THREE, labels
 
 NOW = 1000.0
 LEAVING = -1.0
@@ -66,7 +66,7 @@ class UrgentTasks:
         return iter(range(self._done, min(self.job.tasks, self._done + most)))
 
 
-class Crowded:
+class FullCluster:
     """Nodes n1, n2, … at these paths, each with the same devices; everything else is there in plenty."""
 
     def __init__(self, *paths: str, gpus: int = 4, kinds: str = "", cores: int = 64) -> None:

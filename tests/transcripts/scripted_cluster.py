@@ -1,4 +1,4 @@
-"""The stage of a transcript: a whole cluster in one thread, with the code of both shells but none of their I/O.
+"""The cluster of a transcript: a whole cluster in one thread, with the code of both shells but none of their I/O.
 
 Commands and links are the coordinator's own, agents the runners' own. Processes are played by the script, and
 time passes only when the script says so. Whatever happens is told as a line.
@@ -33,14 +33,14 @@ from phalanx.link import wire
 from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch
-from tests.property.keeper import PlayedKeeper
+from tests.support.fake_keeper import FakeKeeper
 
 T = TypeVar("T")
 BEGINNING_S = 1000.0
 GHOST = "ghost"  # a job that no coordinator has ever heard of
 
 
-class Stage:
+class ScriptedCluster:
     """Coordinator, runners and clock."""
 
     def __init__(self) -> None:
@@ -53,7 +53,9 @@ class Stage:
         self.links = Links(lambda: self.state, SharedToken())
         self.players: dict[str, Player] = {}
         log_links = cast(LogLinks, None)  # nobody reads logs here
-        self.commands = Desk(cast(requests.Requests, self), self.store, Feed(), log_links, self, retries=3)
+        self.commands = NamedCommands(
+            cast(requests.Requests, self), self.store, Feed(), log_links, self, retries=3
+        )
         self.commands.names = self.names
         self.open_term()
 
@@ -86,7 +88,7 @@ class Stage:
             player.wire.close()
 
     def turn(self, inputs: list[Input], envelope: Envelope | None = None) -> list[Answer | None]:
-        """Decide, write down, answer, dispatch: the breath of a coordinator."""
+        """Decide, write down, answer, dispatch: one turn of the coordinator."""
         turn = self.engine.turn(inputs, self.now_s)
         if (batch := turn.batch()) is not None:
             finish(self.store.append(self.state.epoch, batch, turn.history))
@@ -162,15 +164,15 @@ class Stage:
 class Player:
     """One machine: its agent, its keeper, and the wire to the coordinator."""
 
-    def __init__(self, stage: Stage, name: str, capacity: Capacity) -> None:
-        self.stage = stage
+    def __init__(self, cluster: ScriptedCluster, name: str, capacity: Capacity) -> None:
+        self.cluster = cluster
         self.name = name
         self.capacity = capacity
         self.life = 0
         self.deaf = False  # orders to it are lost on the way
         self.wire = Wire(self)
         self.wire.close()
-        self.keeper = PlayedKeeper(self._seen)
+        self.keeper = FakeKeeper(self._seen)
         self.frozen: set[AttemptKey] = set()
         self.agent = self._new_life()
 
@@ -188,15 +190,15 @@ class Player:
         self.wire.close()
         self.wire = Wire(self)
         self.session = RunnerSession(self.wire)
-        self.stage.receive(self.session, self.agent.hello(self.stage.now_s))
+        self.cluster.receive(self.session, self.agent.hello(self.cluster.now_s))
         if self.agent.rejected is not None:
-            self.stage.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
+            self.cluster.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
 
     def receive(self, message: wire.Message) -> list[RunnerEffect]:
         """One message; the keeper is given the lease and does the deeds."""
-        deeds = self.agent.receive(message, self.stage.now_s)
+        deeds = self.agent.receive(message, self.cluster.now_s)
         self.keeper.lease_until = self.agent.state.lease_until
-        self.keeper.do(deeds, self.stage.now_s)
+        self.keeper.do(deeds, self.cluster.now_s)
         return deeds
 
     def restart(self, crash: bool) -> None:
@@ -215,19 +217,19 @@ class Player:
         reports = self.agent.reports() if self.connected else None
         if reports is None or not reports.reports:
             return False
-        self.stage.receive(self.session, reports)
+        self.cluster.receive(self.session, reports)
         return True
 
     def beat(self) -> None:
-        self.stage.receive(self.session, self.agent.beat(self.stage.now_s))
+        self.cluster.receive(self.session, self.agent.beat(self.cluster.now_s))
 
     def pass_time(self) -> None:
         """A second: by then it is known what has started."""
-        now = self.stage.now_s
+        now = self.cluster.now_s
         for key in [each for each in self.keeper.running if each not in self.keeper.announced]:
             self.keeper.announce(key, now)
         for key in self.keeper.fence(now):
-            self.stage.lines.append(f"{self.name} lost touch and ends {self.stage.attempt(key)}")
+            self.cluster.lines.append(f"{self.name} lost touch and ends {self.cluster.attempt(key)}")
         self.keeper.do(self.agent.state.tick(now), now)
         if self.connected and now % self.agent.heartbeat_s == 0:
             self.beat()
@@ -238,7 +240,7 @@ class Player:
             if (effect == "freezes") == (key in self.frozen):
                 return
             self.frozen ^= {key}
-        self.stage.lines.append(f"{self.name} {effect} {self.stage.attempt(key)}")
+        self.cluster.lines.append(f"{self.name} {effect} {self.cluster.attempt(key)}")
 
 
 class Wire:
@@ -263,18 +265,18 @@ class Wire:
 
     def _order(self, epoch: int, order: Order) -> None:
         """An order is told only where nothing follows from it that is told."""
-        player, stage = self.player, self.player.stage
+        player, cluster = self.player, self.player.cluster
         key = None if isinstance(order, Brief | Roll | Dismiss) else order.key
-        what = f"{type(order).__name__.lower()} {stage.attempt(key)}" if key else ""
+        what = f"{type(order).__name__.lower()} {cluster.attempt(key)}" if key else ""
         if player.deaf:
-            stage.lines += [f"lost on the way to {player.name}: {what}"] if what else []
+            cluster.lines += [f"lost on the way to {player.name}: {what}"] if what else []
             return
         deeds = player.receive(wire.Orders(epoch, [order]))
         if isinstance(order, Stop) and not deeds:
-            stage.lines.append(f"{player.name} is told to {what}")
+            cluster.lines.append(f"{player.name} is told to {what}")
 
 
-class Desk(CoordinatorCommands):
+class NamedCommands(CoordinatorCommands):
     """The coordinator's commands, with ids that are the same in every run and known by name from the start."""
 
     names: dict[str, str]

@@ -26,7 +26,7 @@ from phalanx.core.runner.state import (
 )
 
 
-class PlayedKeeper:
+class FakeKeeper:
     """Who runs, who is ready, who waits for a lane, and how it ended.
 
     `seen` is called with every deed that shows outside.

@@ -20,8 +20,8 @@ from phalanx.core.model.status import Status, Why
 from tests.support.builders import a_capacity
 
 
-class Stage:
-    """A state, a clock in the test's hand, and whatever was ordered."""
+class CoreCluster:
+    """A state, a time that the test sets, and the orders that were sent."""
 
     def __init__(self, **nodes: dict[str, int]) -> None:
         self.state = ClusterState()

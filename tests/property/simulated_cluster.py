@@ -1,4 +1,4 @@
-"""A cluster being played: the real heart, real runner states, and wires that may be cut at any moment.
+"""A cluster in memory: the real engine, real runner states, and connections that may be cut at any moment.
 
 What the machines really run is written down beside what both sides believe, so that a law can be asked of
 the world itself: no device serves two processes, no task runs twice at once. Time passes only by `wait`.
@@ -22,7 +22,7 @@ from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Why
 from phalanx.core.runner.state import RunnerState
 from phalanx.store.protocol import Batch, Loaded
-from tests.property.keeper import PlayedKeeper
+from tests.support.fake_keeper import FakeKeeper
 
 
 class Machine:
@@ -38,7 +38,7 @@ class Machine:
         self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
         self.spawned: set[AttemptKey] = set()
         self.wakes: Callable[[AttemptKey], None] = lambda key: None  # told of every start
-        self.keeper = PlayedKeeper(self._seen)
+        self.keeper = FakeKeeper(self._seen)
         self.runner = RunnerState()
         self.keeper.attach(self.runner)
 
@@ -106,7 +106,7 @@ class WatchedEngine(Engine):
         return super()._applied(event)
 
 
-class Played:
+class SimulatedCluster:
     """The coordinator, its log, and the machines."""
 
     def __init__(self, rules: Timers) -> None:

@@ -1,4 +1,4 @@
-"""A yard: nodes, who holds places on them and who waits, with nothing around; the clock is in the test's hand.
+"""What placement sees and nothing else: nodes, tasks that run there, jobs that wait; the test sets the time.
 
 A plan can be carried out: what it places runs until the test ends it, and what it evicts has left at once.
 """
@@ -22,7 +22,7 @@ from phalanx.core.placement.engine import plan
 SIZES = {"t4": 16 << 30, "a100": 40 << 30, "h100": 80 << 30}
 
 
-class TasksInLine:
+class WaitingTasks:
     """A group whose tasks are placed one by one."""
 
     is_gang = False
@@ -42,7 +42,7 @@ class TasksInLine:
         return iter(self.left[: max(0, most)])
 
 
-class GangInLine:
+class PlannedGang:
     """A gang of one group."""
 
     is_gang = True
@@ -71,7 +71,7 @@ class GangInLine:
         return sorted(self.stands.items())
 
 
-class Yard:
+class PlannedCluster:
     """Nodes are named with their cores; GPUs and labels may be given with `add_node`."""
 
     def __init__(self, **cores: int) -> None:
@@ -81,7 +81,7 @@ class Yard:
         self.tenants = Tenants()
         self.queues = Queues()
         self.waiting = Waiting()
-        self.units: dict[str, TasksInLine | GangInLine] = {}
+        self.units: dict[str, WaitingTasks | PlannedGang] = {}
         self._arrivals = 0
         for name, count in cores.items():
             self.add_node(name, count)
@@ -119,24 +119,24 @@ class Yard:
     def waits(
         self, job: str, cores: int = 1, *, gpus: int = 0, kind: str | None = None, target: str = "", tasks: int = 1,
         limit: float | None = None, **more: object,
-    ) -> TasksInLine:  # fmt: skip
+    ) -> WaitingTasks:  # fmt: skip
         """A group of tasks that are placed one by one."""
         aim = parse_target(target) if target else None
         request = Request(cores=cores, gpus=gpus, gpu_type=kind, target=aim)
-        unit = TasksInLine(_job(job, request, tasks, limit, more), self._rank(more))
+        unit = WaitingTasks(_job(job, request, tasks, limit, more), self._rank(more))
         self._add(unit)
         return unit
 
     def waits_whole(
         self, job: str, tasks: int, cores: int = 1, *, least: int = 0, gpus: int = 0, limit: float | None = None,
         must: str = "", strict: bool = True, **more: object,
-    ) -> GangInLine:  # fmt: skip
+    ) -> PlannedGang:  # fmt: skip
         """A gang."""
         gather = (Gather(must, must=True, multiple=int(more.pop("multiple", 1))),) if must else ()  # type: ignore[call-overload]
         made = _job(
             job, Request(cores=cores, gpus=gpus), tasks, limit, more | {"gang": Gang(gather, strict)}, least
         )
-        unit = GangInLine(made, self._rank(more))
+        unit = PlannedGang(made, self._rank(more))
         self._add(unit)
         return unit
 
@@ -188,7 +188,7 @@ class Yard:
         )
         self.waiting.discard(unit)
         unit.left.remove(placement.position)
-        if isinstance(unit, GangInLine):
+        if isinstance(unit, PlannedGang):
             unit.stands[row] = unit.stands.get(row, 0) + 1
         if unit.left:
             self.waiting.add(unit)
@@ -200,7 +200,7 @@ class Yard:
         self.queues.give_back(tenant.queue, tenant.grant)
         self.tenants.remove(key)
 
-    def _add(self, unit: TasksInLine | GangInLine) -> None:
+    def _add(self, unit: WaitingTasks | PlannedGang) -> None:
         self.units[unit.job.id] = unit
         self.waiting.add(unit)
 

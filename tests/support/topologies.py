@@ -1,4 +1,4 @@
-"""Builders of small networks: trees from paths, columns over their nodes, and gangs that want to stand there."""
+"""Builders of small topologies: trees from paths, columns over their nodes, and gangs to place on them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def some(
     return Group(Command(("/bin/true",)), request, tasks=tasks, min=least, indexes=indexes)
 
 
-def a_room(
+def a_draft(
     *nodes: str, cores: int = 4, gpus: str = "", numa: int = 0, quotas: dict[str, Quota] | None = None
 ) -> Draft:
     """A draft over empty nodes n1, n2, … at these paths. GPUs by kind: "a100 h100"."""
