@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from phalanx.core.runner.exits import ProcessEnd
 
@@ -26,25 +26,6 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
     held: bool = False  # only get it ready, and start it with `go`
     not_after: float | None = None  # the instant since boot from which on it is refused
-
-
-class ProcessExit(Struct, frozen=True):
-    """How an attempt ended: a code or a signal, or for the reason `unknown` neither."""
-
-    code: int | None
-    signal: int | None
-    oom: bool
-    reason: str | None  # "fenced": stopped when the lease ran out; "unknown": its keeper died
-    started_at: float
-    ended_at: float
-    stderr_tail: str = ""
-    stopped: bool = True  # False: it ended before anybody told it to
-    why: str | None = None  # it was told to
-
-
-def end_of(exit: ProcessExit) -> ProcessEnd:
-    """The same in the words of the runner's state machine."""
-    return ProcessEnd(*structs.astuple(exit))
 
 
 class ProcessStarted(Struct, frozen=True, array_like=True, tag="started"):
@@ -77,7 +58,7 @@ class ProcessEnded(Struct, frozen=True, array_like=True, tag="ended"):
     """The attempt is over and nothing of its process tree is alive."""
 
     key: str
-    exit: ProcessExit
+    exit: ProcessEnd
 
 
 class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
@@ -99,7 +80,7 @@ class Row(Struct, frozen=True, array_like=True):
     state: str
     pid: int
     started_at: float
-    exit: ProcessExit | None = None
+    exit: ProcessEnd | None = None
     born: Ticks = (0, 0)
 
 

@@ -84,12 +84,8 @@ class RunnerLoop:
                 continue
             key, lane = named
             self._launches.adopt(key, row.key)
-            end, started_at = (
-                messages.end_of(row.exit) if row.exit else None,
-                row.started_at if row.pid else None,
-            )
-            since = self._since(row.born)
-            self.agent.state.adopt(key, lane, end, started_at, row.state == "ready", since)
+            started_at, since = row.started_at if row.pid else None, self._since(row.born)
+            self.agent.state.adopt(key, lane, row.exit, started_at, row.state == "ready", since)
             if not row.pid:
                 unstarted.add(cgroup_name(key))
         self._cgroups.sweep(unstarted)
@@ -240,7 +236,7 @@ class RunnerLoop:
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 self._launches.release(key)
-                self._do(state.process_ended(key, messages.end_of(event.exit)), now)
+                self._do(state.process_ended(key, event.exit), now)
             case messages.ProcessRefused():
                 self._launches.release(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)

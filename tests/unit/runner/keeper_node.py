@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from phalanx.core.runner.exits import ProcessEnd
 from phalanx.runner.keeper.lookup import is_keeper
 from phalanx.runner.keeper_messages import (
     Event,
     Launch,
     ProcessEnded,
-    ProcessExit,
     ProcessReady,
     ProcessRefused,
     ProcessStarted,
@@ -89,7 +89,7 @@ class Node:
         await self.until(lambda: self._find(ProcessStarted, key))
         return self._find(ProcessStarted, key)[-1].pid
 
-    async def ended(self, key: str) -> ProcessExit:
+    async def ended(self, key: str) -> ProcessEnd:
         await self.until(lambda: self._find(ProcessEnded, key))
         return self._find(ProcessEnded, key)[-1].exit
 
