@@ -34,6 +34,7 @@ def test_an_exit_code_and_what_was_written_are_told(tmp_path: Path):
         assert end.stderr_tail == "oh no\n"
         assert node.out("j/0/1").read_text() == "out\n"
         assert node.out("j/0/1").stat().st_mode & 0o777 == 0o600
+        assert end.started_at is not None
         assert end.started_at <= end.ended_at
 
     tell(tmp_path, story)
@@ -225,6 +226,7 @@ def test_stop_kills_what_does_not_listen(tmp_path: Path):
         assert row.state == "stopping"
         end = await node.ended("j/0/1")
         assert end.signal == signal.SIGKILL
+        assert end.started_at is not None
         assert end.ended_at - end.started_at >= 0.2
 
     tell(tmp_path, story)

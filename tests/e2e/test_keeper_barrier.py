@@ -285,6 +285,7 @@ def test_the_deadline_in_its_environment_counts_from_the_start(tmp_path: Path):
         await node.ready("g/0/1")
         node.processes.go("g/0/1")
         end = await node.ended("g/0/1")
+        assert end.started_at is not None
         assert float(node.out("g/0/1").read_text()) == pytest.approx(end.started_at + 100.0, abs=0.001)
 
     tell(tmp_path, story)
