@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 import phalanx
-from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.schema.cluster import TokenRequest
 from phalanx.client.http import HttpTransport
 from phalanx.errors import PhalanxError, Unavailable
 from phalanx.tls import client_context

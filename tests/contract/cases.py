@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.leadership import LeadershipConfig, Role

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.server.route import ServerLimits
+from phalanx.api.server.limits import ServerLimits
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually

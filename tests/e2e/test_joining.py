@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.schema.cluster import TokenRequest
 from phalanx.runner.keeper.lookup import is_keeper
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
 from tests.e2e.visitors import answer, put, told

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.coordinator.credentials import ClusterSecret
 from phalanx.errors import PhalanxError

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import phalanx
-from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.schema.cluster import TokenRequest
 from phalanx.core.model.credential import Role
 from phalanx.errors import Forbidden, PhalanxError
 from tests.e2e.cluster import RealCluster, a_real_cluster, eventually

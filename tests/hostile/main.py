@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from phalanx.api.schema.apply import ApplyRequest
-from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.schema.cluster import TokenRequest
 from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.hostile.cores import held_to_one_core
 from tests.hostile.honest import Honest, Sample, p

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.openapi import openapi_document
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.job import Job

@@ -8,31 +8,34 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
-from phalanx.api.schema.gang import GangView
-from phalanx.api.schema.jobs import (
-    AcceptedTask,
-    CancelReply,
+from phalanx.api.schema.cluster import (
     ClusterView,
-    Counts,
     DeviceView,
-    EvictReply,
-    GroupView,
-    JobView,
     NodeView,
     NumaView,
+    QueueView,
+    QuotaSpec,
+    QuotaView,
+    RemovedNode,
+    UsageView,
+)
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    Counts,
+    EvictReply,
+    GangView,
+    GroupView,
+    JobView,
+    NamedView,
     Page,
     ReasonView,
-    RemovedNode,
     RequestView,
     StoryLine,
-    SubmitReply,
-    SubmitRequest,
     TaskView,
     WatchEvent,
     WhyReply,
 )
-from phalanx.api.schema.names import NamedView
-from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView
+from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
 ID = "01hzx5k3m9qwertyasdfghzxcv"

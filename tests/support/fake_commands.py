@@ -6,36 +6,51 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 
-from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest, DraftView
-from phalanx.api.schema.jobs import (
-    AcceptedTask,
-    CancelReply,
+from phalanx.api.schema.apply import (
+    AppliedJob,
+    ApplyReply,
+    ApplyRequest,
+    DraftView,
+    LayerView,
+    PlanReply,
+    PlanRequest,
+    TopologyView,
+)
+from phalanx.api.schema.cluster import (
     ClusterView,
+    NewToken,
+    NodeView,
+    QueueView,
+    QuotaSpec,
+    QuotaView,
+    RemovedNode,
+    TokenRequest,
+    TokenView,
+    TopologyReply,
+    TopologySpec,
+    UsageView,
+    to_quota,
+    to_topology,
+)
+from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.jobs import (
+    CancelReply,
     Counts,
     EvictReply,
     JobView,
     LogChunk,
-    NodeView,
     Page,
     ReasonView,
-    RemovedNode,
     RequestView,
     StatusWord,
     StoryLine,
-    SubmitReply,
-    SubmitRequest,
     TaskView,
     WatchEvent,
     WhyReply,
 )
 from phalanx.api.schema.jobspec import to_job
-from phalanx.api.schema.layers import TopologyReply, TopologySpec, to_topology
-from phalanx.api.schema.plan import LayerView, PlanReply, PlanRequest, TopologyView
-from phalanx.api.schema.queries import Stream
-from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
-from phalanx.api.schema.submission import to_jobs
-from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.server.roles import Identity
+from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
+from phalanx.api.server.auth import Identity
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.queue import Quota

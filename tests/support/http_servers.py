@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from phalanx.api.server.messages import App
 from phalanx.api.server.protocol import BoundedProtocol
-from phalanx.api.server.request import App
 
 CUT = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Phalanx-Attempt: 1\r\n"
 

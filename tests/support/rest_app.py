@@ -12,8 +12,8 @@ import msgspec
 
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
-from phalanx.api.server.request import App, Message
-from phalanx.api.server.route import ServerLimits
+from phalanx.api.server.limits import ServerLimits
+from phalanx.api.server.messages import App, Message
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport

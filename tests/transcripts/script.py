@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
-from phalanx.api.schema.jobs import NodeView, SubmitRequest, TaskView, WhyReply
+from phalanx.api.schema.cluster import NodeView
+from phalanx.api.schema.jobs import TaskView, WhyReply
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client.calls import parse_gather
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell

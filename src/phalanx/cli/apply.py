@@ -17,9 +17,8 @@ import typer
 from msgspec import structs
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
+from phalanx.api.schema.cluster import QuotaSpec, to_spec
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.layers import to_spec
-from phalanx.api.schema.queues import QuotaSpec
 from phalanx.cli.drafts import TRIES, Drafts, read_files
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import session

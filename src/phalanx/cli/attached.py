@@ -15,7 +15,7 @@ from phalanx.cli.wait import ENDED
 from phalanx.errors import NotFound, PhalanxError
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.queries import Stream
+    from phalanx.api.schema.documents import Stream
     from phalanx.client.client import Client
 
 PACE_S = 0.2

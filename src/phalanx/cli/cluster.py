@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import typer
 
-from phalanx.api.schema.jobs import ClusterView
+from phalanx.api.schema.cluster import ClusterView
 from phalanx.cli.coordinators import Coordinators, describe_role
 from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session

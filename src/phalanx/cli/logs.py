@@ -17,7 +17,7 @@ from phalanx.cli.session import session
 from phalanx.errors import BadRequest
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.queries import Stream
+    from phalanx.api.schema.documents import Stream
 
 SCREEN_LINES = 1000
 PIECES_AHEAD = 16

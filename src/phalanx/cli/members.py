@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from phalanx.api.schema.gang import GangView
-from phalanx.api.schema.jobs import Counts, GroupView, JobView, RequestView, TaskView
+from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, RequestView, TaskView
 from phalanx.cli.output import Table, plain_lines
 from phalanx.cli.text import clean, moment, plural, size
 from phalanx.core.model.quantity import describe_seconds

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.schema.jobs import EXCLUDED, NodeView
+from phalanx.api.schema.cluster import NodeView
+from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, Table, emit, fields
 from phalanx.cli.session import session

@@ -12,7 +12,7 @@ from phalanx.cli.output import plain_lines
 from phalanx.cli.text import clean, moment, plural
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.plan import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
+    from phalanx.api.schema.apply import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
 
 TASKS_SHOWN = 8
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.cluster import QueueView, QuotaSpec
 from phalanx.cli.output import OutputOption, Table, emit, fields
 from phalanx.cli.session import session
 from phalanx.cli.text import size

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 from msgspec import Struct, structs
 
-from phalanx.api.schema.jobs import SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import session

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.server.audit import AuditLine
+from phalanx.api.schema.cluster import AuditLine, NewToken, TokenRequest, TokenView
 from phalanx.cli.output import OutputOption, Table, emit, fields, note
 from phalanx.cli.session import session
 from phalanx.cli.text import moment

@@ -16,7 +16,7 @@ from phalanx.cli.text import clean, plural
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.plan import DomainView, PlaceView, TopologyView
+    from phalanx.api.schema.apply import DomainView, PlaceView, TopologyView
 
 
 def topology(

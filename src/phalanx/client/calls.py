@@ -17,33 +17,34 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.api.schema import sse
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
-from phalanx.api.schema.decoders import decoder
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.cluster import (
+    ClusterView,
+    DrainRequest,
+    LoseRequest,
+    NodeView,
+    QueueView,
+    QuotaSpec,
+    RemovedNode,
+    TopologyReply,
+    TopologySpec,
+)
+from phalanx.api.schema.documents import Stream, decoder
 from phalanx.api.schema.fields import check_name
 from phalanx.api.schema.jobs import (
     CancelReply,
-    ClusterView,
-    DrainRequest,
     EvictReply,
     JobView,
-    LoseRequest,
-    NodeView,
+    NamedView,
     Page,
-    RemovedNode,
     StatusWord,
     StoryLine,
-    SubmitReply,
-    SubmitRequest,
     TaskView,
     WhyReply,
 )
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
-from phalanx.api.schema.layers import TopologyReply, TopologySpec
-from phalanx.api.schema.names import NamedView
-from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.problems import read_problem
-from phalanx.api.schema.queries import Stream
-from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")

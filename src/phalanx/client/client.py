@@ -12,33 +12,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.cluster import (
+    AuditLine,
+    ClusterView,
+    NewToken,
+    NodeView,
+    QueueView,
+    QuotaSpec,
+    RemovedNode,
+    TokenRequest,
+    TokenView,
+    TopologyReply,
+    TopologySpec,
+)
+from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import (
     CancelReply,
-    ClusterView,
     EvictReply,
     JobView,
-    NodeView,
+    NamedView,
     Page,
-    RemovedNode,
     StatusWord,
     StoryLine,
-    SubmitReply,
-    SubmitRequest,
     TaskView,
     WatchEvent,
     WhyReply,
 )
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.api.schema.layers import TopologyReply, TopologySpec
-from phalanx.api.schema.names import NamedView
-from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.problems import read_problem
-from phalanx.api.schema.queries import Stream
-from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.server.audit import AuditLine
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.client import calls, token_calls
 from phalanx.client.access import access
 from phalanx.client.calls import Call, GangFields, Noun, Spec, SubmitFields

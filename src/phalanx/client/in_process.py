@@ -12,7 +12,7 @@ from concurrent.futures import CancelledError as FutureCancelled
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from phalanx.api.server.request import App, Message, Scope
+from phalanx.api.server.messages import App, Message, Scope
 from phalanx.client.calls import Call
 from phalanx.client.transport import (
     Answer,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from phalanx.api.schema.log_gap import gap_mark
-from phalanx.api.schema.queries import Stream
+from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.jobs import gap_mark
 from phalanx.client import calls
 from phalanx.client.calls import Call
 from phalanx.errors import PhalanxError, Unavailable

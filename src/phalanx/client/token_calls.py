@@ -6,8 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from phalanx.api.schema.tokens import NewToken, RotateRequest, TokenRequest, TokenView
-from phalanx.api.server.audit import AuditLine
+from phalanx.api.schema.cluster import AuditLine, NewToken, RotateRequest, TokenRequest, TokenView
 from phalanx.client.calls import Call
 
 

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 
-from phalanx.api.server.unauthenticated import Unauthenticated
+from phalanx.api.server.limits import Unauthenticated
 from phalanx.logger import logger
 from phalanx.tls import explain
 

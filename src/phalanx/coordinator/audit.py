@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import MsgspecError, json
 
-from phalanx.api.server.audit import AuditLine
+from phalanx.api.schema.cluster import AuditLine
 from phalanx.clock import Clock
 from phalanx.errors import ConfigError
 from phalanx.logger import logger

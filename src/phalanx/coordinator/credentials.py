@@ -18,9 +18,9 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from phalanx.api.server.audit import NO_AUDIT, Audit, AuditLine
-from phalanx.api.server.auth import TOKEN_MAX, digest, fingerprint
-from phalanx.api.server.roles import Bearer, Identity
+from phalanx.api.schema.cluster import AuditLine
+from phalanx.api.server.auth import TOKEN_MAX, Bearer, Identity, digest, fingerprint
+from phalanx.api.server.commands import NO_AUDIT, Audit
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.link_auth import STRANGER, LinkAccess

@@ -13,11 +13,17 @@ from contextlib import contextmanager
 from msgspec import structs
 
 from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest, check_extent
+from phalanx.api.schema.cluster import (
+    QueueView,
+    QuotaSpec,
+    TopologyReply,
+    TopologySpec,
+    to_quota,
+    to_topology,
+)
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.api.schema.layers import TopologyReply, TopologySpec, to_topology
-from phalanx.api.schema.queues import QueueView, QuotaSpec, to_quota
 from phalanx.api.schema.submission import check_request_id
-from phalanx.api.server.roles import PRIORITY_OF_USERS
+from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused

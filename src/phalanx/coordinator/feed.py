@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from itertools import islice
 
 from phalanx.api.schema.jobs import WatchEvent
-from phalanx.api.server.time_slices import TimeSlices
+from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import events as e

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
-from phalanx.api.server.roles import PRIORITY_OF_USERS
+from phalanx.api.schema.apply import PlanReply, PlanRequest, TopologyView
+from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.refusals import refusal, unwelcome
 from phalanx.core.cluster.decide import jobs

@@ -9,20 +9,10 @@ from typing import TypeVar
 
 from phalanx import __version__
 from phalanx.api.schema.apply import DraftView
+from phalanx.api.schema.cluster import ClusterView, NodeView, QueueView
 from phalanx.api.schema.fields import read_selector
-from phalanx.api.schema.jobs import (
-    ClusterView,
-    Counts,
-    JobView,
-    NodeView,
-    Page,
-    StatusWord,
-    StoryLine,
-    TaskView,
-    WhyReply,
-)
-from phalanx.api.schema.queues import QueueView
-from phalanx.api.server.time_slices import TimeSlices
+from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView, WhyReply
+from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from phalanx.api.server.unauthenticated import Unauthenticated
+from phalanx.api.server.limits import Unauthenticated
 from phalanx.coordinator.acceptor import Acceptor
 from phalanx.coordinator.descriptors import Shares
 from phalanx.coordinator.link import Envelope, Links, RunnerSession

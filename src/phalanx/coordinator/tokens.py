@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import secrets
 
-from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.server.auth import digest, fingerprint
-from phalanx.api.server.roles import Identity
+from phalanx.api.schema.cluster import NewToken, TokenRequest, TokenView
+from phalanx.api.server.auth import Identity, digest, fingerprint
 from phalanx.clock import Clock
 from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.requests import Requests

@@ -7,19 +7,8 @@ from typing import Literal
 
 from msgspec import structs
 
-from phalanx.api.schema.jobs import (
-    EXCLUDED,
-    Counts,
-    DeviceView,
-    GroupView,
-    JobView,
-    NodeView,
-    NumaView,
-    RequestView,
-    StatusWord,
-    TaskView,
-)
-from phalanx.api.schema.queues import QueueView, QuotaView, UsageView
+from phalanx.api.schema.cluster import DeviceView, NodeView, NumaView, QueueView, QuotaView, UsageView
+from phalanx.api.schema.jobs import EXCLUDED, Counts, GroupView, JobView, RequestView, StatusWord, TaskView
 from phalanx.coordinator.views_gang import conditions, gang_view, has_no_members, ranks
 from phalanx.coordinator.why_whole import comes_first
 from phalanx.core.cluster.decide.brake import holds_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.api.schema.gang import ConditionView, FormationView, GangView, PhaseWord, PromiseView
+from phalanx.api.schema.jobs import ConditionView, FormationView, GangView, PhaseWord, PromiseView
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.core.cluster.apply.gangs import is_preemption
 from phalanx.core.cluster.gangs import Formation, GangState, Promise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.api.schema.plan import DomainView, TopologyView
+from phalanx.api.schema.apply import DomainView, TopologyView
 
 API_VERSION = "scheduling.koordinator.sh/v1alpha1"
 KIND = "ClusterNetworkTopology"

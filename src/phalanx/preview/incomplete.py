@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from phalanx.api.schema.plan import MUST_WAIT, PlanReason, PlanReply
+from phalanx.api.schema.apply import MUST_WAIT, PlanReason, PlanReply
 from phalanx.manifests.found import Incomplete
 
 

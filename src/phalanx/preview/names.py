@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job

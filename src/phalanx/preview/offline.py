@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.apply import PlanReply
 from phalanx.api.schema.jobspec import to_job
-from phalanx.api.schema.plan import PlanReply
-from phalanx.api.schema.submission import to_jobs
+from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job

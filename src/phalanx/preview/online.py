@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
+from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.api.schema.fields import check_count
-from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.api.schema.plan import Called, PlanReply, PlanRequest
-from phalanx.api.schema.submission import to_jobs
+from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job

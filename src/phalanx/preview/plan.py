@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from phalanx.api.schema.plan import PlanReply
+from phalanx.api.schema.apply import PlanReply
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import JobId

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.api.schema.apply import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
 from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView
-from phalanx.api.schema.plan import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
 from phalanx.core.cluster.apply.gangs import eviction_text
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.nodes import Change

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from phalanx.api.schema.apply import MUST_WAIT, NEVER, NOW
 from phalanx.api.schema.jobs import DomainSlots, NodeReasons
-from phalanx.api.schema.plan import MUST_WAIT, NEVER, NOW
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.nodes import Change
 from phalanx.core.model.plan import GangPlacement, Placement

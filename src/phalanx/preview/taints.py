@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import structs
 
+from phalanx.api.schema.apply import PlanReason, PlanReply
 from phalanx.api.schema.jobs import NodeReasons, ReasonView
-from phalanx.api.schema.plan import PlanReason, PlanReply
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.resources import Capacity
 from phalanx.manifests.nodes import NodeSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.api.schema.plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
+from phalanx.api.schema.apply import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Domain, Tree

@@ -12,7 +12,7 @@ import pytest
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.server.app import build_app
-from phalanx.api.server.roles import Bearer
+from phalanx.api.server.auth import Bearer
 from phalanx.cli import session
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport

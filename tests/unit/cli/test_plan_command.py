@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema.plan import PlannedPlacement, PlanReason, PlanReply, PlanRequest
+from phalanx.api.schema.apply import PlannedPlacement, PlanReason, PlanReply, PlanRequest
 from phalanx.cli.catalogue import repeated
 from tests.support.fake_client import Cli, FakeClient
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import json
 
-from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.cluster import QueueView, QuotaSpec
 from tests.support.fake_client import Cli, FakeClient, a_queue
 
 

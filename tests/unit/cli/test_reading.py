@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import json
 
-from phalanx.api.schema.jobs import ClusterView, Fix, NodeReasons, NodeView, ReasonView, StoryLine, WhyReply
+from phalanx.api.schema.cluster import ClusterView, NodeView
+from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView, StoryLine, WhyReply
 from phalanx.cli.shape import ClusterShape, remember
 from tests.support.fake_client import ID, Cli, FakeClient, a_node, a_why
 

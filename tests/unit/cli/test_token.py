@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.server.audit import AuditLine
+from phalanx.api.schema.cluster import AuditLine, NewToken, TokenRequest, TokenView
 from phalanx.endpoint import Endpoint
 from tests.support.fake_client import Cli, FakeClient, a_node
 

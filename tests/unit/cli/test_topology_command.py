@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from phalanx.api.schema.plan import DomainView, LayerView, PlaceView, SeatView, TopologyView
+from phalanx.api.schema.apply import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from tests.support.fake_client import Cli, FakeClient
 
 CLUSTER = """

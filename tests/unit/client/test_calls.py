@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
-from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
 from phalanx.client.calls import SubmitFields
 from phalanx.errors import BadRequest, NotFound, Unavailable

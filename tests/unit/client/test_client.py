@@ -10,10 +10,10 @@ from itertools import islice
 import msgspec
 import pytest
 
-from phalanx.api.schema.jobs import ClusterView, Counts, SubmitReply, SubmitRequest, WatchEvent
-from phalanx.api.schema.log_gap import gap_mark
-from phalanx.api.schema.queues import QuotaSpec
+from phalanx.api.schema.cluster import ClusterView, QuotaSpec
+from phalanx.api.schema.jobs import Counts, WatchEvent, gap_mark
 from phalanx.api.schema.sse import spell_event
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.client.client import Client
 from phalanx.errors import BadRequest, Conflict, Gone, NotFound, Unauthorized, Unavailable, Unconfirmed
 from phalanx.link.wire import Rejected, pack

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from phalanx.api.server.request import Message, Receive, Scope, Send
+from phalanx.api.server.messages import Message, Receive, Scope, Send
 from phalanx.client import calls
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.errors import Unavailable

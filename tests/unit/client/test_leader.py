@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
 from phalanx.client.leader import SILENCE_S, TRY_S, KnownLeader, LeaderSearch, addresses_of
 from phalanx.errors import (

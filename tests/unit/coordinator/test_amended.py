@@ -10,8 +10,9 @@ import pytest
 
 from phalanx.api.schema.apply import AmendSpec, ApplyRequest
 from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobs import LogChunk, SubmitRequest
+from phalanx.api.schema.jobs import LogChunk
 from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.apply.grants import hold_back
 from phalanx.core.model.orders import AttemptKey

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.server.audit import AuditLine
+from phalanx.api.schema.cluster import AuditLine
 from phalanx.coordinator.audit import REFUSALS_AT_ONCE, AuditFile
 from phalanx.errors import ConfigError
 from tests.unit.coordinator.hands import Hands

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from phalanx.api.server.time_slices import TimeSlices
+from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.questions import StateReads
 from phalanx.core.cluster.apply.dispatch import apply

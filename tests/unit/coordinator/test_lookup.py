@@ -8,11 +8,10 @@ import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.api.schema.jobspec import GangSpec, JobSpec, to_job
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
-from phalanx.api.server.auth import Tokens
-from phalanx.api.server.roles import Bearer, Identity
+from phalanx.api.server.auth import Bearer, Identity, Tokens
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.in_process import InProcessTransport
 from phalanx.coordinator.main import Coordinator

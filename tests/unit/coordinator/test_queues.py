@@ -7,14 +7,13 @@ from typing import Any, cast
 import pytest
 from msgspec import json
 
-from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.apply import ApplyRequest, PlanRequest
+from phalanx.api.schema.cluster import QuotaSpec
 from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.plan import PlanRequest
-from phalanx.api.schema.queues import QuotaSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
-from phalanx.api.server.roles import Bearer, Identity
+from phalanx.api.server.auth import Bearer, Identity
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Submit
 from phalanx.errors import BadRequest, NotFound, Unprocessable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.jobs import SubmitRequest
+from phalanx.api.schema.cluster import LayerSpec, TopologySpec
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.api.schema.layers import LayerSpec, TopologySpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.model.gang import Gather
 from phalanx.errors import NeverFits
 from tests.unit.coordinator.test_declarations import ROWS, a_coordinator

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.gang import GangView
-from phalanx.api.schema.jobs import JobView, TaskView
+from phalanx.api.schema.jobs import GangView, JobView, TaskView
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.core.cluster.inputs import Evict
 from phalanx.core.model.job import Job

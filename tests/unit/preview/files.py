@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from phalanx.api.schema.plan import PlanReply
+from phalanx.api.schema.apply import PlanReply
 from phalanx.manifests.read import Manifests, read
 from phalanx.preview.offline import Offline
 

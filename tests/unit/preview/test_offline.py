@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.cluster.invariants import check
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest

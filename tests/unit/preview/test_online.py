@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobs import SubmitRequest
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
-from phalanx.api.schema.plan import Called, PlanReply, PlanRequest
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.previews import Previews
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from phalanx.api.schema.plan import PlanReply
+from phalanx.api.schema.apply import PlanReply
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.gang import Gather

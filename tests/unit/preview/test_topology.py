@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.plan import TopologyView
+from phalanx.api.schema.apply import TopologyView
 from phalanx.preview.detail import cluster_network_topology
 from phalanx.preview.topology import topology_view
 from tests.unit.preview.files import offline

@@ -1,20 +1,27 @@
-"""What `apply` asks and answers: job files, layers and quotas, all of them accepted or none.
+"""What `apply`, `plan` and `topology` ask and answer: job files, layers and quotas, all accepted or none.
 
-How a `JobSpec` is read is `api/schema/jobspec.py`'s business, how files become specs that of `manifests/`.
+`plan` tells what would come of them; it and `topology` are answered by a coordinator and, offline, by the same code on
+files (`phalanx.preview`). How a `JobSpec` is read is `api/schema/jobspec.py`'s business, how files become specs that of
+`manifests/`.
 """
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from msgspec import Struct
 
+from phalanx.api.schema.cluster import QuotaSpec, TopologySpec
 from phalanx.api.schema.fields import check_count, check_name
+from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.layers import TopologySpec
-from phalanx.api.schema.queues import QuotaSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.errors import BadRequest
 
 SPECS_MAX = 1000
 QUOTAS_MAX = 1000
+
+NOW, MUST_WAIT, NEVER = 0, 3, 4
 
 
 class AmendSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,3 +82,126 @@ def check_extent(request: ApplyRequest) -> None:
     check_count("quotas", len(request.quotas), QUOTAS_MAX)
     for queue in request.quotas:
         check_name("quotas", queue)
+
+
+class Called(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What the answer calls a job, and its tasks by position, where they have names of their own."""
+
+    job: str
+    tasks: list[str] = []
+
+
+class PlanRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Work that nobody has submitted. It is planned in this order, behind what waits already."""
+
+    specs: list[JobSpec] = []
+    submit: SubmitRequest | None = None
+    names: list[Called] = []  # of the specs, in the same order
+
+
+class PlannedPlacement(Struct):
+    """One task and where it would go. `nominated`: it starts when those who are evicted there have left."""
+
+    task: str
+    node: str
+    devices: list[int]
+    job: str = ""
+    group: str = ""
+    index: int = 0  # in the network, of a gang; otherwise the task's place in its job
+    domain: list[str] = []  # from the outermost layer to the innermost
+    cores: int = 0
+    memory_bytes: int = 0
+    nominated: bool = False
+
+
+class PlannedEviction(Struct):
+    """One task that would have to leave, for whom, and what it would be told."""
+
+    task: str
+    node: str
+    job: str
+    devices: list[int] = []
+    priority: int = 0
+    preemptor: str = ""  # the job it makes way for
+    why: str = ""  # the message of its condition
+
+
+class PlanReason(Struct):
+    """Why a job, or a part of it, does not start now. The first of a job is the dominant one and has the details."""
+
+    job: str
+    code: str
+    tier: str
+    text: str
+    numbers: dict[str, Any] = {}
+    dominant: bool = False
+    waits: bool = True  # false: the job starts without it, and this is said of the rest
+    tasks: int = 0  # how many tasks it speaks for
+    domains: list[DomainSlots] = []
+    nodes: list[NodeReasons] = []
+    fix: Fix | None = None  # tried before it is offered
+    expected_at: float | None = None  # when it starts if nobody passes it and time limits are used up
+
+
+class PlanReply(Struct, omit_defaults=True):
+    """What the scheduler would do. `exit` is the worst of all jobs: 0 now, 3 must wait, 4 never."""
+
+    placements: list[PlannedPlacement]
+    evictions: list[PlannedEviction]
+    reasons: list[PlanReason]
+    exit: Literal[0, 3, 4]
+    warnings: list[str] = []  # what was read otherwise than written
+
+
+class LayerView(Struct):
+    """A layer between the cluster and its nodes, and the labels that say where a node stands in it."""
+
+    name: str
+    keys: list[str]
+
+
+class SeatView(Struct):
+    """A task that holds a place on a node."""
+
+    task: str
+    job: str
+    devices: list[int]
+
+
+class PlaceView(Struct):
+    """One node of the network: where it stands, what is free, and who sits there."""
+
+    name: str
+    domain: list[str]
+    open: bool  # takes new work
+    cores: int
+    cores_free: int
+    devices: int
+    devices_free: int
+    seats: list[SeatView]
+    missing: list[str] = []  # layers that other nodes have a label for and this one has not
+
+
+class DomainView(Struct):
+    """One domain. `children` names the domains right below it; it is empty where nodes are."""
+
+    layer: str
+    domain: list[str]  # its path; empty: the whole cluster
+    child_layer: str
+    children: list[str]
+    nodes: int
+    cores: int
+    cores_free: int
+    devices: int
+    devices_free: int
+    virtual: bool = False  # no label names it
+
+
+class TopologyView(Struct):
+    """The tree: layers from the outermost to the innermost, domains depth first, nodes in the same order."""
+
+    cluster_layer: str
+    layers: list[LayerView]
+    node_layer: str
+    domains: list[DomainView]
+    nodes: list[PlaceView]

@@ -1,10 +1,31 @@
-"""The coordinators of a cluster, in the words of REST."""
+"""The cluster over REST: its coordinators, nodes, queues, layers, tokens and audit.
+
+Checked here is what can be known without the cluster: how a `QuotaSpec` becomes a `Quota`, a `TopologySpec` a
+`Topology`. The tree that follows from the nodes' labels is shown elsewhere, and so are jobs.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from msgspec import Struct
+
+from phalanx.api.schema.fields import check_count, check_number, check_text, read_size, shown
+from phalanx.api.schema.jobs import Counts
+from phalanx.core.model.credential import Kind, Role
+from phalanx.core.model.job import PRIORITY_MAX
+from phalanx.core.model.quantity import parse_seconds
+from phalanx.core.model.queue import Quota
+from phalanx.core.model.topology import KEYS_MAX, LAYERS_MAX, Layer, Topology
+from phalanx.errors import BadRequest, Unprocessable
+
+COUNT_MAX = 1_000_000_000
+
+NAME_BYTES_MAX = 253
+KEY_BYTES_MAX = 512
+
+USER_S, JOIN_S, OVERLAP_S = 30 * 86_400.0, 3600.0, 3600.0  # what is taken if nothing is said
+JOIN_S_MAX, OVERLAP_S_MAX = 7 * 86_400.0, 30 * 86_400.0
 
 
 class CoordinatorView(Struct):
@@ -16,3 +37,265 @@ class CoordinatorView(Struct):
     address: str = ""  # of the leader's REST
     behind_s: float = 0.0  # how long ago a standby last read the log to its end
     trouble: str = ""  # why it cannot read on: what its store says, or does not say
+
+
+class DeviceView(Struct, omit_defaults=True):
+    """One device and who holds it."""
+
+    index: int
+    kind: str
+    memory_bytes: int
+    numa: int | None = None
+    uuid: str = ""
+    task: str | None = None
+
+
+class NumaView(Struct):
+    id: int
+    cores: int
+    cores_free: int
+
+
+class NodeView(Struct):
+    """One node: what it has, what is free, who is on it."""
+
+    name: str
+    status: Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
+    drained: bool
+    drain_reason: str
+    cores: int
+    cores_free: int
+    memory_bytes: int
+    memory_free_bytes: int
+    numa: list[NumaView]
+    devices: list[DeviceView]
+    labels: dict[str, str]
+    tasks: list[str]  # the attempts it holds, the first 1000
+    task_count: int
+    incarnation: str
+    last_seen_at: float | None
+    generation: int = 0  # of its lease: one more with each join and each loss
+    failures: int = 0  # reported there in a row
+    rests_until: float | None = None  # after failures it gets no new work before this
+    note: str = ""  # what is unusual about it
+
+
+class DrainRequest(Struct, forbid_unknown_fields=True):
+    reason: str
+    evict: bool = False  # what runs there is asked to leave, gangs as a whole
+
+
+class LoseRequest(Struct, forbid_unknown_fields=True):
+    reason: str  # how it is known that the node is gone
+
+
+class RemovedNode(Struct):
+    name: str
+
+
+class ClusterView(Struct):
+    """The cluster in one line. Cores and devices are those of the nodes that take work."""
+
+    version: str
+    epoch: int
+    revision: int
+    nodes: int
+    nodes_online: int
+    cores: int
+    cores_free: int
+    devices: int
+    devices_free: int
+    jobs: int
+    tasks: Counts
+    coordinator: CoordinatorView | None = None  # who answered
+    brake: str = ""  # why nobody is declared lost just now
+
+
+class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A queue: the most that its tasks may hold together, and its highest priority. What is left out has no limit."""
+
+    tasks: int | None = None
+    cores: int | None = None
+    memory: int | str | None = None  # bytes, or "2TiB"
+    gpus: int | None = None
+    priority_max: int | None = None  # else 1,000 for users and 1,000,000 for operators
+
+
+class UsageView(Struct):
+    """What tasks of a queue hold, places that are promised to them included."""
+
+    tasks: int
+    cores: int
+    memory_bytes: int
+    gpus: int
+
+
+class QuotaView(Struct):
+    """The limits of a queue; null is none."""
+
+    tasks: int | None
+    cores: int | None
+    memory_bytes: int | None
+    gpus: int | None
+    priority_max: int | None = None
+
+
+class QueueView(Struct):
+    """One queue. Without a quota it was not declared (unless it is `default`), and has no limits."""
+
+    name: str
+    quota: QuotaView | None
+    used: UsageView
+    waiting: int  # jobs that wait for a place, each group counted where a job is no gang
+
+
+def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
+    """The quota a spec describes, or a refusal that names the field."""
+    memory_bytes = None if spec.memory is None else read_size(f"{field}memory", spec.memory)
+    for name, limit in (("tasks", spec.tasks), ("cores", spec.cores), ("gpus", spec.gpus)):
+        if limit is not None:
+            check_number(f"{field}{name}", limit, 0, COUNT_MAX)
+    if spec.priority_max is not None:
+        check_number(f"{field}priority_max", spec.priority_max, -PRIORITY_MAX, PRIORITY_MAX)
+    return Quota(spec.tasks, spec.cores, memory_bytes, spec.gpus, spec.priority_max)
+
+
+class LayerSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """One layer. The first of its label keys that a node carries, not empty, names the node's domain."""
+
+    name: str
+    keys: list[str]
+
+
+class TopologySpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The layers between the cluster and its nodes, the outermost first."""
+
+    layers: list[LayerSpec]
+    cluster: str = "cluster"  # what the layer above all is called
+    node: str = "node"  # what the layer of single nodes is called
+
+
+class TopologyReply(Struct):
+    """The layers that hold from now on, from the cluster down to the node."""
+
+    layers: list[str]
+    changed: bool
+
+
+def to_topology(spec: TopologySpec, field: str = "") -> Topology:
+    """The topology a spec describes, or a refusal that names the field."""
+    check_count(f"{field}layers", len(spec.layers), LAYERS_MAX)
+    seen: dict[str, str] = {}
+    for where, name in _names(spec, field):
+        _check_word(where, name, NAME_BYTES_MAX)
+        if name in seen:
+            raise BadRequest(f"{where}: {shown(name)} is already the name of {seen[name]}")
+        seen[name] = where
+    layers = tuple(
+        Layer(each.name, _keys(each.keys, f"{field}layers[{number}].keys"))
+        for number, each in enumerate(spec.layers)
+    )
+    return Topology(layers, spec.cluster, spec.node)
+
+
+def to_spec(topology: Topology) -> TopologySpec:
+    """The same in the words of REST."""
+    layers = [LayerSpec(each.name, list(each.keys)) for each in topology.layers]
+    return TopologySpec(layers, topology.cluster, topology.node)
+
+
+def _names(spec: TopologySpec, field: str) -> list[tuple[str, str]]:
+    layers = [(f"{field}layers[{number}].name", each.name) for number, each in enumerate(spec.layers)]
+    return [(f"{field}cluster", spec.cluster), (f"{field}node", spec.node), *layers]
+
+
+def _keys(keys: list[str], field: str) -> tuple[str, ...]:
+    if not keys:
+        raise BadRequest(
+            f"{field}: there is none, give the label that names the domain, such as phalanx/rack"
+        )
+    check_count(field, len(keys), KEYS_MAX)
+    for key in keys:
+        _check_word(field, key, KEY_BYTES_MAX)
+    if len(set(keys)) != len(keys):
+        raise BadRequest(f"{field}: {shown(keys)} names a label twice")
+    return tuple(keys)
+
+
+def _check_word(field: str, word: str, bytes_max: int) -> None:
+    check_text(field, word, bytes_max)
+    if not word or not word.isprintable() or word != word.strip():
+        raise BadRequest(f"{field}: {shown(word)} is not a word: write printable characters, at least one")
+
+
+class TokenRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A user's token (`name`, `role`), or with `kind` join one that lets a runner in, once (`node`: only this one)."""
+
+    kind: Literal["user", "join"] = "user"
+    name: str | None = None  # whose jobs are one's own; None: that of who asks
+    role: Role | None = None
+    expires: float | str | None = None  # seconds, or "30d", or "never"
+    node: str | None = None
+
+
+class RotateRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """How long the old token stays good beside the new one."""
+
+    overlap: float | str | None = None  # seconds, or "1h"; 0: not at all
+
+
+class TokenView(Struct):
+    """One token that was created, without the token. Its id is the fingerprint that logs and the audit show."""
+
+    id: str
+    kind: Kind
+    name: str
+    role: str
+    is_valid: bool
+    is_revoked: bool
+    created_at: float
+    created_by: str
+    expires_at: float | None
+    used_at: float | None  # to about ten minutes
+    node: str = ""  # of a join token: the node that redeemed it
+
+
+class NewToken(Struct):
+    """The only answer that ever holds this token: keep it."""
+
+    token: str
+    record: TokenView
+
+
+def seconds_of(field: str, given: float | str | None, default_s: float, most_s: float | None) -> float | None:
+    """A duration out of a request; None is never, where that is allowed (`most_s` None)."""
+    if given is None:
+        return default_s
+    if given == "never":
+        if most_s is not None:
+            raise BadRequest(f"{field}: 'never' is not possible here, give at most {most_s:.0f} seconds")
+        return None
+    try:
+        found = 0.0 if given in (0, "0") else parse_seconds(str(given))
+    except ValueError as error:
+        raise BadRequest(f"{field}: {error}") from None
+    if most_s is not None and found > most_s:
+        raise Unprocessable(f"{field}: {given} is too long, give at most {most_s:.0f} seconds")
+    return found
+
+
+class AuditLine(Struct, omit_defaults=True):
+    """One thing that was done or refused. `status` is that of HTTP; `left_out`: refusals not written before it."""
+
+    at: float = 0.0
+    name: str = ""  # empty: nobody we know
+    role: str = ""
+    fingerprint: str = ""  # of the token that was shown
+    where: str = ""  # the address it came from
+    method: str = ""
+    route: str = ""
+    id: str = ""  # the job, node, queue or token it was about
+    status: int = 0
+    reason: str = ""
+    request_id: str = ""
+    left_out: int = 0

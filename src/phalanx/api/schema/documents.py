@@ -1,9 +1,13 @@
-"""JSON documents: bytes from a stranger into a struct, or a refusal that says where and why.
+"""JSON documents and query strings: bytes from a stranger into a struct, or a refusal that says where and why.
 
 The types are the guard. A struct has a fixed depth and refuses unknown fields, so a document nested deeper
 than its type is refused at the first bracket too many, before anything is built; NaN, Infinity and numbers
 beyond reason are no JSON to msgspec. What is left to do here is to explain, and to refuse repeated keys, of
-which msgspec would silently take the last.
+which msgspec would silently take the last. An unknown query parameter, one given twice, or a value that is not of its
+type is refused by name.
+
+Decoders are made by one thread at a time: msgspec looks at a Struct's fields when its first decoder is made, two
+threads that do so at once may crash the process, and a client may be used by many threads.
 """
 
 from __future__ import annotations
@@ -11,13 +15,21 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+import threading
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Meta, Struct
 
-from phalanx.api.schema.decoders import decoder
 from phalanx.api.schema.fields import shown
+from phalanx.api.schema.jobs import StatusWord
+from phalanx.core.model.ids import OBJECT_MAX
+from phalanx.core.model.tags import SELECTOR_MAX
 from phalanx.errors import BadRequest
+
+_making = threading.Lock()
+_made: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -28,7 +40,6 @@ _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
-
 _WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
 _TYPES = {
     "int": "a whole number",
@@ -38,6 +49,26 @@ _TYPES = {
     "array": 'a list such as ["a", "b"]',
     "object": "an object with fields",
 }
+
+Q = TypeVar("Q", bound=Struct)
+
+WAIT_S_MAX = 60
+REVISION_MAX = 2**63 - 1
+
+Stream = Literal["stdout", "stderr"]
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Word = Annotated[str, Meta(min_length=1, max_length=128)]
+Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
+Position = Annotated[int, Meta(ge=0, le=REVISION_MAX)]
+
+
+def decoder(form: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of a form."""
+    found = _made.get(form)
+    if found is None:
+        with _making:
+            found = _made.setdefault(form, msgspec.json.Decoder(form))
+    return found
 
 
 class Nothing(msgspec.Struct, forbid_unknown_fields=True):
@@ -161,3 +192,84 @@ def _each_key_once(pairs: list[tuple[str, object]]) -> None:
 
 def _refuse_key(key: str) -> NoReturn:
     raise BadRequest(f"the key {shown(key)} stands twice in one object", reason="RepeatedKey")
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """For routes that take no parameter."""
+
+
+class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    status: StatusWord | None = None
+    queue: Word | None = None
+    name: Word | None = None
+    selector: Select | None = None
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
+class NamesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    own: bool = False  # never another user's
+
+
+class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    status: StatusWord | None = None
+    selector: Select | None = None
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
+class StoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
+class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    timeout_s: Annotated[float, Meta(ge=0, le=WAIT_S_MAX)] = 30.0
+
+
+class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both.
+
+    Bytes that were not kept are told in a line of their own; with `split` the answer ends before them instead, and the
+    next one, asked for from where it ended, begins behind them and says how many they are.
+    """
+
+    stream: Stream = "stdout"
+    attempt: Annotated[int, Meta(ge=1, le=REVISION_MAX)] | None = None
+    offset: Position | None = None
+    lines: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    follow: bool = False
+    split: bool = False
+
+
+class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    after: Position | None = None
+    job: Annotated[str, Meta(min_length=1, max_length=OBJECT_MAX)] | None = None
+
+
+class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    tail: Annotated[int, Meta(ge=1, le=10_000)] = 100
+
+
+def read_query(query_string: bytes, form: type[Q]) -> Q:
+    """Decode a query string, or raise BadRequest naming the parameter."""
+    if not query_string:
+        return form()
+    words = _words(query_string)
+    try:
+        return msgspec.convert(words, form, strict=False)
+    except msgspec.ValidationError as error:
+        raise explained(error, form, "query parameter", words) from None
+
+
+def _words(query_string: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=32)
+    except ValueError as error:
+        raise BadRequest(f"the query cannot be read: {error}") from None
+    words = dict(pairs)
+    if len(words) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRequest(f"query parameter {shown(twice)} is given twice")
+    return words

@@ -17,11 +17,11 @@ from phalanx.api.schema.fields import (
     check_number,
     check_object,
     check_text,
+    read_command,
     read_size,
     read_tags,
     shown,
 )
-from phalanx.api.schema.program import read_command
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.gang import GANG_TASKS_MAX
 from phalanx.core.model.job import Group

@@ -1,8 +1,7 @@
-"""The words of REST and of the Python client: what is asked and what is answered.
+"""Jobs, tasks and their gangs as REST and the Python client show them, and what is told of a name, a log or a watch.
 
-The OpenAPI document is generated from these structs. Unknown fields are refused, so that a misspelt one is
-never ignored in silence. How a `SubmitRequest` becomes jobs is in `api/schema/submission.py`. Job files, gangs, quotas
-and layers have words of their own in `jobspec.py`, `gang.py`, `queues.py` and `layers.py`.
+The OpenAPI document is generated from these structs. What is asked for is in `submission.py` and `jobspec.py`, what the
+cluster around the jobs is in `cluster.py`.
 """
 
 from __future__ import annotations
@@ -11,77 +10,60 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from phalanx.api.schema.cluster import CoordinatorView
-from phalanx.api.schema.gang import ConditionView, GangView
 from phalanx.api.schema.jobspec import GatherSpec
+
+PhaseWord = Literal["Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Failed", "Finished"]
 
 T = TypeVar("T")
 StatusWord = Literal["Pending", "Assigned", "Running", "Completed", "Failed", "Cancelled"]
 
-
-class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One submission. Give `command` (an argv list) or `shell` (one string for /bin/sh), not both."""
-
-    command: list[str] = []
-    shell: str | None = None
-    kind: Literal["command", "vps"] = "command"
-    targets: list[str] = []  # one task per target, one batch
-    required_gpus: list[list[int]] | None = None  # device indexes, one list per target (seed 000)
-    cores: int = 1
-    memory: int | str = 0  # bytes, or "16GiB"
-    gpus: int = 0
-    gpu_type: str | None = None
-    gpu_memory: int | str = 0  # per device
-    priority: int = 0
-    queue: str = "default"
-    array: str | None = None  # "1-100%4"
-    name: str = ""
-    env: dict[str, str] = {}
-    cwd: str | None = None
-    time_limit: float | str | None = None  # seconds, or "1h30m"
-    grace: float | str | None = None  # between SIGTERM and SIGKILL
-    max_retries: int | None = None  # runs after the first
-    max_attempts: int | None = None  # runs in all; not together with max_retries
-    no_queue: bool = False  # refuse at once what cannot start now
-    allow_infeasible: bool = False  # wait even if no node of today could ever hold it
-    request_id: str | None = None  # the same as the Idempotency-Key header
-    tasks: int = 1  # more than 1 makes a gang: its tasks start together or not at all
-    min: int = 0  # how many tasks a gang cannot start without; 0: all
-    gather: list[GatherSpec] = []  # how close the tasks of a gang stand
-    gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
-    labels: dict[str, str] = {}  # what the node must carry
-    preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
-    evictable: bool = True
-    min_run: float | str = 0  # how long an attempt runs before it may be evicted
-    tags: dict[str, str] = {}  # what `ps -l` selects by
+EXCLUDED = "temporarily excluded"  # how the note of a node begins that gets no new work before `rests_until`
 
 
-class FailedTarget(Struct):
-    """A target that was not accepted, and why."""
+class FormationView(Struct):
+    """Members that are placed and wait for each other. `until` is when all let go if they are not whole."""
 
-    target: str
-    reason: str  # a code, such as TargetNotFound
-    detail: str
-
-
-class AcceptedTask(Struct, omit_defaults=True):
-    """What was accepted for one target (or for the whole request, without targets)."""
-
-    id: str
-    tasks: int = 1  # more than 1 for an array
-    target: str | None = None
+    number: int
+    formed_at: float
+    until: float
+    placed: int
+    ready: int
 
 
-class SubmitReply(Struct, omit_defaults=True):
-    """Durable when you read this. `task_ids` holds one id per accepted target; `batch_id` is the first."""
+class PromiseView(Struct):
+    """Places kept for a job until those who were asked to leave have gone."""
 
-    task_ids: list[str]
-    batch_id: str
-    accepted: list[AcceptedTask]
-    failed_targets: list[FailedTarget] = []
-    assigned_node: str | None = None  # the node, when exactly one target was given
-    warnings: list[str] = []  # what was read otherwise than written, or changes nothing
-    replayed: bool = False  # true when the same request_id had been answered before
+    made_at: float
+    until: float  # when the promise is withdrawn
+    victims: list[str]  # tasks that have yet to leave
+    nominated: dict[str, int]  # node: how many members will stand there
+
+
+class GangView(Struct):
+    """What holds the tasks of a job together, and how far they have come. `phase` is that of a PodGroup."""
+
+    phase: PhaseWord
+    placed: int  # members that hold a place and will keep it
+    needed: int  # of all groups together
+    strict: bool
+    match: str
+    wait_s: float
+    gather: list[GatherSpec]
+    id: str  # what a manifest calls it
+    formations: int  # tries to start whole
+    formation: FormationView | None
+    promise: PromiseView | None
+    members: int | None = None  # of one that waits for members: how many have come
+
+
+class ConditionView(Struct):
+    """Something that is so of a task, in the words of Kubernetes: DisruptionTarget for one that is evicted."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    last_transition_at: float
 
 
 class Counts(Struct):
@@ -196,50 +178,6 @@ class TaskView(Struct):
     object: str = ""  # what Kubernetes calls it: namespace/name
 
 
-class DeviceView(Struct, omit_defaults=True):
-    """One device and who holds it."""
-
-    index: int
-    kind: str
-    memory_bytes: int
-    numa: int | None = None
-    uuid: str = ""
-    task: str | None = None
-
-
-class NumaView(Struct):
-    id: int
-    cores: int
-    cores_free: int
-
-
-EXCLUDED = "temporarily excluded"  # how the note of a node begins that gets no new work before `rests_until`
-
-
-class NodeView(Struct):
-    """One node: what it has, what is free, who is on it."""
-
-    name: str
-    status: Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
-    drained: bool
-    drain_reason: str
-    cores: int
-    cores_free: int
-    memory_bytes: int
-    memory_free_bytes: int
-    numa: list[NumaView]
-    devices: list[DeviceView]
-    labels: dict[str, str]
-    tasks: list[str]  # the attempts it holds, the first 1000
-    task_count: int
-    incarnation: str
-    last_seen_at: float | None
-    generation: int = 0  # of its lease: one more with each join and each loss
-    failures: int = 0  # reported there in a row
-    rests_until: float | None = None  # after failures it gets no new work before this
-    note: str = ""  # what is unusual about it
-
-
 class ReasonView(Struct, omit_defaults=True):
     """Why not, as data: a code, its tier (never, held, policy, capacity, progress), a sentence, numbers."""
 
@@ -323,37 +261,6 @@ class EvictReply(Struct):
     evicted: int
 
 
-class DrainRequest(Struct, forbid_unknown_fields=True):
-    reason: str
-    evict: bool = False  # what runs there is asked to leave, gangs as a whole
-
-
-class LoseRequest(Struct, forbid_unknown_fields=True):
-    reason: str  # how it is known that the node is gone
-
-
-class RemovedNode(Struct):
-    name: str
-
-
-class ClusterView(Struct):
-    """The cluster in one line. Cores and devices are those of the nodes that take work."""
-
-    version: str
-    epoch: int
-    revision: int
-    nodes: int
-    nodes_online: int
-    cores: int
-    cores_free: int
-    devices: int
-    devices_free: int
-    jobs: int
-    tasks: Counts
-    coordinator: CoordinatorView | None = None  # who answered
-    brake: str = ""  # why nobody is declared lost just now
-
-
 class WatchEvent(Struct, omit_defaults=True):
     """One line of a watch. `revision` is the Last-Event-ID to resume after."""
 
@@ -387,14 +294,13 @@ class Page(Struct, Generic[T]):
     next_cursor: str | None
 
 
-class Problem(Struct, omit_defaults=True):
-    """RFC 9457 problem+json, with our reason code and what to do next."""
+class NamedView(Struct):
+    """Which job or task Kubernetes calls `name`, its namespace/name; a task has a dot and its index in its id."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    instance: str = ""
-    reason: str = ""
-    hint: str = ""
-    failed_targets: list[FailedTarget] = []
+    name: str
+    id: str
+
+
+def gap_mark(missing: int) -> bytes:
+    """The line that stands for `missing` bytes."""
+    return b"\n--- %d bytes of this log were not kept: it grew past runner.log_max_bytes ---\n" % missing

@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from phalanx.api.schema.fields import (
+    PatternBudget,
     check_count,
     check_name,
     check_number,
@@ -21,7 +22,6 @@ from phalanx.api.schema.fields import (
     shown,
 )
 from phalanx.api.schema.groupspec import GroupSpec, check_after, to_group
-from phalanx.api.schema.patterns import PatternBudget
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.gang import (
     GANG_TASKS_MAX,

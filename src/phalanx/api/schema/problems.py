@@ -1,7 +1,7 @@
 """Problems: our errors as RFC 9457 problem+json, and back again on the other side of the wire.
 
 `type` names the class of the error tree, so that a client raises the very class the coordinator raised;
-`reason` is the finer code. Headers and status lines are left to `api/server/response.py` and to the clients.
+`reason` is the finer code. Headers and status lines are left to `api/server/messages.py` and to the clients.
 """
 
 from __future__ import annotations
@@ -10,14 +10,37 @@ import math
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from phalanx import errors
-from phalanx.api.schema.decoders import decoder
-from phalanx.api.schema.jobs import FailedTarget, Problem
+from phalanx.api.schema.documents import decoder
 from phalanx.errors import PhalanxError, TooMany, Unavailable
 
 MEDIA_TYPE = "application/problem+json"
 _URN = "urn:phalanx:problem:"
+
+
+class FailedTarget(Struct):
+    """A target that was not accepted, and why."""
+
+    target: str
+    reason: str  # a code, such as TargetNotFound
+    detail: str
+
+
+class Problem(Struct, omit_defaults=True):
+    """RFC 9457 problem+json, with our reason code and what to do next."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str = ""
+    reason: str = ""
+    hint: str = ""
+    failed_targets: list[FailedTarget] = []
+
+
 _CLASSES = {
     name: each
     for name, each in vars(errors).items()

@@ -1,4 +1,4 @@
-"""Submissions: how one `SubmitRequest` becomes jobs, or a refusal that names the field.
+"""Submissions: what is asked and answered, and how one `SubmitRequest` becomes jobs, or a refusal that names the field.
 
 Checked here is all that can be known without the cluster: words, limits, and fields that contradict each
 other. Whether a node or a queue exists, and whether there is room, the coordinator says. A target that cannot
@@ -8,13 +8,14 @@ be read refuses only itself, so that the other targets of the request still get 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from phalanx.api.schema.fields import check_count, check_name, check_number, read_duration, read_tags, shown
 from phalanx.api.schema.groupspec import GroupSpec, to_group
-from phalanx.api.schema.jobs import FailedTarget, SubmitRequest
-from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX, read_gather, read_span
+from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX, GatherSpec, read_gather, read_span
+from phalanx.api.schema.problems import FailedTarget
 from phalanx.core.model.array import Array, ArrayError, parse_array
 from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Gang, Restart
 from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job
@@ -25,6 +26,63 @@ TARGETS_MAX = 1000
 REQUEST_ID_BYTES_MAX = 255
 
 Place = tuple[str | None, Target | None]  # a target as written and as read; both None: any node
+
+
+class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One submission. Give `command` (an argv list) or `shell` (one string for /bin/sh), not both."""
+
+    command: list[str] = []
+    shell: str | None = None
+    kind: Literal["command", "vps"] = "command"
+    targets: list[str] = []  # one task per target, one batch
+    required_gpus: list[list[int]] | None = None  # device indexes, one list per target (seed 000)
+    cores: int = 1
+    memory: int | str = 0  # bytes, or "16GiB"
+    gpus: int = 0
+    gpu_type: str | None = None
+    gpu_memory: int | str = 0  # per device
+    priority: int = 0
+    queue: str = "default"
+    array: str | None = None  # "1-100%4"
+    name: str = ""
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    time_limit: float | str | None = None  # seconds, or "1h30m"
+    grace: float | str | None = None  # between SIGTERM and SIGKILL
+    max_retries: int | None = None  # runs after the first
+    max_attempts: int | None = None  # runs in all; not together with max_retries
+    no_queue: bool = False  # refuse at once what cannot start now
+    allow_infeasible: bool = False  # wait even if no node of today could ever hold it
+    request_id: str | None = None  # the same as the Idempotency-Key header
+    tasks: int = 1  # more than 1 makes a gang: its tasks start together or not at all
+    min: int = 0  # how many tasks a gang cannot start without; 0: all
+    gather: list[GatherSpec] = []  # how close the tasks of a gang stand
+    gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
+    labels: dict[str, str] = {}  # what the node must carry
+    preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
+    evictable: bool = True
+    min_run: float | str = 0  # how long an attempt runs before it may be evicted
+    tags: dict[str, str] = {}  # what `ps -l` selects by
+
+
+class AcceptedTask(Struct, omit_defaults=True):
+    """What was accepted for one target (or for the whole request, without targets)."""
+
+    id: str
+    tasks: int = 1  # more than 1 for an array
+    target: str | None = None
+
+
+class SubmitReply(Struct, omit_defaults=True):
+    """Durable when you read this. `task_ids` holds one id per accepted target; `batch_id` is the first."""
+
+    task_ids: list[str]
+    batch_id: str
+    accepted: list[AcceptedTask]
+    failed_targets: list[FailedTarget] = []
+    assigned_node: str | None = None  # the node, when exactly one target was given
+    warnings: list[str] = []  # what was read otherwise than written, or changes nothing
+    replayed: bool = False  # true when the same request_id had been answered before
 
 
 def to_jobs(

@@ -13,18 +13,26 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
-from phalanx.api.schema.documents import Nothing, read_document
-from phalanx.api.schema.queries import read_query
-from phalanx.api.server.audit import NO_AUDIT, Audit, AuditLine
-from phalanx.api.server.auth import Accepts, Guard
-from phalanx.api.server.commands import Commands
+from phalanx.api.schema.cluster import AuditLine
+from phalanx.api.schema.documents import Nothing, read_document, read_query
+from phalanx.api.server.auth import Accepts, Guard, check_role, forbidden
+from phalanx.api.server.commands import NO_AUDIT, Audit, Commands
+from phalanx.api.server.limits import ServerLimits
+from phalanx.api.server.messages import (
+    CONNECTION,
+    App,
+    ClientDisconnected,
+    HttpRequest,
+    Receive,
+    Response,
+    Scope,
+    Send,
+    StreamedResponse,
+    problem_reply,
+)
 from phalanx.api.server.openapi import openapi_document
-from phalanx.api.server.request import CONNECTION, App, ClientDisconnected, HttpRequest, Receive, Scope, Send
-from phalanx.api.server.response import Response, StreamedResponse, problem_reply
-from phalanx.api.server.roles import forbidden
-from phalanx.api.server.route import Route, ServerLimits, Service
+from phalanx.api.server.route import Route, Service, while_connected
 from phalanx.api.server.routes.table import choose, find_row
-from phalanx.api.server.streams import while_connected
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized
 from phalanx.logger import logger
 
@@ -42,7 +50,7 @@ def build_app(
     audit: Audit = NO_AUDIT,
 ) -> App:
     """The app, for uvicorn or for a client in the same process. `hosts` are answered to besides loopback."""
-    guard = Guard(tokens, hosts)
+    guard = Guard(hosts)
     service = Service(commands, tokens, limits or ServerLimits(), openapi_document(), audit)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +60,8 @@ def build_app(
         http_request = None
         try:
             http_request = HttpRequest(scope, receive)
-            route = _admitted(guard, http_request)
+            guard.check_site(http_request.headers)
+            route = _admitted(tokens, http_request)
             if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
                 connection.identify(http_request)
         except PhalanxError as error:
@@ -66,16 +75,17 @@ def build_app(
     return app
 
 
-def _admitted(guard: Guard, http_request: HttpRequest) -> Route:
-    """The route of a visit that may have it. A stranger does not even learn which paths exist."""
-    guard.check_site(http_request)
+def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
+    """The route of a request that may have it. A stranger does not even learn which paths exist."""
     row, http_request.id = find_row(http_request.raw_path)
     route = row.get(http_request.method) if row else None
+    if route is None or route.permission != "open":
+        http_request.identify(tokens)
     if route is None:
-        guard.identify(http_request)
-    else:
-        guard.admit(http_request, route.permission, is_about_a_job=route.is_about_a_job)
-    return choose(row, http_request.method, http_request.path)
+        return choose(row, http_request.method, http_request.path)
+    if route.permission != "open":
+        check_role(http_request.identity, route.permission, is_about_a_job=route.is_about_a_job)
+    return route
 
 
 async def _serve(service: Service, route: Route, http_request: HttpRequest, send: Send) -> None:

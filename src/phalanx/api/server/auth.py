@@ -1,7 +1,9 @@
-"""Who may enter: the Host and Origin of a request, and the bearer token in its Authorization header.
+"""Who may enter, and who may do what: Host and Origin, bearer tokens, and one table from roles to permissions.
 
-Which permission a route needs stands in its row of the route table, what a role may do in `roles.py`. Which tokens
-are accepted is somebody else's business (`Accepts`); a token is known here only by its digest.
+Each route names one permission in its row of the route table. A role holds it for everything, or only for what is its
+own: jobs by the name of their user, and for a task's token the one job it was made for. What does not stand in the
+table is refused; docs/operations/tokens.md shows this very table. Which tokens are accepted is somebody else's business
+(`Accepts`); a token is known here only by its digest.
 """
 
 from __future__ import annotations
@@ -9,17 +11,136 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.roles import Bearer, Identity, Permission, forbidden
-from phalanx.core.model.credential import FINGERPRINT_CHARACTERS
+from msgspec import Struct
+
+from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, power
 from phalanx.errors import Forbidden, Unauthorized
 
+Permission = Literal[
+    "open", "read", "follow", "inspect", "submit", "control", "operate", "declare", "grant", "audit"
+]
+Bearer = Literal["viewer", "user", "operator", "admin", "node", "join", "task"]
+Scope = Literal["all", "own"]
+
+# What each permission allows, said for people.
+MEANINGS: dict[Permission, str] = {
+    "open": "ask whether it lives, is ready, and leads; no token is needed",
+    "read": "see the names and states of all jobs, nodes and queues, and why they are so; plan",
+    "follow": "see one job: its state, its tasks, its story",
+    "inspect": "read what a job's tasks wrote, and the values of its environment",
+    "submit": "submit jobs, under one's own name",
+    "control": "cancel, evict, pause and resume jobs",
+    "operate": "drain nodes and take them back",
+    "declare": "set quotas and the layers of the network",
+    "grant": "create, list, rotate and revoke tokens (own: for one's own name, of no more power)",
+    "audit": "read who did what",
+}
+
+GRANTS: dict[Bearer, dict[Permission, Scope]] = {
+    "viewer": {"read": "all", "follow": "all", "inspect": "own"},
+    "user": {
+        "read": "all",
+        "follow": "all",
+        "inspect": "own",
+        "submit": "all",
+        "control": "own",
+        "grant": "own",
+    },
+    "operator": {
+        "read": "all",
+        "follow": "all",
+        "inspect": "all",
+        "submit": "all",
+        "control": "all",
+        "operate": "all",
+        "grant": "own",
+    },
+    "admin": {
+        "read": "all",
+        "follow": "all",
+        "inspect": "all",
+        "submit": "all",
+        "control": "all",
+        "operate": "all",
+        "declare": "all",
+        "grant": "all",
+        "audit": "all",
+    },
+    "task": {"follow": "own", "inspect": "own"},
+    "node": {},  # for the link port alone, and there for its own name
+    "join": {},  # for one hello of one runner
+}
+
+# The highest priority that each may give a job, in a queue that does not say otherwise.
+PRIORITY_OF_USERS = 1_000
+PRIORITY_OF_OPERATORS = 1_000_000
+
+_ELSEWHERE: dict[Bearer, str] = {
+    "node": "a node's credential is for runners, at the link port",
+    "join": "a join token is for the first hello of a runner, at the link port",
+    "task": "a task's token is for reading its own job while that lives",
+}
+
+
 TOKEN_MAX = 4096  # longer ones are not ours, and are not worth a digest
+
+
+class Identity(Struct, frozen=True):
+    """Who shows a token. The token itself is known by its fingerprint."""
+
+    name: str
+    role: Bearer
+    fingerprint: str
+    job: str = ""  # of a task's token: its job
+    expires_at: float | None = None
+    is_record: bool = False  # it was created, so that it can be listed and revoked
+
+    def scope(self, permission: Permission) -> Scope | None:
+        """How far a permission reaches; None: it is not held."""
+        return GRANTS[self.role].get(permission)
+
+    def owns(self, job: str, user: str) -> bool:
+        """Whether a job is one's own."""
+        return job == self.job if self.role == "task" else user == self.name
+
+    def may(self, permission: Permission, job: str, user: str) -> bool:
+        """Whether a permission is held for a job of a user."""
+        scope = self.scope(permission)
+        return scope == "all" or (scope == "own" and self.owns(job, user))
+
+    @property
+    def priority_max(self) -> int:
+        """The highest priority of this one's jobs, in a queue that does not say otherwise."""
+        return PRIORITY_OF_OPERATORS if self.role in {"operator", "admin"} else PRIORITY_OF_USERS
+
+    @property
+    def power(self) -> int:
+        return power(self.role)
+
+
+NOBODY = Identity("", "join", "")
+
+
+def forbidden(identity: Identity, permission: Permission, what: str = "") -> Forbidden:
+    """The refusal: who asks, what it would take."""
+    whole = [role for role, held in GRANTS.items() if held.get(permission) == "all"]
+    own = [role for role, held in GRANTS.items() if held.get(permission) == "own" and role != "task"]
+    takes = f"the role {' or '.join(whole)}" + (f", or {' or '.join(own)} for one's own" if own else "")
+    if identity.role in _ELSEWHERE:
+        detail = f"{_ELSEWHERE[identity.role]}; it does not allow to {what or MEANINGS[permission]}"
+    else:
+        detail = f"{identity.name} has the role {identity.role}, which does not allow to {what or MEANINGS[permission]}"
+    return Forbidden(
+        detail,
+        reason="RoleForbids",
+        hint=f"it takes {takes}",
+        extra={"role": identity.role, "permission": permission},
+    )
 
 
 class Accepts(Protocol):
@@ -56,59 +177,44 @@ class Tokens:
 
 
 class Guard:
-    """Looks at each request before any route does."""
+    """Looks at where a request comes from before any route does."""
 
-    def __init__(self, tokens: Accepts, hosts: Iterable[str] = ()) -> None:
-        self._tokens = tokens
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
         extra = frozenset(host.lower().strip("[]") for host in hosts if host)
         # A Host header repeats for ever, so each spelling is judged once.
         self._is_ours = lru_cache(maxsize=256)(lambda host: _is_ours(host, extra))
 
-    def check_site(self, http_request: HttpRequest) -> None:
+    def check_site(self, headers: Mapping[bytes, bytes]) -> None:
         """Refuse a Host that is not ours (DNS rebinding) and an Origin that is another site (web pages)."""
-        host = http_request.headers.get(b"host", b"")
+        host = headers.get(b"host", b"")
         if not self._is_ours(host):
             raise Forbidden(
                 f"the Host {host[:80].decode('latin-1')!r} is not one this coordinator answers to",
                 reason="HostNotAllowed",
                 hint="use a loopback address, or add the name to the coordinator's allowed hosts",
             )
-        origin = http_request.headers.get(b"origin")
+        origin = headers.get(b"origin")
         if origin is not None and origin.partition(b"://")[2] != host:
             raise Forbidden("requests from the pages of another site are refused", reason="OriginNotAllowed")
 
-    def identify(self, http_request: HttpRequest) -> None:
-        """Name who sends this request, or raise Unauthorized."""
-        identify(self._tokens, http_request)
 
-    def admit(self, http_request: HttpRequest, permission: Permission, *, is_about_a_job: bool) -> None:
-        """Refuse what the role does not allow. Whether a job is one's own is asked later, when it is known."""
-        if permission == "open":
-            return
-        self.identify(http_request)
-        scope = http_request.identity.scope(permission)
-        if scope is None or (scope == "own" and not is_about_a_job and permission != "grant"):
-            raise forbidden(http_request.identity, permission)
-
-
-def identify(tokens: Accepts, http_request: HttpRequest) -> None:
-    """Name who sends this request, or raise Unauthorized."""
-    scheme, _, token = http_request.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+def identify(tokens: Accepts, authorization: bytes) -> tuple[Identity, str]:
+    """Who shows the token in this header, and the token; or raise Unauthorized."""
+    scheme, _, token = authorization.decode("latin-1").partition(" ")
     found = tokens.accepts_user(token.strip()) if scheme.lower() == "bearer" else None
     if found is None:
         raise Unauthorized(
             "a token is needed" if not scheme else "this token is not accepted",
             hint="send the header 'Authorization: Bearer TOKEN'; tokens are not read from anywhere else",
         )
-    http_request.identity, http_request.token = found, token.strip()
+    return found, token.strip()
 
 
-def is_insider(tokens: Accepts, http_request: HttpRequest) -> bool:
-    """For a route that anybody may ask: whether this one may know more. A wrong token is refused here as well."""
-    if b"authorization" not in http_request.headers:
-        return False
-    identify(tokens, http_request)
-    return http_request.identity.scope("read") == "all"
+def check_role(identity: Identity, permission: Permission, *, is_about_a_job: bool) -> None:
+    """Refuse what the role does not allow. Whether a job is one's own is asked later, when it is known."""
+    scope = identity.scope(permission)
+    if scope is None or (scope == "own" and not is_about_a_job and permission != "grant"):
+        raise forbidden(identity, permission)
 
 
 def digest(token: str) -> bytes:

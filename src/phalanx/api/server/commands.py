@@ -1,7 +1,9 @@
-"""What the REST app may ask of a coordinator. The coordinator implements it; `api` never imports it.
+"""What the REST app may ask of a coordinator, and the audit it writes. The coordinator implements both; `api` never
+imports it.
 
 Every method raises an error of `phalanx.errors` when the answer is no. An id may be a unique prefix. A method
-that changes something returns only when the change is durable.
+that changes something returns only when the change is durable. The audit has one line for every change and every
+refusal, and never a token or the body of a request; others keep the lines.
 """
 
 from __future__ import annotations
@@ -9,30 +11,37 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.cluster import (
+    AuditLine,
+    ClusterView,
+    NewToken,
+    NodeView,
+    QueueView,
+    QuotaSpec,
+    RemovedNode,
+    TokenRequest,
+    TokenView,
+    TopologyReply,
+    TopologySpec,
+)
+from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import (
     CancelReply,
-    ClusterView,
     EvictReply,
     JobView,
     LogChunk,
-    NodeView,
     Page,
-    RemovedNode,
     StatusWord,
     StoryLine,
-    SubmitReply,
-    SubmitRequest,
     TaskView,
     WatchEvent,
     WhyReply,
 )
-from phalanx.api.schema.layers import TopologyReply, TopologySpec
-from phalanx.api.schema.plan import PlanReply, PlanRequest, TopologyView
-from phalanx.api.schema.queries import Stream
-from phalanx.api.schema.queues import QueueView, QuotaSpec
-from phalanx.api.schema.tokens import NewToken, TokenRequest, TokenView
-from phalanx.api.server.roles import PRIORITY_OF_USERS, Identity
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
+
+LINES_MAX = 10_000
 
 
 class Commands(Protocol):
@@ -195,3 +204,24 @@ class Commands(Protocol):
     def require_active(self) -> None:
         """Raise NotActive unless wishes may be handed in here."""
         ...
+
+
+class Audit(Protocol):
+    """Takes lines, and gives the newest back."""
+
+    def note(self, line: AuditLine) -> None: ...
+
+    def tail(self, count: int) -> list[AuditLine]: ...
+
+
+class NoAudit:
+    """For a cluster inside one process, which has one user."""
+
+    def note(self, line: AuditLine) -> None:
+        """Nobody else was there."""
+
+    def tail(self, count: int) -> list[AuditLine]:
+        return []
+
+
+NO_AUDIT = NoAudit()

@@ -11,14 +11,19 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.api.schema import sse
-from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.apply import ApplyRequest, PlanRequest
+from phalanx.api.schema.cluster import (
+    DrainRequest,
+    LoseRequest,
+    QuotaSpec,
+    RotateRequest,
+    TokenRequest,
+    TopologySpec,
+)
 from phalanx.api.schema.documents import Nothing
-from phalanx.api.schema.jobs import DrainRequest, LoseRequest, Problem, SubmitRequest, WatchEvent
-from phalanx.api.schema.layers import TopologySpec
-from phalanx.api.schema.plan import PlanRequest
-from phalanx.api.schema.problems import MEDIA_TYPE
-from phalanx.api.schema.queues import QuotaSpec
-from phalanx.api.schema.tokens import RotateRequest, TokenRequest
+from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.problems import MEDIA_TYPE, Problem
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
 

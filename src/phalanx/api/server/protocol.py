@@ -3,7 +3,7 @@
 A stranger who shows no token must not be able to fill the memory, to hold connections open by saying nothing, or to
 keep others out: when there are too many such connections, the oldest goes. What is refused is answered, and the rest
 of what is being sent is read and thrown away for a moment, for closing at once would take the answer back. How long a
-body may be is in `api/server/request.py`.
+body may be is in `api/server/messages.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from phalanx.api.schema.problems import MEDIA_TYPE, retry_after_s, spell_problem
-from phalanx.api.server.request import CONNECTION, HttpRequest
-from phalanx.api.server.stream_limit import Place, StreamLimit
-from phalanx.api.server.unauthenticated import Unauthenticated
+from phalanx.api.server.limits import Place, StreamLimit, Unauthenticated
+from phalanx.api.server.messages import CONNECTION, HttpRequest
 from phalanx.errors import BadRequest, PhalanxError, TooLarge, TooMany
 
 PHRASES = {400: b"Bad Request", 413: b"Content Too Large", 429: b"Too Many Requests"}

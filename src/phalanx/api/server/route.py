@@ -1,45 +1,68 @@
-"""A row of the route table, and what every route is given to work with."""
+"""A row of the route table, what every route is given to work with, and answers that take their time.
+
+Those are cancelled when the client hangs up and show signs of life while nothing happens. A stream holds one of a
+limited number of places, and its token is looked at again at every beat, because a right that has ended must not go on
+in a connection that was opened before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from phalanx.api.schema.documents import BODY_BYTES_MAX, Nothing
-from phalanx.api.schema.queries import NoQuery
-from phalanx.api.server.audit import Audit
-from phalanx.api.server.auth import Accepts
-from phalanx.api.server.commands import Commands
-from phalanx.api.server.concurrency import ConcurrencyLimit
-from phalanx.api.server.readiness import Readiness
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, StreamedResponse
-from phalanx.api.server.roles import Permission
-from phalanx.api.server.stream_limit import StreamLimit
-from phalanx.api.server.time_slices import TimeSlices
+from phalanx.api.schema.documents import NoQuery, Nothing
+from phalanx.api.server.auth import Accepts, Permission
+from phalanx.api.server.commands import Audit, Commands
+from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
+from phalanx.api.server.messages import HttpRequest, Receive, Response, StreamedResponse
 from phalanx.clock import SystemClock
+from phalanx.errors import PhalanxError, Unauthorized, Unavailable
+
+FRESH_S = 1.0
+T = TypeVar("T")
 
 
-class ServerLimits(Struct, frozen=True):
-    """How much one coordinator takes on at once."""
+class Readiness:
+    """Whether the whole way to the store and back works."""
 
-    body_bytes: int = BODY_BYTES_MAX
-    streams: int = 256  # watches and log readers
-    waits: int = 1024  # long polls
-    reads: int = 1024  # questions that are being answered
-    submits: int = 64  # carried out at once; a turn takes them together
-    submits_waiting: int = 4096  # for a place among them,
-    submit_within_s: float = 1.0  # and not longer than that
-    large_bytes: int = 32 * 1024  # a body above this, or of unknown length, is a large one
-    large_submits: int = 2  # of these so many at once, and plans as well,
-    large_rest: float = 3.0  # each place resting so many times as long as it was used,
-    large_within_s: float = 10.0  # and they wait longer for one
-    large_bodies: int = 256  # held in memory at once, from their first byte until they are carried out
-    beat_s: float = 15.0  # between two signs of life of a quiet stream; its token is checked again then
-    settle_s: float = 0.05  # how long a watch may take to refuse before its answer begins
-    ready_s: float = 5.0
+    def __init__(
+        self, ready: Callable[[], Awaitable[None]], within_s: float, fresh_s: float = FRESH_S
+    ) -> None:
+        """`ready` raises unless it does, or takes longer than `within_s`."""
+        self._ready = ready
+        self._within_s = within_s
+        self._fresh_s = fresh_s
+        self._question: asyncio.Task[bool] | None = None
+        self._answered_at = 0.0
+
+    async def require(self) -> None:
+        """Ask now, and raise whatever is wrong, in full."""
+        try:
+            async with asyncio.timeout(self._within_s):
+                await self._ready()
+        except TimeoutError:
+            raise Unavailable(f"no answer from the coordinator within {self._within_s:g} s") from None
+
+    async def is_given(self) -> bool:
+        """The answer of the moment. Whoever asks while the question is on its way waits for the same answer."""
+        now = asyncio.get_running_loop().time()
+        if self._question is None or (self._question.done() and now - self._answered_at >= self._fresh_s):
+            self._question = asyncio.ensure_future(self._ask())
+        return await asyncio.shield(self._question)
+
+    async def _ask(self) -> bool:
+        try:
+            await self.require()
+        except PhalanxError:
+            return False
+        else:
+            return True
+        finally:
+            self._answered_at = asyncio.get_running_loop().time()
 
 
 class Service:
@@ -88,23 +111,92 @@ class Route(Struct, frozen=True, kw_only=True):
     header: str = ""  # a request header that this route reads
     media: str = "application/json"
     lasting: bool = False  # may take long, so it is cancelled when the client hangs up
-
-    @property
-    def is_about_a_job(self) -> bool:
-        """Whether the id in the path is that of a job or task, which belongs to somebody."""
-        return self.path.startswith(("/v1/jobs/{id}", "/v1/tasks/{id}"))
-
-    @property
-    def is_costly(self) -> bool:
-        """Whether only so many of them are carried out at once."""
-        return self.method == "POST" and self.path in ("/v1/jobs", "/v1/apply", "/v1/plan")
-
-    @property
-    def is_heavy(self) -> bool:
-        """Whether it looks at everything that waits, however little is asked."""
-        return self.path == "/v1/plan"
+    is_about_a_job: bool = False  # the id in the path is that of a job or task, which belongs to somebody
+    is_costly: bool = False  # only so many of them are carried out at once
+    is_heavy: bool = False  # costly however little is asked: it looks at everything that waits
 
     @property
     def is_change(self) -> bool:
         """Whether it changes anything, and so is written down with who did it."""
         return self.method != "GET" and self.permission not in ("open", "read")
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`, and cancel it as soon as the client hangs up."""
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_hang_up(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended = working.done()
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+    if ended:
+        working.result()  # an error of the work goes on up, a hang-up is no error
+
+
+async def held(
+    service: Service, http_request: HttpRequest, source: AsyncIterator[T]
+) -> AsyncGenerator[T | None, None]:
+    """The items of `source`, with None at every beat, in one of the slots and while the token is good."""
+    limits = service.limits
+    with service.streams.taken(http_request):
+        async with aclosing(with_beats(source, limits.settle_s, limits.beat_s)) as items:
+            async for item in items:
+                if item is None and not _is_still_good(service, http_request):
+                    raise Unauthorized("the token of this stream is no longer accepted")
+                yield item
+
+
+async def with_beats(
+    source: AsyncIterator[T], first_s: float, every_s: float
+) -> AsyncGenerator[T | None, None]:
+    """The items of `source`, and None after `first_s` and then every `every_s` seconds, busy or not."""
+    loop = asyncio.get_running_loop()
+    due = loop.time() + first_s
+    coming: asyncio.Task[T] = asyncio.create_task(_next(source))
+    try:
+        while True:
+            await asyncio.wait((coming,), timeout=max(0.0, due - loop.time()))
+            if loop.time() >= due:
+                due = loop.time() + every_s
+                yield None
+            if coming.done():
+                try:
+                    item = coming.result()
+                except StopAsyncIteration:
+                    return
+                coming = asyncio.create_task(_next(source))
+                yield item
+    finally:
+        await _close(coming, source)
+
+
+def _is_still_good(service: Service, http_request: HttpRequest) -> bool:
+    """Whether the token is accepted, and still stands for the same name and role."""
+    try:
+        now = service.tokens.accepts_user(http_request.token)
+    except Unavailable:  # nobody knows here any more
+        return False
+    return now is not None and (now.name, now.role) == (
+        http_request.identity.name,
+        http_request.identity.role,
+    )
+
+
+async def _next(source: AsyncIterator[T]) -> T:
+    return await anext(source)
+
+
+async def _close(coming: asyncio.Task[T], source: AsyncIterator[T]) -> None:
+    coming.cancel()
+    await asyncio.gather(coming, return_exceptions=True)
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
+
+
+async def _hang_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,7 +1,7 @@
 """Regular expressions of users, matched in time that grows with the text and not with the pattern's choices.
 
 RE2 reads them, as one set for all patterns of a job. Linear time is not free, so the set has a size limit of its own.
-What may be submitted is checked in `api/schema/patterns.py`; what a match leads to is decided by the restart rules.
+What may be submitted is checked in `api/schema/fields.py`; what a match leads to is decided by the restart rules.
 """
 
 from __future__ import annotations

@@ -1,15 +1,41 @@
-"""Bytes from strangers: into a struct, or a refusal that says where and why."""
+"""Documents: what is refused and how it is said, and decoders that many threads meet for the first time at once."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
 
-from phalanx.api.schema.documents import read_document
-from phalanx.api.schema.jobs import SubmitRequest
-from phalanx.api.schema.queries import JobsQuery, LogsQuery, WaitQuery, read_query
+from phalanx.api.schema.documents import JobsQuery, LogsQuery, WaitQuery, read_document, read_query
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.errors import BadRequest
+
+# In a process of its own, because it would not fail but crash. New forms in every round: each is met once.
+SCRIPT = """
+import sys, threading
+from msgspec import defstruct
+from phalanx.client.calls import Call
+
+sys.setswitchinterval(1e-6)
+for _ in range(100):
+    inner = defstruct("Inner", [(f"f{number}", "int | None", None) for number in range(20)])
+    more = [(f"f{number}", "list[int] | None", None) for number in range(20)]
+    call = Call(method="GET", path="/", answer=defstruct("Outer", [("inner", inner), *more]))
+    together = threading.Barrier(4)
+
+    def ask(call=call, together=together):
+        together.wait()
+        assert call.read(200, {}, b'{"inner": {"f1": 7}, "f3": [1]}').inner.f1 == 7
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("whole")
+"""
 
 
 def refusal(body: bytes) -> BadRequest:
@@ -144,3 +170,8 @@ def test_a_wrong_query_is_refused_by_name(query: bytes, says: str):
 def test_a_wait_has_bounds(value: bytes):
     with pytest.raises(BadRequest):
         read_query(b"timeout_s=" + value, WaitQuery)
+
+
+def test_threads_that_read_their_first_answer_at_once_do_not_crash():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.server.app import build_app
-from phalanx.api.server.audit import AuditLine
 from phalanx.api.server.auth import Tokens, fingerprint
-from phalanx.api.server.request import App
+from phalanx.api.server.messages import App
 from phalanx.errors import Unavailable
 from tests.support.fake_commands import FakeCommands
 from tests.support.rest_app import JSON, TOKEN, ask

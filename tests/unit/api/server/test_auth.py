@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 
 from phalanx.api.server.app import build_app
-from phalanx.api.server.auth import Tokens
-from phalanx.api.server.roles import Permission
+from phalanx.api.server.auth import Permission, Tokens
 from phalanx.api.server.routes.table import ROUTES
 from tests.support.fake_commands import FakeCommands
 from tests.support.rest_app import JSON, TOKEN, a_rest_app, ask, ask_raw

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from phalanx.api.schema.jobs import SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
-from phalanx.api.server.request import App, Message
-from phalanx.api.server.route import ServerLimits
+from phalanx.api.server.limits import ServerLimits
+from phalanx.api.server.messages import App, Message
 from tests.support.fake_commands import FakeCommands
 from tests.support.rest_app import JSON, ask
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.server.readiness import Readiness
+from phalanx.api.server.route import Readiness
 from phalanx.client.client import Client
 from phalanx.client.http import HttpTransport
 from phalanx.errors import NotActive, Unavailable

@@ -9,13 +9,13 @@ from typing import NamedTuple, cast
 import msgspec
 import pytest
 
+from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.schema.documents import Nothing
-from phalanx.api.schema.jobs import SubmitRequest
-from phalanx.api.schema.tokens import TokenRequest
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import GRANTS, MEANINGS, Bearer, Identity, Permission
+from phalanx.api.server.messages import App
 from phalanx.api.server.openapi import EXAMPLES
-from phalanx.api.server.request import App
-from phalanx.api.server.roles import GRANTS, MEANINGS, Bearer, Identity, Permission
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.credential import ROLES, power

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.api.schema.plan import PlanReply
+from phalanx.api.schema.apply import PlanReply
 from tests.unit.preview.files import plan
 
 LAYERS = "topology: [{layer: spine, labels: [spine]}, {layer: rack, labels: [rack]}]\n"

@@ -1,13 +1,11 @@
-"""The routes of what is declared: job files applied whole, quotas of queues, and the layers of the network."""
+"""The routes of what is declared, and of what would happen: job files applied whole, quotas, layers, plans, the map."""
 
 from __future__ import annotations
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest
+from phalanx.api.schema.apply import ApplyReply, ApplyRequest, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.cluster import QueueView, QuotaSpec, TopologyReply, TopologySpec
 from phalanx.api.schema.fields import check_name
-from phalanx.api.schema.layers import TopologyReply, TopologySpec
-from phalanx.api.schema.queues import QueueView, QuotaSpec
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, json_reply
+from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.jobs import join_key
 
@@ -45,6 +43,17 @@ async def set_topology(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(await service.commands.set_topology(http_request.document, http_request.user))
 
 
+async def plan(service: Service, http_request: HttpRequest) -> Response:
+    request: PlanRequest = http_request.document
+    return json_reply(
+        await service.commands.plan(request, http_request.user, http_request.identity.priority_max)
+    )
+
+
+async def topology(service: Service, _http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.topology())
+
+
 ROUTES = (
     Route(
         method="POST",
@@ -56,6 +65,7 @@ ROUTES = (
         status=202,
         body=ApplyRequest,
         header="Idempotency-Key",
+        is_costly=True,
     ),
     Route(
         method="GET",
@@ -98,5 +108,24 @@ ROUTES = (
         summary="Declare the layers of the network. What runs stays where it is.",
         answer=TopologyReply,
         body=TopologySpec,
+    ),
+    Route(
+        method="POST",
+        path="/v1/plan",
+        permission="read",
+        handler=plan,
+        summary="What the scheduler would do with jobs that nobody has submitted. Nothing changes.",
+        answer=PlanReply,
+        body=PlanRequest,
+        is_costly=True,
+        is_heavy=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/topology",
+        permission="read",
+        handler=topology,
+        summary="The tree of the network: its domains, what is free in them, and who sits where.",
+        answer=TopologyView,
     ),
 )

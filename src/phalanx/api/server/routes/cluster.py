@@ -9,13 +9,11 @@ from typing import Any, cast
 from msgspec import UNSET, Struct, UnsetType
 
 from phalanx.api.schema import sse
-from phalanx.api.schema.jobs import ClusterView, WatchEvent
-from phalanx.api.schema.queries import REVISION_MAX, EventsQuery
-from phalanx.api.server.auth import is_insider
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, StreamedResponse, encoded_reply, json_reply
-from phalanx.api.server.route import Route, Service
-from phalanx.api.server.streams import held
+from phalanx.api.schema.cluster import ClusterView
+from phalanx.api.schema.documents import REVISION_MAX, EventsQuery
+from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, encoded_reply, json_reply
+from phalanx.api.server.route import Route, Service, held
 from phalanx.errors import BadRequest, NotActive, Unavailable
 
 SHOW_A_TOKEN = "with a token the answer says more"  # noqa: S105 - for people
@@ -73,7 +71,7 @@ async def livez(_service: Service, _http_request: HttpRequest) -> Response:
 
 async def readyz(service: Service, http_request: HttpRequest) -> Response:
     """Strangers learn yes or no; what is wrong, and with whom, is for those who show a token."""
-    if is_insider(service.tokens, http_request):
+    if http_request.is_insider(service.tokens):
         if http_request.wants_leader:
             service.commands.require_active()
         await service.readiness.require()
@@ -86,7 +84,7 @@ async def readyz(service: Service, http_request: HttpRequest) -> Response:
 
 async def leaderz(service: Service, http_request: HttpRequest) -> Response:
     """Strangers learn the role; who leads instead, and its epoch, is for those who show a token."""
-    if is_insider(service.tokens, http_request):
+    if http_request.is_insider(service.tokens):
         return json_reply(Leading(epoch=await service.commands.lead()))
     try:
         await service.commands.lead()

@@ -1,26 +1,49 @@
-"""The routes of jobs: submit, list, show, cancel, evict, wait, why, story."""
+"""The routes of jobs: submit, list, show, cancel, evict, wait, why, story; and what of a job an asker may see.
+
+Everybody sees its name and state. The values of its environment, and what its tasks wrote, are for those who may
+inspect it.
+"""
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.api.schema.apply import ApplyRequest, DraftView
+from phalanx.api.schema.documents import JobsQuery, NamesQuery, StoryQuery, TasksQuery, WaitQuery
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
     JobView,
+    NamedView,
     Page,
     StoryLine,
-    SubmitReply,
-    SubmitRequest,
     TaskView,
     WhyReply,
 )
-from phalanx.api.schema.names import NamedView
-from phalanx.api.schema.queries import JobsQuery, NamesQuery, StoryQuery, TasksQuery, WaitQuery
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, json_reply
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
-from phalanx.api.server.visibility import seen, seen_job, seen_task
 from phalanx.errors import BadRequest
+
+HIDDEN = "(hidden)"
+
+
+def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
+    """The job as this visitor may see it."""
+    if not view.env or http_request.identity.may("inspect", view.id, view.user):
+        return view
+    return structs.replace(view, env=dict.fromkeys(view.env, HIDDEN))
+
+
+def seen_task(http_request: HttpRequest, view: TaskView) -> TaskView:
+    """The task as this visitor may see it; whose job it is has been asked before."""
+    return (
+        view if http_request.is_inspector or not view.stderr_tail else structs.replace(view, stderr_tail="")
+    )
+
+
+def seen(http_request: HttpRequest, view: JobView | TaskView) -> JobView | TaskView:
+    return seen_job(http_request, view) if isinstance(view, JobView) else seen_task(http_request, view)
 
 
 async def submit(service: Service, http_request: HttpRequest) -> Response:
@@ -127,6 +150,7 @@ ROUTES = (
         status=202,
         body=SubmitRequest,
         header="Idempotency-Key",
+        is_costly=True,
     ),
     Route(
         method="GET",
@@ -144,6 +168,7 @@ ROUTES = (
         handler=job,
         summary="One job.",
         answer=JobView,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -152,6 +177,7 @@ ROUTES = (
         handler=draft,
         summary="A gang that waits for members: what it lacks and what it was made from so far.",
         answer=DraftView,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -161,6 +187,7 @@ ROUTES = (
         summary="The tasks of a job.",
         answer=Page[TaskView],
         query=TasksQuery,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -169,6 +196,7 @@ ROUTES = (
         handler=cancel,
         summary="Cancel all tasks of a job.",
         answer=CancelReply,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -177,6 +205,7 @@ ROUTES = (
         handler=evict,
         summary="Take the places of a job's tasks, as a spot market would; its restart policy says what follows.",
         answer=EvictReply,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -185,6 +214,7 @@ ROUTES = (
         handler=release,
         summary="Let a job run that a repair of the store held back.",
         answer=JobView,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -193,6 +223,7 @@ ROUTES = (
         handler=why,
         summary="Why a job is where it is, and the nearest fix.",
         answer=WhyReply,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -202,6 +233,7 @@ ROUTES = (
         summary="All that happened to a job, in order.",
         answer=Page[StoryLine],
         query=StoryQuery,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -212,6 +244,7 @@ ROUTES = (
         answer=JobView,
         query=WaitQuery,
         lasting=True,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",

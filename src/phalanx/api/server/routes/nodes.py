@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.jobs import DrainRequest, LoseRequest, NodeView, Page, RemovedNode, StoryLine
-from phalanx.api.schema.queries import StoryQuery
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, json_reply
+from phalanx.api.schema.cluster import DrainRequest, LoseRequest, NodeView, RemovedNode
+from phalanx.api.schema.documents import StoryQuery
+from phalanx.api.schema.jobs import Page, StoryLine
+from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.jobs import story
 from phalanx.errors import BadRequest

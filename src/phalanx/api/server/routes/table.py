@@ -10,17 +10,15 @@ from urllib.parse import unquote
 
 from phalanx.api.schema.fields import shown
 from phalanx.api.server.route import Route
-from phalanx.api.server.routes import apply, cluster, jobs, logs, nodes, plan, tasks, tokens
+from phalanx.api.server.routes import apply, cluster, jobs, nodes, tasks, tokens
 from phalanx.core.model.ids import is_object
 from phalanx.errors import NotFound, WrongMethod
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *tasks.ROUTES,
-    *logs.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,
-    *plan.ROUTES,
     *cluster.ROUTES,
     *tokens.ROUTES,
 )

@@ -1,14 +1,31 @@
-"""The routes of tasks: show, cancel, evict, pause, resume, wait, why, story. Their output is in `logs.py`."""
+"""The routes of tasks: show, cancel, evict, pause, resume, wait, why, story, and their output.
+
+Output is bytes as the task wrote them, with their place in four headers.
+"""
 
 from __future__ import annotations
 
-from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, Page, StoryLine, TaskView, WhyReply
-from phalanx.api.schema.queries import StoryQuery, WaitQuery
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, json_reply
-from phalanx.api.server.route import Route, Service
-from phalanx.api.server.routes.jobs import cancel, evict, story, waited, why
-from phalanx.api.server.visibility import seen, seen_task
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from phalanx.api.schema.documents import LogsQuery, StoryQuery, WaitQuery
+from phalanx.api.schema.jobs import (
+    CancelReply,
+    EvictReply,
+    JobView,
+    LogChunk,
+    Page,
+    StoryLine,
+    TaskView,
+    WhyReply,
+    gap_mark,
+)
+from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply
+from phalanx.api.server.route import Route, Service, held
+from phalanx.api.server.routes.jobs import cancel, evict, seen, seen_task, story, waited, why
+from phalanx.errors import BadRequest
+
+MEDIA_TYPE = "application/octet-stream"
 
 
 async def task(service: Service, http_request: HttpRequest) -> Response:
@@ -30,6 +47,60 @@ async def wait(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(seen(http_request, view))
 
 
+async def logs(service: Service, http_request: HttpRequest) -> StreamedResponse[LogChunk | None]:
+    query: LogsQuery = http_request.query
+    if query.offset is not None and query.lines is not None:
+        raise BadRequest("offset and lines: give one of them, not both")
+    source = service.commands.logs(
+        http_request.id,
+        stream=query.stream,
+        attempt=query.attempt,
+        offset=query.offset,
+        lines=query.lines,
+        follow=query.follow,
+    )
+    chunks = held(service, http_request, source)
+    first = await _first(chunks)
+    if query.split:
+        return StreamedResponse(_headers(first), first.data, _without_gap(chunks), _spell)
+    return StreamedResponse(_headers(first), _spell(first), chunks, _spell)
+
+
+async def _without_gap(
+    chunks: AsyncGenerator[LogChunk | None, None],
+) -> AsyncGenerator[LogChunk | None, None]:
+    """What follows without a gap."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if chunk is not None and chunk.gap:
+                return
+            yield chunk
+
+
+async def _first(chunks: AsyncGenerator[LogChunk | None, None]) -> LogChunk:
+    async for chunk in chunks:
+        if chunk is not None:
+            return chunk
+    # No output is an empty answer, not an error.
+    return LogChunk(offset=0, data=b"", size=0, attempt=0, end=True)
+
+
+def _headers(chunk: LogChunk) -> tuple[Header, ...]:
+    return (
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"x-phalanx-offset", b"%d" % chunk.offset),
+        (b"x-phalanx-size", b"%d" % chunk.size),
+        (b"x-phalanx-attempt", b"%d" % chunk.attempt),
+        (b"x-phalanx-gap", b"%d" % chunk.gap),
+    )
+
+
+def _spell(chunk: LogChunk | None) -> bytes:
+    if chunk is None:
+        return b""
+    return gap_mark(chunk.gap) + chunk.data if chunk.gap else chunk.data
+
+
 ROUTES = (
     Route(
         method="GET",
@@ -38,6 +109,7 @@ ROUTES = (
         handler=task,
         summary="One task and its newest attempt.",
         answer=TaskView,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -46,6 +118,7 @@ ROUTES = (
         handler=cancel,
         summary="Cancel one task.",
         answer=CancelReply,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -54,6 +127,7 @@ ROUTES = (
         handler=evict,
         summary="Take the place of one task; its job's restart policy says what follows.",
         answer=EvictReply,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -62,6 +136,7 @@ ROUTES = (
         handler=pause,
         summary="Freeze a running task; it keeps what it was given.",
         answer=TaskView,
+        is_about_a_job=True,
     ),
     Route(
         method="POST",
@@ -70,6 +145,7 @@ ROUTES = (
         handler=resume,
         summary="Let a paused task go on.",
         answer=TaskView,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -78,6 +154,7 @@ ROUTES = (
         handler=why,
         summary="Why a task is where it is, and the nearest fix.",
         answer=WhyReply,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -87,6 +164,7 @@ ROUTES = (
         summary="All that happened to a task, in order.",
         answer=Page[StoryLine],
         query=StoryQuery,
+        is_about_a_job=True,
     ),
     Route(
         method="GET",
@@ -97,5 +175,18 @@ ROUTES = (
         answer=TaskView,
         query=WaitQuery,
         lasting=True,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/logs",
+        permission="inspect",
+        handler=logs,
+        summary="What a task wrote: all of it, from an offset, or its last lines; with follow until it ends.",
+        answer=None,
+        query=LogsQuery,
+        media=MEDIA_TYPE,
+        lasting=True,
+        is_about_a_job=True,
     ),
 )

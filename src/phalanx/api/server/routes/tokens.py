@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.api.schema.fields import check_name
-from phalanx.api.schema.queries import AuditQuery
-from phalanx.api.schema.tokens import (
+from phalanx.api.schema.cluster import (
     JOIN_S,
     JOIN_S_MAX,
     OVERLAP_S,
     OVERLAP_S_MAX,
     USER_S,
+    AuditLine,
     NewToken,
     RotateRequest,
     TokenRequest,
     TokenView,
     seconds_of,
 )
-from phalanx.api.server.audit import LINES_MAX, AuditLine
-from phalanx.api.server.request import HttpRequest
-from phalanx.api.server.response import Response, json_reply
-from phalanx.api.server.roles import Identity, forbidden
+from phalanx.api.schema.documents import AuditQuery
+from phalanx.api.schema.fields import check_name
+from phalanx.api.server.auth import Identity, forbidden
+from phalanx.api.server.commands import LINES_MAX
+from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.core.model.credential import power
 from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound

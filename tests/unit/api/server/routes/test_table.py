@@ -11,8 +11,8 @@ from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.documents import Nothing
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.server.messages import Message
 from phalanx.api.server.openapi import EXAMPLES
-from phalanx.api.server.request import Message
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.errors import NotFound, PhalanxError, TooMany, Unavailable
 from tests.support.fake_commands import FakeCommands

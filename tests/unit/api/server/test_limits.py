@@ -1,13 +1,17 @@
-"""The turnstile: so many inside, the rest in line, and nobody's place is lost."""
+"""Limits: costly requests take turns, places are shared fairly, strangers' connections give way."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
-from phalanx.api.server.concurrency import ConcurrencyLimit
+from phalanx.api.server.auth import Bearer, Identity
+from phalanx.api.server.limits import ConcurrencyLimit, StreamLimit, Unauthenticated
+from phalanx.api.server.messages import HttpRequest
 from phalanx.errors import TooMany
+from tests.support.rest_app import a_rest_app, ask
 
 pytestmark = pytest.mark.anyio
 
@@ -146,3 +150,87 @@ async def test_a_place_that_rests_is_free_only_after_a_while():
     left = loop.time()
     async with asyncio.timeout(10), limit.passed():
         assert loop.time() - left >= 0.2
+
+
+def an_http_request(user: str, role: Bearer = "viewer", address: str = "10.0.0.1") -> HttpRequest:
+    async def receive() -> dict[str, object]:
+        return {}
+
+    scope = {"method": "GET", "path": "/", "query_string": b"", "headers": [], "client": (address, 4)}
+    http_request = HttpRequest(scope, receive)
+    http_request.identity = Identity(user, role, "f")
+    return http_request
+
+
+def take(slots: StreamLimit, held: ExitStack, http_request: HttpRequest) -> int:
+    """Take places until there are no more for this visitor; how many there were."""
+    for number in range(10_000):
+        try:
+            held.enter_context(slots.taken(http_request))
+        except TooMany:
+            return number
+    raise AssertionError("there is no limit")
+
+
+def test_one_user_gets_a_quarter_and_everybody_else_still_finds_room():
+    slots = StreamLimit(256, "places")
+    with ExitStack() as held:
+        assert take(slots, held, an_http_request("mallory")) == 64
+        assert take(slots, held, an_http_request("ada", address="10.0.0.2")) == 64
+        with pytest.raises(TooMany, match="user mallory has 64 of the 256 places, as many as one user may"):
+            held.enter_context(slots.taken(an_http_request("mallory", address="10.0.0.3")))
+    assert slots.used == 0
+    with ExitStack() as held:
+        assert take(slots, held, an_http_request("mallory")) == 64  # all came back
+
+
+def test_one_address_gets_half_however_many_users_it_names():
+    slots = StreamLimit(256, "places")
+    with ExitStack() as held:
+        assert sum(take(slots, held, an_http_request(user)) for user in "abcd") == 128
+        with pytest.raises(TooMany, match=r"address 10\.0\.0\.1 has 128"):
+            held.enter_context(slots.taken(an_http_request("e")))
+        held.enter_context(slots.taken(an_http_request("e", address="10.0.0.2")))
+
+
+def test_on_the_coordinators_own_machine_the_address_says_nothing():
+    slots = StreamLimit(256, "places")
+    with ExitStack() as held:
+        assert sum(take(slots, held, an_http_request(user, address="127.0.0.1")) for user in "abcde") == 256
+
+
+def test_whoever_runs_the_cluster_finds_room_when_all_places_are_taken():
+    slots = StreamLimit(256, "places")
+    with ExitStack() as held:
+        for number, user in enumerate("abcde"):
+            take(slots, held, an_http_request(user, address=f"10.0.1.{number}"))
+        assert slots.used == 256
+        assert take(slots, held, an_http_request("root", "admin")) == 32
+
+
+@pytest.mark.anyio
+async def test_too_many_questions_of_one_user_are_refused_with_the_limit(anyio_backend):
+    answered = await ask(a_rest_app(reads=0).app)
+    assert answered.status == 429
+    assert b"places for questions" in answered.body
+
+
+def test_the_oldest_of_the_address_that_has_most_goes():
+    unauthenticated: Unauthenticated[int] = Unauthenticated(4)
+    assert [
+        unauthenticated.add("there", 1),
+        *(unauthenticated.add("here", number) for number in (2, 3, 4)),
+    ] == [None] * 4
+    assert unauthenticated.add("here", 5) == 2
+    assert unauthenticated.add("elsewhere", 6) == 3
+    assert list(unauthenticated) == [1, 4, 5, 6]
+
+
+def test_who_is_known_or_gone_is_no_longer_counted():
+    unauthenticated: Unauthenticated[int] = Unauthenticated(2)
+    unauthenticated.add("here", 1)
+    unauthenticated.remove(1)
+    unauthenticated.remove(1)
+    assert unauthenticated.add("here", 2) is None
+    assert unauthenticated.add("here", 3) is None
+    assert len(unauthenticated) == 2 and 1 not in unauthenticated

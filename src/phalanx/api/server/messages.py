@@ -1,12 +1,16 @@
-"""One HTTP request as the routes see it. The ASGI messages behind it are read here and nowhere else."""
+"""One HTTP request as the routes see it, and the answers as values. ASGI messages are read and written here alone."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
 
-from phalanx.api.server.roles import NOBODY, Identity, Permission, forbidden
-from phalanx.errors import BadRequest, TooLarge, WrongType
+import msgspec
+
+from phalanx.api.schema.problems import MEDIA_TYPE, retry_after_s, spell_problem
+from phalanx.api.server.auth import NOBODY, Accepts, Identity, Permission, forbidden, identify
+from phalanx.errors import BadRequest, PhalanxError, TooLarge, Unauthorized, WrongMethod, WrongType
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -14,6 +18,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 CONNECTION = "phalanx.connection"  # in a scope: what wants to know whether its user is known
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+T = TypeVar("T")
+Header = tuple[bytes, bytes]
+
+# Answers are for one user at one moment, and never a page for a browser to guess the type of.
+_PLAIN: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_JSON: tuple[Header, ...] = (*_PLAIN, (b"content-type", b"application/json"))
+_PROBLEM: tuple[Header, ...] = (*_PLAIN, (b"content-type", MEDIA_TYPE.encode()))
+_encode = msgspec.json.Encoder().encode
 
 
 class ClientDisconnected(Exception):
@@ -74,6 +87,17 @@ class HttpRequest:
     def wants_leader(self) -> bool:
         """Whether a standby, which may lag behind, is to say so instead of answering."""
         return self.headers.get(b"phalanx-read") == b"leader"
+
+    def identify(self, tokens: Accepts) -> None:
+        """Note who sends this request, or raise Unauthorized."""
+        self.identity, self.token = identify(tokens, self.headers.get(b"authorization", b""))
+
+    def is_insider(self, tokens: Accepts) -> bool:
+        """For a route that anybody may ask: whether this one may know more. A wrong token is refused here as well."""
+        if b"authorization" not in self.headers:
+            return False
+        self.identify(tokens)
+        return self.identity.scope("read") == "all"
 
     def require(self, permission: Permission) -> None:
         """Refuse what the role does not allow everywhere."""
@@ -142,3 +166,83 @@ def _address(client: tuple[str, int] | None) -> str:
 
 def _too_large(bytes_max: int) -> TooLarge:
     return TooLarge(f"the body is over the limit of {bytes_max} bytes")
+
+
+class Response:
+    """A whole answer."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: tuple[Header, ...], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    async def send(self, send: Send) -> None:
+        headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+class StreamedResponse(Generic[T]):
+    """An answer that flows: `first` as bytes, then the `rest` as `spell` writes each item.
+
+    An error that comes on the way is told with `last_words` if the format has such; otherwise it goes up, the
+    server cuts the connection, and the client can tell a cut from an end.
+    """
+
+    def __init__(
+        self,
+        headers: tuple[Header, ...],
+        first: bytes,
+        rest: AsyncGenerator[T, None],
+        spell: Callable[[T], bytes],
+        last_words: Callable[[PhalanxError], bytes] | None = None,
+    ) -> None:
+        self.headers = (*_PLAIN, *headers)
+        self.first = first
+        self.rest = rest
+        self.spell = spell
+        self.last_words = last_words
+
+    async def send(self, send: Send) -> None:
+        async with aclosing(self.rest) as rest:
+            await send({"type": "http.response.start", "status": 200, "headers": list(self.headers)})
+            await _send_piece(send, self.first)
+            try:
+                async for item in rest:
+                    await _send_piece(send, self.spell(item))
+            except PhalanxError as error:
+                if self.last_words is None:
+                    raise
+                await _send_piece(send, self.last_words(error))
+            await send({"type": "http.response.body", "body": b""})
+
+
+def json_reply(value: Any, status: int = 200) -> Response:
+    return Response(status, _JSON, _encode(value))
+
+
+def encoded_reply(body: bytes) -> Response:
+    """JSON that is spelled already."""
+    return Response(200, _JSON, body)
+
+
+def problem_reply(error: PhalanxError, path: str = "") -> Response:
+    """The error with the headers that its status calls for."""
+    headers = list(_PROBLEM)
+    after_s = retry_after_s(error)
+    if after_s is not None:
+        headers.append((b"retry-after", b"%d" % after_s))
+    if isinstance(error, Unauthorized):
+        headers.append((b"www-authenticate", b"Bearer"))
+    if isinstance(error, WrongMethod):
+        headers.append((b"allow", error.extra["allow"].encode()))
+    if isinstance(error, TooLarge):
+        headers.append((b"connection", b"close"))  # the rest of the body is not worth reading
+    return Response(error.status, tuple(headers), spell_problem(error, path))
+
+
+async def _send_piece(send: Send, piece: bytes) -> None:
+    if piece:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -1,10 +1,10 @@
-"""Regular expressions of users: what RE2 cannot match in linear time is refused, and so is too much of it."""
+"""Patterns of users are refused unless RE2 can match them in a bounded time."""
 
 from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.patterns import PATTERNS_MAX, PatternBudget
+from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget
 from phalanx.errors import BadRequest
 
 
