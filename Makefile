@@ -2,7 +2,7 @@
 # installed first. A stamp in .venv remembers what is installed, so a second run starts at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test install-bench demo test soak check bench lock clean
+.PHONY: help install install-test install-bench demo test soak check bench lock protos clean
 
 VENV := .venv
 INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
@@ -50,6 +50,9 @@ bench: install-bench ## measure, and compare; ARGS=--quick only shows that it wo
 
 lock: ## resolve the lock files again from pyproject.toml (needs uv)
 	bash scripts/lock
+
+protos: install-test ## compile proto/ again after a change
+	bash scripts/protos
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

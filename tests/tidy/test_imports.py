@@ -1,6 +1,6 @@
 """Imports go one way, and the arrows are drawn here.
 
-    cli ─► sim ─► coordinator | runner ─► client ─► api.server ─► api.schema | link | store ─► core
+    cli ─► sim ─► coordinator | runner ─► client ─► api.server | rpc ─► api.schema | link | store ─► core
 
 Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock`, `logger` and the
 version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only
@@ -32,7 +32,7 @@ SHARED = {
     "__version__",
 }
 API = {"api.schema", "api.server"}
-BELOW = CORE | SHARED | API | {"client", "link", "store"}
+BELOW = CORE | SHARED | API | {"client", "link", "rpc", "store"}
 SHELLS = BELOW | {"coordinator", "runner"}
 
 # Each room and what it may import besides itself. A room is a package, or a module directly in phalanx.
@@ -58,7 +58,8 @@ ARROWS: dict[str, set[str]] = {
     "api.schema": CORE | SHARED,
     "api.server": CORE | SHARED | {"api.schema"},
     "link": CORE | SHARED,
-    "client": CORE | SHARED | API,
+    "rpc": CORE | SHARED | {"api.schema", "link"},
+    "client": CORE | SHARED | API | {"rpc"},
     "manifests": CORE | SHARED | {"api.schema"},
     "preview": CORE | SHARED | {"api.schema", "manifests"},
     "coordinator": BELOW | {"certificates", "manifests", "preview"},

@@ -1,0 +1,101 @@
+"""Which message of `proto/` each of our structs travels as, and the messages themselves.
+
+The descriptors are compiled ahead (`scripts/protos`); the converters are made, and with that compared, when this is
+first imported. What runners and coordinators say is wrapped in one message for each direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+
+from phalanx.api.schema.jobs import CancelReply, SubmitReply, SubmitRequest, WatchEvent
+from phalanx.link import wire
+from phalanx.rpc.convert import Converter, WrongMessage, converter
+
+PACKAGE = "phalanx.v1"
+DESCRIPTORS = Path(__file__).with_name("v1.binpb")
+RUNNERS, CLIENTS = f"{PACKAGE}.Runners", f"{PACKAGE}.Clients"
+
+FROM_RUNNER = (wire.HelloMessage, wire.Reports, wire.Beat, wire.LeavingMessage)
+TO_RUNNER = (wire.Welcome, wire.Rejected, wire.Orders, wire.Dispositions, wire.BeatAck, wire.LeaveAck)
+FROM_LOGS = (wire.LogHello, wire.LogData)
+TO_LOGS = (wire.Rejected, wire.ReadLog, wire.CancelRead)
+_WITH_TOKEN = (wire.HelloMessage, wire.LogHello)
+
+
+def load_pool() -> descriptor_pool.DescriptorPool:
+    """A pool of its own: whoever uses stubs of the same files in this process is not disturbed."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+_pool = load_pool()
+
+
+def message_class(name: str) -> Any:
+    """The class of a message, by its name in the package."""
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+
+
+CancelRequestMessage, WatchRequestMessage = message_class("CancelRequest"), message_class("WatchRequest")
+WatchReplyMessage = message_class("WatchReply")
+CallRequestMessage, CallReplyMessage = message_class("CallRequest"), message_class("CallReply")
+
+
+class Codec:
+    """One type of ours, or several that are told apart by their tags, as the bytes of one message."""
+
+    def __init__(self, name: str, kinds: Iterable[Any]) -> None:
+        self.made = message_class(name)
+        self._converter: Converter = converter(reduce(or_, kinds), self.made.DESCRIPTOR)
+
+    def pack(self, value: Any) -> bytes:
+        message = self.made()
+        self._converter.write(message, value)
+        packed: bytes = message.SerializeToString()
+        return packed
+
+    def unpack(self, data: bytes, **known: Any) -> Any:
+        """The value; `known` are fields that travel elsewhere. Raises WrongMessage."""
+        return self._converter.read(parse(self.made, data), **known)
+
+    def fill(self, message: Any, value: Any) -> None:
+        self._converter.write(message, value)
+
+    def read(self, message: Any) -> Any:
+        return self._converter.read(message)
+
+
+class LinkCodec(Codec):
+    """What is said in one direction of a stream of runners."""
+
+    def hear(self, data: bytes, token: str = "") -> wire.Message:
+        """What was said; a hello gets the token that its call was made with."""
+        message = parse(self.made, data)
+        tag = message.WhichOneof("message")
+        is_hello = tag in {kind.__struct_config__.tag for kind in _WITH_TOKEN}
+        found: wire.Message = self._converter.read(message, **({"token": token} if is_hello else {}))
+        return found
+
+
+def parse(made: Any, data: bytes) -> Message:
+    try:
+        message: Message = made.FromString(data)
+    except DecodeError as error:
+        raise WrongMessage(f"not a {made.DESCRIPTOR.full_name}: {error}") from None
+    return message
+
+
+from_runner, to_runner = LinkCodec("FromRunner", FROM_RUNNER), LinkCodec("ToRunner", TO_RUNNER)
+from_logs, to_logs = LinkCodec("FromLogs", FROM_LOGS), LinkCodec("ToLogs", TO_LOGS)
+submit_request, submit_reply = Codec("SubmitRequest", [SubmitRequest]), Codec("SubmitReply", [SubmitReply])
+cancel_reply, watch_event = Codec("CancelReply", [CancelReply]), Codec("WatchEvent", [WatchEvent])
