@@ -23,7 +23,7 @@ from bench.swf import Log, Logged, read
 from phalanx.core.model.gang import Gang
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.lane import Lane
-from phalanx.core.model.plan import Placement, Plan, Policy, Snapshot
+from phalanx.core.model.plan import Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
@@ -110,6 +110,7 @@ class Replay:
             self._nodes.put(f"n{number:04}", Capacity(1 if gangs else procs, 0))
             self._nodes.set_open(f"n{number:04}", True)
         self._waiting = Waiting()
+        self._memory = PlanMemory()
         self._tenants = Tenants()
         self._queues = Queues()
         self._gain = 0
@@ -150,10 +151,19 @@ class Replay:
         while len(self._waiting):
             began = time.process_time()
             proposal: Plan = plan(
-                Snapshot(self._nodes, self._waiting, self._gain, self._tenants, self._queues, self.now),
+                Snapshot(
+                    self._nodes,
+                    self._waiting,
+                    self._gain,
+                    self._tenants,
+                    self._queues,
+                    self.now,
+                    self._memory,
+                ),
                 self._policy,
             )
             self.cpu_s += time.process_time() - began
+            self._memory = proposal.memory
             self.plans += 1
             for placement in proposal.placements:
                 self._start(placement.job, [placement])

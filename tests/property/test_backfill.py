@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bench.backfill import Replay
 from bench.swf import Logged
-from phalanx.core.model.plan import Placement, Policy
+from phalanx.core.model.plan import KeptNodes, Placement, Policy
 from phalanx.core.model.tenants import TenantKey
-from phalanx.core.model.waiting import KeptNodes, Rank
+from phalanx.core.model.waiting import Rank
 from tests.support.planned_cluster import PlannedCluster, PlannedGang, WaitingTasks, members_of
 
 CALM = Policy(evicts=False, assumed_run_s=0.0)
@@ -138,9 +138,9 @@ def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nod
 
 def check_kept(cluster: PlannedCluster, known: dict[Rank, tuple[KeptNodes, set[TenantKey]]]) -> None:
     """The head keeps its nodes until it starts, and starts as soon as all have left who were there at first."""
-    for rank in [rank for rank in known if rank not in cluster.waiting.kept]:
+    for rank in [rank for rank in known if rank not in cluster.kept]:
         del known[rank]
-    for rank, kept in cluster.waiting.kept.items():
+    for rank, kept in cluster.kept.items():
         there = [each for each in cluster.tenants.tenants if each is not None]
         there = [each for each in there if cluster.nodes.names[each.node_row] in kept.nodes]
         before = known.setdefault(rank, (kept, {each.key for each in there}))

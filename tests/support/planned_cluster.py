@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator
 from phalanx.core.model.gang import Gang, Gather
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.lane import Lane
-from phalanx.core.model.plan import Placement, Plan, Policy, Snapshot
+from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity, Device, Grant, Request
 from phalanx.core.model.table import NodeTable
@@ -81,6 +81,7 @@ class PlannedCluster:
         self.tenants = Tenants()
         self.queues = Queues()
         self.waiting = Waiting()
+        self.memory = PlanMemory()
         self.units: dict[str, WaitingTasks | PlannedGang] = {}
         self._arrivals = 0
         for name, count in cores.items():
@@ -144,10 +145,18 @@ class PlannedCluster:
         self.queues.quotas[queue] = Quota(**limits)
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.nodes, self.waiting, self.gain, self.tenants, self.queues, self.now)
+        nodes, waiting, tenants = self.nodes, self.waiting, self.tenants
+        return Snapshot(nodes, waiting, self.gain, tenants, self.queues, self.now, self.memory)
+
+    @property
+    def kept(self) -> dict[Rank, KeptNodes]:
+        """The nodes that plans keep for those who wait."""
+        return self.memory.copied(self.waiting).kept
 
     def plan(self, policy: Policy | None = None) -> Plan:
-        return plan(self.snapshot(), policy or Policy())
+        found = plan(self.snapshot(), policy or Policy())
+        self.memory = found.memory
+        return found
 
     def placed(self, policy: Policy | None = None) -> dict[str, list[str]]:
         """Which jobs a plan would place, and on which nodes."""

@@ -14,6 +14,7 @@ from phalanx.coordinator.refusals import refusal, unwelcome
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decision import Refused, Unchanged
+from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.job import Job
 from phalanx.preview.online import plan_online
 from phalanx.preview.topology import topology_view
@@ -40,8 +41,9 @@ class Previews(Declarations):
 
         retries = self._default_retries
         there: list[str] = []
+        seen = snapshot(engine.state, now, engine.memory)
         reply = plan_online(
-            engine.state, request, engine.policy, now, user=user, retries=retries, check=check
+            engine.state, request, engine.policy, seen, user=user, retries=retries, check=check
         )
         return structs.replace(reply, warnings=[*reply.warnings, *there])
 

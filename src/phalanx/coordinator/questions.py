@@ -156,7 +156,8 @@ class StateReads:
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
         await self._slices.turn()
-        return why_reply(self._loop.state, job, position, self._clock.now(), self._loop.engine.policy)
+        engine = self._loop.engine
+        return why_reply(engine.state, job, position, self._clock.now(), engine.policy, engine.memory)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:

@@ -6,8 +6,6 @@ applied one after another in memory; the shell holds every effect and answer unt
 
 from __future__ import annotations
 
-from math import inf
-
 from msgspec import Struct, structs
 
 from phalanx.core.cluster.apply.dispatch import apply
@@ -23,9 +21,9 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.subjects import jobs_of, node_of
-from phalanx.core.cluster.view import reconsider, snapshot, wake
+from phalanx.core.cluster.view import snapshot, wake
 from phalanx.core.explain.never import gang_never
-from phalanx.core.model.plan import Plan, Policy
+from phalanx.core.model.plan import Plan, PlanMemory, Policy
 from phalanx.core.placement.engine import PlanFailed, place_one, plan
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
@@ -61,6 +59,7 @@ class Engine:
     def __init__(self, state: ClusterState, policy: Policy | None = None) -> None:
         self.state = state
         self.policy = policy or Policy()
+        self.memory = PlanMemory()  # of the last plan
         self.turned_at = 0.0  # the time that the state has seen pass
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
         self._look_again_at = 0.0  # when somebody who found nobody to evict may look again
@@ -138,7 +137,7 @@ class Engine:
         for id in [id for id in state.promised if not _is_awaited(state, id)]:
             self._propose(Redeem(id), now, turn)
         for _ in range(2):
-            seen = self._planned == (state.revision, state.gain) and now < self._look_again_at
+            seen = self._planned == self._moment and now < self._look_again_at
             if not len(state.waiting) or seen:
                 return
             waiting = len(state.waiting)
@@ -155,19 +154,24 @@ class Engine:
                 and not proposal.gang_placements
                 and all(p.lane is not None for p in proposal.placements)
             ):
-                self._planned = (state.revision, state.gain)
-                due = ((kind.evict_at, kind.failed_until) for kind in state.waiting.classes.values())
-                self._look_again_at = min((at for both in due for at in both if at > now), default=inf)
+                self._planned = self._moment
+                self._look_again_at = self.memory.next_look(state.waiting, now)
+
+    @property
+    def _moment(self) -> tuple[int, int]:
+        """What a plan has seen: the events, and how often room may have appeared."""
+        return self.state.revision, self.state.gain + self.memory.refusals
 
     def _plan(self, now: float, turn: Turn) -> Plan:
         """Whoever makes a plan fail waits for a while and is told so; the others are placed without him."""
         proposal = None
         for _ in range(FAILURES_MAX):
             try:
-                proposal = plan(snapshot(self.state, now), self.policy)
+                proposal = plan(snapshot(self.state, now, self.memory), self.policy)
+                self.memory = proposal.memory
                 break
             except PlanFailed as failed:
-                failed.kind.failed_until, failed.kind.failure = now + FAILED_FOR_S, str(failed)
+                self.memory.failed[failed.kind.number] = now + FAILED_FOR_S, str(failed)
                 turn.failures.append(failed)
         if turn.failures and (broken := check(self.state)):
             raise AssertionError(f"a plan that failed has left its traces: {broken[0]}") from turn.failures[0]
@@ -177,7 +181,7 @@ class Engine:
         """Nobody waits for the answer; if it is no, the plan was made on what is no longer true."""
         self._decide(given, now, turn)
         if isinstance(turn.answers.pop(), Refused):
-            reconsider(self.state)
+            self.memory.refusals += 1
             turn.more = True
 
 

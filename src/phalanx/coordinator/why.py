@@ -23,7 +23,7 @@ from phalanx.core.explain.nodes import Change, Holder, Verdict
 from phalanx.core.explain.reserved import held_back, kept_now
 from phalanx.core.explain.trial import Trials
 from phalanx.core.model import reason
-from phalanx.core.model.plan import Policy
+from phalanx.core.model.plan import PlanMemory, Policy, Snapshot
 from phalanx.core.model.quantity import parse_bytes
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
@@ -43,14 +43,19 @@ class Finding(Struct):
 
 
 def why_reply(
-    state: ClusterState, job: JobState, position: int | None, now: float, policy: Policy | None = None
+    state: ClusterState,
+    job: JobState,
+    position: int | None,
+    now: float,
+    policy: Policy | None = None,
+    memory: PlanMemory | None = None,
 ) -> WhyReply:
     """One dominant reason, all others, what the nodes say, and the nearest fix."""
     whole = position is None
     status = job_status(job) if position is None else Status(job.status[position])
     speaker = _speaker(job, status) if position is None else position
     if status == Status.PENDING:
-        found = _Waiting(state, job, speaker, now, policy or Policy()).finding()
+        found = _Waiting(state, job, speaker, snapshot(state, now, memory), policy or Policy()).finding()
     else:
         said = _not_pending(state, job, speaker, status, now)
         found = Finding([said], fix=_fix_of_silence(said) or _fix_of_end(job, speaker, status))
@@ -86,20 +91,23 @@ def closed_nodes(state: ClusterState) -> dict[str, Reason]:
 class _Waiting:
     """Why one task that waits, or the gang it belongs to, does."""
 
-    def __init__(self, state: ClusterState, job: JobState, position: int, now: float, policy: Policy) -> None:
+    def __init__(
+        self, state: ClusterState, job: JobState, position: int, seen: Snapshot, policy: Policy
+    ) -> None:
         self._state, self._job, self._position, self._policy = state, job, position, policy
         self._group = job.group_of(position)
         self._closed = closed_nodes(state)
-        self._snapshot = snapshot(state, now)
-        self._held = list(standstill(state, job, position, now))  # what the job itself says
-        self._trials = Trials(state, job, policy, now)
+        self._snapshot = seen
+        self._held = list(standstill(state, job, position, seen.now))  # what the job itself says
+        self._trials = Trials(state, job, policy, seen)
 
     def finding(self) -> Finding:
         unit = self._group if self._job.gang is None else self._job.gang
         kind = self._state.waiting.classes.get(unit.kind)
-        seconds = 0.0 if kind is None else kind.failed_until - self._snapshot.now
-        if kind is not None and seconds > 0.0:  # whoever looks for a place for it fails, here as well
-            return Finding([reason.plan_failed(kind.failure, seconds)])
+        failed = None if kind is None else self._snapshot.memory.failed.get(kind.number)
+        if failed is not None and failed[0] > self._snapshot.now:
+            # Whoever looks for a place for it fails, here as well.
+            return Finding([reason.plan_failed(failed[1], failed[0] - self._snapshot.now)])
         return self._of_task() if self._job.gang is None else self._of_gang(self._job.gang)
 
     def _of_task(self) -> Finding:

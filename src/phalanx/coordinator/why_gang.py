@@ -118,4 +118,5 @@ def _nobody_to_evict(snapshot: Snapshot, unit: GangState, policy: Policy) -> lis
 def _without_quotas(snapshot: Snapshot) -> Snapshot:
     free = Queues()
     free.usage = snapshot.queues.usage
-    return Snapshot(snapshot.nodes, snapshot.waiting, snapshot.gain, snapshot.tenants, free, snapshot.now)
+    nodes, waiting, tenants = snapshot.nodes, snapshot.waiting, snapshot.tenants
+    return Snapshot(nodes, waiting, snapshot.gain, tenants, free, snapshot.now, snapshot.memory)

@@ -16,7 +16,7 @@ from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job
-from phalanx.core.model.plan import Policy
+from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers, fit_submitted
 from phalanx.preview.names import Names, called
@@ -29,7 +29,7 @@ def plan_online(
     state: ClusterState,
     request: PlanRequest,
     policy: Policy,
-    now: float,
+    snapshot: Snapshot,
     *,
     user: str,
     retries: int,
@@ -37,10 +37,10 @@ def plan_online(
 ) -> PlanReply:
     """What would become of these jobs; what was read otherwise than written is told beside it. `check` raises for a job
     that would not be accepted at all."""
-    asked = _Asked(state, request, now, user, retries)
+    asked = _Asked(state, request, snapshot.now, user, retries)
     for job in asked.jobs:
         check(job)
-    reply = preview(state, asked.jobs, policy, now, names=asked.names)
+    reply = preview(state, asked.jobs, policy, snapshot, names=asked.names)
     return structs.replace(reply, warnings=asked.warnings)
 
 

@@ -1,8 +1,8 @@
 """What would happen to jobs: the scheduler's own pass over the queue with them in it, and nothing carried out.
 
-The pass runs on the live columns, as every pass does, and puts back what it tried; the queue it runs over is a copy, so
-what it notes there about classes without room is lost with it. Why a job is not placed is said in `reasons.py`, on the
-columns as they stand with everybody placed who goes before it.
+The pass runs on the live columns, as every pass does, and puts back what it tried; the jobs that are asked about wait
+in a queue of its own, and what it remembers for the next pass is thrown away. Why a job is not placed is said in
+`reasons.py`, on the columns as they stand with everybody placed who goes before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def preview(
     state: ClusterState,
     jobs: Sequence[Job],
     policy: Policy,
-    now: float,
+    snapshot: Snapshot,
     *,
     known: Sequence[JobId] = (),
     names: Names = _NOBODY,
@@ -45,24 +45,19 @@ def preview(
     ]
     asked = [*(Share(state.jobs[id]) for id in known), *(Share(each, why_never(state, each)) for each in new)]
     policy = structs.replace(policy, placements_max=EVERYTHING, evictions_max=EVERYTHING)
-    _Rehearsal(state, asked, policy, now).fill()
+    _Rehearsal(state, asked, policy, snapshot).fill()
     return plan_reply(state, asked, names)
 
 
 class _Rehearsal:
     """One pass that is only looked at."""
 
-    def __init__(self, state: ClusterState, asked: list[Share], policy: Policy, now: float) -> None:
+    def __init__(self, state: ClusterState, asked: list[Share], policy: Policy, snapshot: Snapshot) -> None:
         self._state, self._policy = state, policy
         self._asked = {share.job.job.id: share for share in asked}
-        queue = state.waiting.copied()
-        for share in asked:
-            for unit in (
-                share.job.units if share.never is None else ()
-            ):  # otherwise it would have been refused
-                if unit.has_ready:
-                    queue.add(unit)
-        self._snapshot = Snapshot(state.table, queue, state.gain, state.tenants, state.queues, now)
+        jobs = (share.job for share in asked if share.never is None)  # another would have been refused
+        units = [unit for job in jobs for unit in job.units if unit.has_ready]
+        self._snapshot = snapshot.with_queue(snapshot.waiting.changed(added=units))
         self._held = Draft(
             self._snapshot, policy.score
         )  # what is taken by now; all of it is put back at the end
@@ -85,13 +80,14 @@ class _Rehearsal:
         """One whole pass. A gang that keeps a part of its places cuts a pass short: then another goes on behind it."""
         while True:
             proposal = plan(self._snapshot, self._policy)
+            self._snapshot.memory = proposal.memory
             part = proposal.gang_placements[-1] if proposal.more and proposal.gang_placements else None
             gang = self._share(part.job).job.gang if part is not None else None
             if part is None or gang is None:
                 return structs.replace(proposal, gang_placements=[*self._parts, *proposal.gang_placements])
             self._parts.append(part)
             self._enlist(part)
-            self._snapshot.waiting.discard(gang)
+            self._snapshot.waiting = self._snapshot.waiting.changed(without=[gang])
 
     def _in_order(self, proposal: Plan) -> list[Share]:
         """Everybody who gets something or was asked about, as they stand in the queue."""

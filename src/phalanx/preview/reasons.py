@@ -27,7 +27,7 @@ from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status
-from phalanx.core.model.waiting import Block, Rank
+from phalanx.core.model.waiting import Rank
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.preempt.make_room import make_room
@@ -167,10 +167,9 @@ class Doubts:
 
     def _expected(self, unit: _Unit) -> float | None:
         """When it starts if nobody passes it; told only of the first in the queue, and if time limits say so alone."""
-        gain = self._snapshot.gain
-        for kind in self._snapshot.waiting.classes.values():
-            found_no_room = kind.blocked_at == gain and kind.blocked_by is Block.ROOM
-            if found_no_room and kind.hopeless_at != gain and kind.ranks[0] < unit.rank:
+        seen = self._snapshot
+        for kind in seen.waiting.classes.values():
+            if kind.ranks[0] < unit.rank and seen.memory.of(kind).waits_for_room(seen.gain):
                 return None
         found = reserve(self._draft, unit, self._policy, self._runs_s)
         return None if found is None or found.is_open_ended else found.at

@@ -17,6 +17,7 @@ from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.cluster.subjects import job_of, node_of
+from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status, Why
@@ -180,13 +181,15 @@ class Checkers:
     def _look_at_queue(self, coordinator: SimulatedCoordinator) -> None:
         """Nothing happened in this turn: whoever waits now has a reason."""
         state, now = coordinator.state, coordinator.engine.turned_at
-        moment = (state.epoch, state.revision, state.gain)
+        engine = coordinator.engine
+        view = snapshot(state, now, engine.memory)
+        moment = (state.epoch, state.revision, view.gain)
         if moment != self._quiet:
             self._quiet, self._patient_until = moment, now + PATIENCE_S
-            check_waits(state, now)
+            check_waits(view)
         elif now > self._patient_until:
             self._patient_until = now + PATIENCE_S
-            check_patience(state, coordinator.engine.policy, now)
+            check_patience(view, engine.policy)
 
     def _settled_down(self, coordinator: SimulatedCoordinator) -> None:
         """From time to time: what a restart would read is what is in memory."""

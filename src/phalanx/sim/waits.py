@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Unit, WaitingClass, WaitingGang, WaitingGroup
@@ -21,33 +19,32 @@ from phalanx.sim.violation import Violation
 PATIENCE_S = 2.5  # how long it may take until one is evicted who could be, or let go on who was held back
 
 
-def check_waits(state: ClusterState, now: float) -> None:
+def check_waits(view: Snapshot) -> None:
     """One unit of each class stands for all of it, the first."""
-    view = snapshot(state, now)
-    for kind in state.waiting.classes.values():
-        unit = kind.units[kind.ranks[0]]
-        if kind.blocked_at != state.gain:
+    for kind in view.waiting.classes.values():
+        unit, note = kind.units[kind.ranks[0]], view.memory.of(kind)
+        if note.blocked_at != view.gain:
             raise Violation("heals", f"{unit.job.id} waits, and nobody has looked for a place for it")
-        if kind.blocked_by is Block.ROOM and _fits(view, unit):
+        if note.blocked_by is Block.ROOM and _fits(view, unit):
             raise Violation("heals", f"{unit.job.id} waits though there is room for it")
-        if kind.blocked_by is Block.QUOTA and _has_quota(view, unit):
+        if note.blocked_by is Block.QUOTA and _has_quota(view, unit):
             raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
 
 
-def check_patience(state: ClusterState, policy: Policy, now: float) -> None:
+def check_patience(view: Snapshot, policy: Policy) -> None:
     """Nothing has happened for a while: who is held back is so for another, and there is nobody left to evict."""
-    view = snapshot(state, now)
-    for kind in state.waiting.classes.values():
-        if kind.blocked_by is Block.HELD:
+    for kind in view.waiting.classes.values():
+        if view.memory.of(kind).blocked_by is Block.HELD:
             _check_held(view, kind, kind.units[kind.ranks[0]])
-    units = [unit for kind in state.waiting.classes.values() for unit in kind.units.values()]
+    units = [unit for kind in view.waiting.classes.values() for unit in kind.units.values()]
     first = min(units, key=lambda each: each.rank, default=None)
     if first is not None:
-        _check_evictions(snapshot(state, now - PATIENCE_S), policy, first)
+        _check_evictions(view, policy, first)
 
 
 def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
     with Draft(view) as draft:
+        draft.now -= PATIENCE_S
         found = make_room(draft, first, policy)
     if isinstance(found, GangPlacement):
         raise Violation(
@@ -57,11 +54,11 @@ def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
 
 def _check_held(view: Snapshot, kind: WaitingClass, unit: Unit) -> None:
     """Only for one that stands before it and has no room itself."""
-    head = kind.held_behind
+    head = view.memory.of(kind).held_behind
     first = next((each for each in view.waiting.classes.values() if head in each.units), None)
     if head is None or first is None or head >= unit.rank:
         raise Violation("heals", f"{unit.job.id} is held back, and nobody stands before it")
-    if first.blocked_by is not Block.ROOM:
+    if view.memory.of(first).blocked_by is not Block.ROOM:
         raise Violation("heals", f"{unit.job.id} is held back for one that does not wait for room")
 
 

@@ -48,7 +48,9 @@ def test_the_others_are_placed_and_the_job_says_why_it_waits(monkeypatch: pytest
     cluster.submit(gang)
     cluster.submit(other)
     assert cluster.status(other) == Status.ASSIGNED
-    reply = why_reply(cluster.state, cluster.state.jobs[gang.id], None, cluster.now)
+    reply = why_reply(
+        cluster.state, cluster.state.jobs[gang.id], None, cluster.now, memory=cluster.engine.memory
+    )
     assert (reply.dominant.code, reply.dominant.tier) == ("PlanFailed", "held")
     assert "ZeroDivisionError: planted" in reply.dominant.text
 
@@ -127,5 +129,7 @@ def test_an_answer_that_fails_leaves_the_columns_as_they_were(monkeypatch: pytes
     cluster.submit(a_job(cores=1))
     monkeypatch.setattr(reserved, "reserve", failing(reserve, head))
     with pytest.raises(ZeroDivisionError):
-        why_reply(cluster.state, cluster.state.jobs[head.id], None, cluster.now, Policy())
+        why_reply(
+            cluster.state, cluster.state.jobs[head.id], None, cluster.now, Policy(), cluster.engine.memory
+        )
     assert check(cluster.state) == []

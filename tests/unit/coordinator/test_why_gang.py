@@ -28,7 +28,8 @@ def racks(*sizes: int, gpus: int = 8) -> Cluster:
 
 
 def why(cluster: CoreCluster | Cluster, job: Job, position: int | None = None) -> WhyReply:
-    return why_reply(cluster.state, cluster.state.jobs[job.id], position, cluster.now)
+    memory = cluster.engine.memory if isinstance(cluster, Cluster) else None
+    return why_reply(cluster.state, cluster.state.jobs[job.id], position, cluster.now, memory=memory)
 
 
 def held(cluster: Cluster, *nodes: str) -> list[Job]:

@@ -7,41 +7,19 @@ import pytest
 from msgspec import structs
 
 from phalanx.api.schema.apply import PlanReply
-from phalanx.core.cluster.image import encode_state
-from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
 from phalanx.preview.names import Names
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.state_image import memory_image, state_image
 
 
 def look(cluster: Cluster, *jobs: Job, names: Names | None = None) -> PlanReply:
-    return preview(cluster.state, jobs, Policy(), cluster.now, names=names or Names())
-
-
-def all_of(state: ClusterState) -> tuple[object, ...]:
-    """Everything a pass could leave behind: the image, the columns, the tenants, the queue and what it noted."""
-    table, tenants = state.table, state.tenants
-    return (
-        encode_state(state),
-        state.revision,
-        state.gain,
-        table.cores.tolist(),
-        table.memory.tolist(),
-        table.open.tolist(),
-        [(ledger.cores_free, sorted(ledger.devices_free), ledger.promises) for ledger in table],
-        [(key, structs.astuple(held)) for key in tenants.slots if (held := tenants.get(key)) is not None],
-        {name: (usage.tasks, usage.cores, usage.gpus) for name, usage in state.queues.usage.items()},
-        [
-            (kind, list(found.ranks), found.blocked_at, found.blocked_by, found.evict_at, found.hopeless_at)
-            for kind, found in state.waiting.classes.items()
-        ],
-        len(state.waiting),
-        list(state.jobs),
-        list(state.counts),
-    )
+    seen = snapshot(cluster.state, cluster.now, cluster.engine.memory)
+    return preview(cluster.state, jobs, Policy(), seen, names=names or Names())
 
 
 def a_busy_cluster() -> Cluster:
@@ -67,9 +45,9 @@ def a_busy_cluster() -> Cluster:
 )
 def test_nothing_changes(job: Job):
     cluster = a_busy_cluster()
-    before = all_of(cluster.state)
+    before = state_image(cluster.state), memory_image(cluster.engine.memory)
     look(cluster, job)
-    assert all_of(cluster.state) == before
+    assert (state_image(cluster.state), memory_image(cluster.engine.memory)) == before
 
 
 def test_what_is_previewed_is_what_happens():

@@ -6,12 +6,14 @@ from heapq import heappop
 
 from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.plan import Snapshot
+from phalanx.core.model.plan import PlanMemory, Snapshot
 
 
-def snapshot(state: ClusterState, now: float) -> Snapshot:
-    """The live columns, to be read within this turn."""
-    return Snapshot(state.table, state.waiting, state.gain, state.tenants, state.queues, now)
+def snapshot(state: ClusterState, now: float, memory: PlanMemory | None = None) -> Snapshot:
+    """The live columns, to be read within this turn, and what the last plan remembered."""
+    memory = memory or PlanMemory()
+    gain = state.gain + memory.refusals
+    return Snapshot(state.table, state.waiting, gain, state.tenants, state.queues, now, memory)
 
 
 def wake(state: ClusterState, now: float) -> bool:
@@ -31,11 +33,6 @@ def wake(state: ClusterState, now: float) -> bool:
         woken = True
         queue_up(state, job)
     return woken
-
-
-def reconsider(state: ClusterState) -> None:
-    """A proposal was refused, so what it would have taken may be free: classes found full are asked again."""
-    state.gain += 1
 
 
 def next_due(state: ClusterState) -> float | None:

@@ -23,7 +23,7 @@ NODES_SHOWN = 5
 def forecast(snapshot: Snapshot, unit: Unit, policy: Policy) -> Forecast | None:
     """When this unit would start if it were the head, or None if not even with everybody gone."""
     with Draft(snapshot, policy.score) as draft:
-        found = reserve(draft, unit, policy, {}, kept_for(snapshot.waiting, unit, draft))
+        found = reserve(draft, unit, policy, {}, kept_for(snapshot.memory, snapshot.waiting, unit, draft))
         return None if found is None else found.forecast
 
 
@@ -39,9 +39,12 @@ def kept_now(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
 def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
     """For whom the room is kept that this unit would otherwise take now, as the last plan found; or None."""
     kind = snapshot.waiting.classes.get(unit.kind)
-    if kind is None or kind.blocked_at != snapshot.gain or kind.blocked_by is not Block.HELD:
+    if kind is None:
         return None
-    head = kind.held_behind
+    note = snapshot.memory.of(kind)
+    if note.blocked_at != snapshot.gain or note.blocked_by is not Block.HELD:
+        return None
+    head = note.held_behind
     first = next((each.units[head] for each in snapshot.waiting.classes.values() if head in each.units), None)
     if head is None or first is None or unit.rank < head:
         return None
@@ -56,11 +59,10 @@ def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
 
 def head_of(snapshot: Snapshot) -> Unit | None:
     """The head, as the last plan found it."""
-    gain = snapshot.gain
     without_room = (
         kind.units[kind.ranks[0]]
         for kind in snapshot.waiting.classes.values()
-        if kind.blocked_at == gain and kind.blocked_by is Block.ROOM and kind.hopeless_at != gain
+        if snapshot.memory.of(kind).waits_for_room(snapshot.gain)
     )
     return min(without_room, key=lambda unit: unit.rank, default=None)
 

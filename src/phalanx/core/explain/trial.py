@@ -1,6 +1,6 @@
 """What the next pass over the queue would do if a job that waits asked for something else.
 
-The pass is the scheduler's own, over a copy of the queue in which the changed job stands where the other one stood:
+The pass is the scheduler's own, over a queue in which the changed job stands where the other one stands:
 room that is kept for somebody before it is not taken for free room.
 """
 
@@ -23,8 +23,8 @@ TRIES = 8  # a question must not hold up the scheduler
 class Trials:
     """Tries of one job that waits, changed in one way or another."""
 
-    def __init__(self, state: ClusterState, job: JobState, policy: Policy, now: float) -> None:
-        self._state, self._job, self._policy, self._now = state, job, policy, now
+    def __init__(self, state: ClusterState, job: JobState, policy: Policy, snapshot: Snapshot) -> None:
+        self._state, self._job, self._policy, self._snapshot = state, job, policy, snapshot
         ranks = [unit.rank for unit in job.units]
         kinds = state.waiting.classes.values()
         self._is_first = all(kind.ranks[0] >= min(ranks) for kind in kinds)
@@ -35,18 +35,15 @@ class Trials:
         if self._is_first:
             return True
         self._left -= 1
-        return self._left >= 0 and would_start(self._state, self._job, changed, self._policy, self._now)
+        return self._left >= 0 and would_start(self._state, self._job, changed, self._policy, self._snapshot)
 
 
-def would_start(state: ClusterState, former: JobState, changed: Job, policy: Policy, now: float) -> bool:
+def would_start(
+    state: ClusterState, former: JobState, changed: Job, policy: Policy, snapshot: Snapshot
+) -> bool:
     """Whether something of the changed job would be placed at once, without anybody leaving for it."""
-    queue = state.waiting.copied()
-    for unit in former.units:
-        queue.discard(unit)
     again = JobState(changed, former.arrival, [0] * 6, state.incomplete, state.rules.aging_s)
-    for unit in again.units:
-        queue.add(unit)
-    snapshot = Snapshot(state.table, queue, state.gain, state.tenants, state.queues, now)
+    snapshot = snapshot.with_queue(snapshot.waiting.changed(without=former.units, added=again.units))
     proposal = plan(snapshot, structs.replace(policy, placements_max=EVERYTHING, prefetch_max=0))
     if again.gang is None:
         return any(each.job == changed.id and each.lane is None for each in proposal.placements)

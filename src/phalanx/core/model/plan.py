@@ -1,14 +1,16 @@
 """What placement receives and what it proposes.
 
 A `Snapshot` is the cluster as placement may see it: it reads the live columns, and whatever it tries in a
-draft it undoes. A `Plan` is a proposal: each placement goes back to the cluster and is checked again.
+draft it undoes. A `Plan` is a proposal: each placement goes back to the cluster and is checked again. A `PlanMemory`
+is what one plan leaves for the next, so that a pass over the queue costs what has changed.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.queue import Queues
@@ -16,25 +18,102 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
-from phalanx.core.model.waiting import Waiting
+from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass
 
 Backfill = Literal["easy", "none"]
+_NOTES_MIN = 64
+
+
+class ClassNote(Struct, frozen=True, gc=False):
+    """What plans found out about one waiting class, up to the unit with the number `last_entry`."""
+
+    last_entry: int
+    blocked_at: int = -1  # the snapshot's gain when the class was last passed over
+    blocked_by: Block = Block.ROOM
+    held_behind: Rank | None = None  # if it is held back: whom it would have delayed
+    hopeless_at: int = -1  # the snapshot's gain when it would not have fitted with every tenant gone
+    evict_at: float = 0.0  # before this it need not look again whom to evict
+
+    def waits_for_room(self, gain: int) -> bool:
+        """Whether it found no room, and would find some if others left."""
+        return self.blocked_at == gain and self.blocked_by is Block.ROOM and self.hopeless_at != gain
+
+
+class KeptNodes(Struct, frozen=True):
+    """The nodes that are kept for a unit until it starts; of a group, until the task at `position` does."""
+
+    nodes: tuple[str, ...]
+    entry: int  # of the unit in the queue: one that comes back is another
+    position: int = -1
+
+
+class PlanMemory:
+    """What plans remember from one to the next. A plan reads the one it is given and returns another."""
+
+    __slots__ = ("failed", "kept", "notes", "refusals")
+
+    def __init__(self) -> None:
+        self.notes: dict[int, ClassNote] = {}  # by the number of the class
+        self.kept: dict[Rank, KeptNodes] = {}
+        self.failed: dict[
+            int, tuple[float, str]
+        ] = {}  # classes that no plan looks at: until when, and the error
+        self.refusals = 0  # of proposals: what they would have taken may be free, so full classes look again
+
+    def of(self, kind: WaitingClass) -> ClassNote:
+        """What is known of a class; that it found no room counts for those who waited then alone."""
+        note = self.notes.get(kind.number)
+        if note is None:
+            return ClassNote(kind.last_entry)
+        if note.last_entry != kind.last_entry:
+            return structs.replace(note, last_entry=kind.last_entry, blocked_at=-1, evict_at=0.0)
+        return note
+
+    def copied(self, waiting: Waiting) -> PlanMemory:
+        """The same for another plan; what is about nobody who waits now is forgotten."""
+        other = PlanMemory()
+        other.refusals, other.notes, other.failed = self.refusals, self.notes.copy(), self.failed.copy()
+        if self.kept:
+            other.kept = {rank: kept for rank, kept in self.kept.items() if waiting.entry(rank) == kept.entry}
+        if len(other.notes) > 2 * len(waiting.classes) + _NOTES_MIN:
+            numbers = {kind.number for kind in waiting.classes.values()}
+            other.notes = {number: note for number, note in self.notes.items() if number in numbers}
+            other.failed = {number: why for number, why in self.failed.items() if number in numbers}
+        return other
+
+    def next_look(self, waiting: Waiting, now: float) -> float:
+        """When somebody who was passed over may look for victims again, or is planned for again; infinite: never."""
+        due = [until for until, _ in self.failed.values() if until > now]
+        for kind in waiting.classes.values():
+            note = self.notes.get(kind.number)
+            if note is not None and note.evict_at > now and note.last_entry == kind.last_entry:
+                due.append(note.evict_at)
+        return min(due, default=inf)
 
 
 class Snapshot:
-    """Nodes, who holds places on them, and who waits, at one instant. `gain` grows whenever room may have appeared."""
+    """Nodes, who holds places on them, and who waits, at one instant; and what the last plan remembered.
 
-    __slots__ = ("gain", "nodes", "now", "queues", "tenants", "waiting")
+    `gain` grows whenever room may have appeared.
+    """
+
+    __slots__ = ("gain", "memory", "nodes", "now", "queues", "tenants", "waiting")
 
     def __init__(
-        self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float
-    ) -> None:
+        self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float,
+        memory: PlanMemory | None = None,
+    ) -> None:  # fmt: skip
         self.nodes = nodes
         self.waiting = waiting
         self.gain = gain
         self.tenants = tenants
         self.queues = queues
         self.now = now
+        self.memory = PlanMemory() if memory is None else memory
+
+    def with_queue(self, waiting: Waiting) -> Snapshot:
+        """The same with another queue, for a plan that is only looked at."""
+        return Snapshot(self.nodes, waiting, self.gain, self.tenants, self.queues, self.now, self.memory)
 
 
 class Policy(Struct, frozen=True):
@@ -82,8 +161,9 @@ class GangPlacement(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The proposal. `more` says that the pass was cut short and should go on."""
+    """The proposal, and what the next plan has to know. `more` says that the pass was cut short and should go on."""
 
     placements: list[Placement]
     more: bool = False
     gang_placements: list[GangPlacement] = []
+    memory: PlanMemory = field(default_factory=PlanMemory)

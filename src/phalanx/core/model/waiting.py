@@ -7,7 +7,7 @@ as many steps as there are kinds and placements, whatever the number of waiting 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from enum import IntEnum
 from typing import Protocol
 
@@ -90,78 +90,79 @@ class Block(IntEnum):
 
 
 class WaitingClass:
-    """The units of one kind, in order."""
+    """The units of one kind, in order. What plans found out about them is not here, but in a `PlanMemory`."""
 
-    __slots__ = (
-        "blocked_at", "blocked_by", "evict_at", "failed_until", "failure", "held_behind", "hopeless_at",
-        "kind", "ranks", "units",
-    )  # fmt: skip
+    __slots__ = ("kind", "last_entry", "number", "ranks", "units")
 
-    def __init__(self, kind: Hashable) -> None:
+    def __init__(self, kind: Hashable, number: int) -> None:
         self.kind = kind
+        self.number = number  # no other class of this queue ever has it
+        self.last_entry = number  # the number of the unit that entered last
         self.ranks: list[Rank] = []
         self.units: dict[Rank, Unit] = {}
-        self.blocked_at = -1  # the table's gain when the class was last passed over
-        self.blocked_by = Block.ROOM
-        self.held_behind: Rank | None = None  # if it is held back: whom it would have delayed
-        self.hopeless_at = -1  # the table's gain when it would not have fitted with every tenant gone
-        self.evict_at = 0.0  # before this it need not look again whom to evict
-        self.failed_until = 0.0  # before this no plan looks at it: it made one fail
-        self.failure = ""  # with this error
 
-
-class KeptNodes(Struct, frozen=True):
-    """The nodes that are kept for a unit until it starts; of a group, until the task at `position` does."""
-
-    nodes: tuple[str, ...]
-    position: int = -1
+    def copied(self) -> WaitingClass:
+        other = WaitingClass(self.kind, self.number)
+        other.last_entry, other.ranks, other.units = self.last_entry, list(self.ranks), dict(self.units)
+        return other
 
 
 class Waiting:
-    """Every waiting class, and which unit waits in it. `kept` is what plans remember from one to the next."""
+    """Every waiting class, and which unit waits in it. Units are numbered as they enter; who comes back is new."""
 
     def __init__(self) -> None:
         self.classes: dict[Hashable, WaitingClass] = {}
-        self.kept: dict[Rank, KeptNodes] = {}  # by unit; who does not wait any more is forgotten
-        self._kinds: dict[Rank, Hashable] = {}  # under which kind a unit stands; it may have changed since
+        # By unit: the number with which it entered, and under which kind; that may have changed since.
+        self._entries: dict[Rank, tuple[int, Hashable]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._entries)
 
     def __contains__(self, unit: Unit) -> bool:
-        return unit.rank in self._kinds
+        return unit.rank in self._entries
+
+    def entry(self, rank: Rank) -> int:
+        """The number with which the unit of this rank entered; 0 if none waits."""
+        found = self._entries.get(rank)
+        return 0 if found is None else found[0]
 
     def add(self, unit: Unit) -> None:
         """Put a unit in its place; one that already waits moves if its kind has changed."""
         kind = unit.kind
-        if (former := self._kinds.get(unit.rank)) is not None:
-            if former == kind:
+        if (former := self._entries.get(unit.rank)) is not None:
+            if former[1] == kind:
                 return
             self.discard(unit)
-        self._kinds[unit.rank] = kind
-        found = self.classes.setdefault(kind, WaitingClass(kind))
+        self._count += 1
+        found = self.classes.get(kind)
+        if found is None:
+            found = self.classes[kind] = WaitingClass(kind, self._count)
+        self._entries[unit.rank] = self._count, kind
         insort(found.ranks, unit.rank)
         found.units[unit.rank] = unit
-        found.blocked_at, found.evict_at = -1, 0.0
-
-    def copied(self) -> Waiting:
-        """The same queue for somebody who only tries something: what is noted or added there stays there."""
-        other = Waiting()
-        other._kinds, other.kept = dict(self._kinds), dict(self.kept)
-        for kind, found in self.classes.items():
-            own = other.classes[kind] = WaitingClass(kind)
-            for name in WaitingClass.__slots__:
-                setattr(own, name, getattr(found, name))
-            own.ranks, own.units = list(found.ranks), dict(found.units)
-        return other
+        found.last_entry = self._count
 
     def discard(self, unit: Unit) -> None:
-        kind = self._kinds.pop(unit.rank, None)
-        if kind is None:
+        entry = self._entries.pop(unit.rank, None)
+        if entry is None:
             return
-        self.kept.pop(unit.rank, None)
-        found = self.classes[kind]
+        found = self.classes[entry[1]]
         del found.ranks[bisect_left(found.ranks, unit.rank)]
         del found.units[unit.rank]
         if not found.ranks:
-            del self.classes[kind]
+            del self.classes[found.kind]
+
+    def changed(self, *, without: Sequence[Unit] = (), added: Sequence[Unit] = ()) -> Waiting:
+        """Another queue, in which other units wait. Only the classes that differ are its own."""
+        other = Waiting()
+        other.classes, other._entries, other._count = dict(self.classes), dict(self._entries), self._count
+        kinds = {self._entries[unit.rank][1] for unit in (*without, *added) if unit in self}
+        for kind in kinds | {unit.kind for unit in added}:
+            if kind in self.classes:
+                other.classes[kind] = self.classes[kind].copied()
+        for unit in without:
+            other.discard(unit)
+        for unit in added:
+            other.add(unit)
+        return other

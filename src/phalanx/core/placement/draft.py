@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.plan import GangPlacement, Placement, Plan, Snapshot
+from phalanx.core.model.plan import GangPlacement, Placement, Plan, PlanMemory, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.tenants import Tenant, TenantKey
@@ -116,9 +116,9 @@ class Draft:
     def positions_of(self, job: JobId) -> set[int]:
         return {each.position for each in self._placements if each.job == job}
 
-    def plan(self, more: bool = False) -> Plan:
-        """The proposal; the columns are as they were before the draft began."""
+    def plan(self, memory: PlanMemory | None = None, *, more: bool = False) -> Plan:
+        """The proposal, with what the next one has to know; the columns are as they were before the draft began."""
         placements, gang_placements = self._placements, self._gang_placements
         self._placements, self._gang_placements = [], []
         self.rollback((0, 0, 0))
-        return Plan(placements, more, gang_placements)
+        return Plan(placements, more, gang_placements, memory or PlanMemory())

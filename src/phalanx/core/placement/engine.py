@@ -1,4 +1,4 @@
-"""The decision: who goes where. Snapshot in, plan out; nothing is changed.
+"""The decision: who goes where. Snapshot in, plan out; nothing is changed, and what it remembers is in the plan.
 
 Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
 first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. Who
@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import cast
 
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.plan import GangPlacement, Placement, Plan, Policy, Snapshot
+from phalanx.core.model.plan import ClassNote, GangPlacement, Placement, Plan, Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
@@ -60,7 +60,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
             if (looked_at := turn.front.reserves_for or turn.serves) is None:
                 raise
             raise PlanFailed(looked_at, error) from error
-        return turn.draft.plan(more=turn.is_over or turn.has_more)
+        return turn.draft.plan(turn.memory, more=turn.is_over or turn.has_more)
 
 
 def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
@@ -80,7 +80,8 @@ class _Pass:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
-        self.front = Unplaced(self.draft, policy, snapshot.gain, snapshot.waiting)
+        self.memory = snapshot.memory.copied(snapshot.waiting)
+        self.front = Unplaced(self.draft, policy, snapshot.gain, snapshot.waiting, self.memory)
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
@@ -104,14 +105,21 @@ class _Pass:
         """The first of every class that may have a chance, as a heap; the others have found no room already."""
         line: _Line = []
         full: list[tuple[Rank, WaitingClass]] = []
+        notes, gain = self.memory.notes, self._gain
+        now, failed = self._now, self.memory.failed
         for number, kind in enumerate(classes.values()):
-            if kind.failed_until > self._now:
+            if failed and failed.get(kind.number, (0.0, ""))[0] > now:
                 continue
-            rank = kind.ranks[0]
-            is_full = kind.blocked_at == self._gain and kind.blocked_by is not Block.HELD
-            if not is_full or self._may_evict(kind, kind.units[rank]):
+            rank, note = kind.ranks[0], notes.get(kind.number)
+            if (
+                note is None
+                or note.blocked_at != gain
+                or note.last_entry != kind.last_entry
+                or note.blocked_by is Block.HELD
+                or (note.evict_at <= now and self._may_evict(kind, kind.units[rank]))
+            ):
                 line.append((rank, number, kind))
-            elif kind.blocked_by is Block.QUOTA:
+            elif note.blocked_by is Block.QUOTA:
                 self._capped.append((rank, kind))
             else:
                 full.append((rank, kind))
@@ -152,19 +160,28 @@ class _Pass:
 
     def _pass_over(self, kind: WaitingClass, rank: Rank, block: Block) -> None:
         """The class gets nothing more until there may be more room."""
-        kind.blocked_at, kind.blocked_by = self._gain, block
+        note = self.memory.of(kind)
+        behind = note.held_behind
         if block is Block.HELD:
-            kind.held_behind = None if self.front.first is None else self.front.first[0]
-        elif block is Block.QUOTA:
+            behind = None if self.front.first is None else self.front.first[0]
+        self.memory.notes[kind.number] = ClassNote(
+            kind.last_entry, self._gain, block, behind, note.hopeless_at, note.evict_at
+        )
+        if block is Block.HELD:
+            return
+        if block is Block.QUOTA:
             self._capped.append((rank, kind))
         else:
             self.front.join(rank, kind)
 
     def _is_still_held(self, kind: WaitingClass) -> bool:
         """Held back before, nothing has ended since, and the same one would be delayed."""
-        if kind.blocked_at != self._gain or kind.blocked_by is not Block.HELD:
+        note = self.memory.notes.get(kind.number)
+        if note is None or note.blocked_by is not Block.HELD or note.blocked_at != self._gain:
             return False
-        return self.front.first is not None and self.front.first[0] == kind.held_behind
+        if note.last_entry != kind.last_entry:
+            return False
+        return self.front.first is not None and self.front.first[0] == note.held_behind
 
     def _place(self, kind: WaitingClass, unit: Unit) -> Block | None:
         """Place what there is room for; otherwise say why something is left."""
@@ -281,14 +298,17 @@ class _Pass:
 
     def _may_evict(self, kind: WaitingClass, unit: Unit) -> bool:
         """Whether it is worth looking for somebody to evict: a cheap answer, and then not again for a while."""
-        if not self._policy.evicts or not unit.job.may_evict or kind.evict_at > self._now:
+        if not self._policy.evicts or not unit.job.may_evict:
+            return False
+        note = self.memory.notes.get(kind.number)
+        if note is not None and note.evict_at > self._now and note.last_entry == kind.last_entry:
             return False
         if self._lowest is None:
             tenants = self.draft.tenants
             self._lowest = int(tenants.priority[tenants.used].min(initial=unit.job.priority))
         if self._lowest < unit.job.priority:
             return True
-        kind.evict_at = self._now + self._policy.evict_every_s
+        self._look_later(kind)
         return False
 
     def _evict(self, kind: WaitingClass, unit: Unit) -> bool:
@@ -308,8 +328,14 @@ class _Pass:
             self.front.note_start(unit.job)
             return True
         self.draft.rollback(mark)
-        kind.evict_at = self._now + self._policy.evict_every_s
+        self._look_later(kind)
         return False
+
+    def _look_later(self, kind: WaitingClass) -> None:
+        note, at = self.memory.of(kind), self._now + self._policy.evict_every_s
+        self.memory.notes[kind.number] = ClassNote(
+            kind.last_entry, note.blocked_at, note.blocked_by, note.held_behind, note.hopeless_at, at
+        )
 
     def _make_room(self, unit: Unit) -> GangPlacement | Reason:
         """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""

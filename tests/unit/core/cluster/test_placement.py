@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.inputs import Cancel, Drain, Propose, Tell, Tick, Undrain
-from phalanx.core.cluster.view import reconsider, snapshot
+from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.orders import Returned, Start
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
@@ -25,7 +25,6 @@ def test_a_plan_changes_nothing() -> None:
     cluster.give(Drain("n1", "test"))
     cluster.submit(a_job(cores=2, gpus=1))
     cluster.state.table.set_open("n1", True)
-    reconsider(cluster.state)
     before = free(cluster)
     proposal = plan(snapshot(cluster.state, cluster.now), Policy())
     assert len(proposal.placements) == 1
@@ -72,7 +71,6 @@ def test_a_proposal_is_checked_again_when_it_arrives() -> None:
     cluster.submit(one)
     cluster.submit(two)
     cluster.state.table.set_open("n1", True)
-    reconsider(cluster.state)
     (placement,) = plan(snapshot(cluster.state, cluster.now), Policy()).placements
     cluster.state.table.set_open("n1", False)
     cluster.give(Propose(placement))

@@ -21,7 +21,9 @@ nodes = st.lists(capacities(), min_size=1, max_size=3)
 
 
 def why(cluster: Cluster, job: Job, position: int | None = 0) -> WhyReply:
-    return why_reply(cluster.state, cluster.state.jobs[job.id], position, cluster.now)
+    return why_reply(
+        cluster.state, cluster.state.jobs[job.id], position, cluster.now, memory=cluster.engine.memory
+    )
 
 
 def asking(request: Request) -> Job:

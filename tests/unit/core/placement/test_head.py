@@ -40,12 +40,12 @@ def test_a_rack_that_empties_task_by_task_goes_to_the_head_and_not_to_singles_be
 def test_the_nodes_are_chosen_when_something_is_free_and_kept_from_then_on() -> None:
     cluster = two_racks()
     one_ends(cluster, "second")
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n3", "n4")]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n3", "n4")]
     assert [one_ends(cluster, "first") for _ in range(2)] == [
         {"singles": ["n1"] * 4},
         {"singles": ["n1"] * 4},
     ]
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n3", "n4")]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n3", "n4")]
     assert [one_ends(cluster, "second") for _ in range(2)] == [{}, {}]
     assert sorted(one_ends(cluster, "second")["head"]) == ["n3", "n3", "n4", "n4"]
 
@@ -58,7 +58,7 @@ def test_room_at_once_elsewhere_is_taken_and_nothing_is_kept_any_more() -> None:
         cluster._leave(key)
     cluster.gain += 1
     assert sorted(cluster.go()["head"]) == ["n1", "n1", "n2", "n2"]
-    assert cluster.waiting.kept == {}
+    assert cluster.kept == {}
 
 
 def test_only_one_rack_is_kept() -> None:
@@ -80,7 +80,7 @@ def test_of_two_racks_the_one_that_lacks_less_is_kept() -> None:
     cluster.waits_whole("head", 4, gpus=4, must="rack")
     unit = cluster.waits("single", gpus=1)
     cluster.go()
-    assert [kept.nodes[:3] for kept in cluster.waiting.kept.values()] == [("n5", "n6", "n7")]
+    assert [kept.nodes[:3] for kept in cluster.kept.values()] == [("n5", "n6", "n7")]
     assert unit.left == []
 
 
@@ -105,12 +105,12 @@ def test_the_next_task_of_an_array_has_other_nodes_kept_than_those_its_sibling_h
     cluster.waits("head", gpus=8, tasks=2)
     cluster.waits("singles", gpus=1)
     assert cluster.go() == {"singles": ["n2"]}
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n1",)]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n1",)]
     cluster.waits("more", gpus=1)
     assert one_ends(cluster, "old-n1") == {"head": ["n1"]}
     cluster.waits("others", gpus=2)
     assert cluster.go() == {}
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n2",)]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n2",)]
 
 
 def test_a_node_that_is_gone_is_kept_no_longer() -> None:
@@ -122,12 +122,12 @@ def test_a_node_that_is_gone_is_kept_no_longer() -> None:
     cluster.waits("head", gpus=8)
     cluster.waits("single", gpus=7)
     cluster.go()
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n1",)]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n1",)]
     cluster.nodes.set_open("n1", False)
     cluster.gain += 1
     cluster.waits("other", gpus=1)
     assert cluster.go() == {}
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n2",)]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n2",)]
 
 
 def test_one_who_makes_no_difference_may_enter() -> None:
@@ -208,7 +208,7 @@ def test_no_node_is_let_go_because_another_one_empties_first() -> None:
     cluster.waits_whole("head", 2, cores=2)
     cluster.waits("single", 1, tasks=3)
     assert cluster.go() == {}
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n1", "n2")]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n1", "n2")]
     assert one_ends(cluster, "first") == {"single": ["n1"]}
-    assert [kept.nodes for kept in cluster.waiting.kept.values()] == [("n1", "n2")]
+    assert [kept.nodes for kept in cluster.kept.values()] == [("n1", "n2")]
     assert one_ends(cluster, "second")["head"] == ["n1", "n2"]

@@ -1,6 +1,6 @@
 """Those who found no room, in order: who of them is the head, and what is remembered of it from one plan to the next.
 
-`reservation.py` says what a reservation is. Only the nodes kept for a head outlive a plan, in the queue itself.
+`reservation.py` says what a reservation is. Only the nodes kept for a head outlive a plan, in its memory.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import cast
 
+from msgspec import structs
+
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
-from phalanx.core.model.plan import Policy
-from phalanx.core.model.waiting import KeptNodes, Rank, Unit, Waiting, WaitingClass, WaitingGroup
+from phalanx.core.model.plan import KeptNodes, PlanMemory, Policy
+from phalanx.core.model.waiting import Rank, Unit, Waiting, WaitingClass, WaitingGroup
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve.reservation import Reservation, reserve, run_s
 
@@ -19,9 +21,10 @@ from phalanx.core.placement.reserve.reservation import Reservation, reserve, run
 class Unplaced:
     """Those who found no room, in order. The first of them that could ever run is the head."""
 
-    def __init__(self, draft: Draft, policy: Policy, gain: int, waiting: Waiting) -> None:
+    def __init__(self, draft: Draft, policy: Policy, gain: int, waiting: Waiting, memory: PlanMemory) -> None:
         self._draft = draft
         self._waiting = waiting
+        self._memory = memory
         self._policy = policy
         self._gain = gain
         self._line: list[tuple[Rank, WaitingClass]] = []
@@ -31,12 +34,13 @@ class Unplaced:
 
     def begin(self, full: list[tuple[Rank, WaitingClass]]) -> None:
         """Those of whom an earlier plan knew that there is no room, and nothing has ended since."""
-        self._line = [(rank, kind) for rank, kind in full if kind.hopeless_at != self._gain]
+        notes, gain = self._memory.notes, self._gain
+        self._line = [each for each in full if notes[each[1].number].hopeless_at != gain]
         heapify(self._line)
 
     def join(self, rank: Rank, kind: WaitingClass) -> None:
         """The unit of this rank found no room."""
-        if kind.hopeless_at != self._gain:
+        if self._memory.notes[kind.number].hopeless_at != self._gain:
             heappush(self._line, (rank, kind))
 
     @property
@@ -65,10 +69,11 @@ class Unplaced:
             first, kind = self._line[0]
             unit = kind.units[first]
             self.reserves_for = kind
-            before = kept_for(self._waiting, unit, self._draft)
+            before = kept_for(self._memory, self._waiting, unit, self._draft)
             self._reservation = reserve(self._draft, unit, self._policy, self._runs_s, before)
             if self._reservation is None:
-                kind.hopeless_at = self._gain
+                note = structs.replace(self._memory.of(kind), hopeless_at=self._gain)
+                self._memory.notes[kind.number] = note
                 heappop(self._line)
             else:
                 self._remember(unit, self._reservation)
@@ -78,15 +83,18 @@ class Unplaced:
     def _remember(self, unit: Unit, found: Reservation) -> None:
         """Nodes that are full need not be remembered: the next plan may find others that lack less."""
         if found.is_open_ended and found.protects:
-            self._waiting.kept[unit.rank] = KeptNodes(found.nodes, _next_of(unit, self._draft))
+            entry = self._waiting.entry(unit.rank)
+            self._memory.kept[unit.rank] = KeptNodes(found.nodes, entry, _next_of(unit, self._draft))
         else:
-            self._waiting.kept.pop(unit.rank, None)
+            self._memory.kept.pop(unit.rank, None)
 
 
-def kept_for(waiting: Waiting, unit: Unit, draft: Draft) -> tuple[str, ...]:
+def kept_for(memory: PlanMemory, waiting: Waiting, unit: Unit, draft: Draft) -> tuple[str, ...]:
     """The nodes that plans have kept for a unit so far."""
-    found = waiting.kept.get(unit.rank)
-    return found.nodes if found is not None and found.position == _next_of(unit, draft) else ()
+    found = memory.kept.get(unit.rank)
+    if found is None or found.entry != waiting.entry(unit.rank) or found.position != _next_of(unit, draft):
+        return ()
+    return found.nodes
 
 
 def _next_of(unit: Unit, draft: Draft) -> int:
