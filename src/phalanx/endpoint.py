@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,30 @@ class ApiConnection(NamedTuple):
     addresses: tuple[str, ...]
     token: Secret
     token_file: Path | None = None  # where it came from, if it was a file
+
+
+class Addresses:
+    """The addresses of a cluster's coordinators as they were given, in whose order they are tried."""
+
+    def __init__(self, given: Sequence[str], *, vouched: bool = False) -> None:
+        """With `vouched`, TLS lets us talk only to those whom our own authority has given a certificate."""
+        self.given = tuple(dict.fromkeys(given))
+        self.vouched = vouched
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self.given) == 1
+
+    def may_follow(self, address: str) -> bool:
+        """Whether a token may be shown where a standby points: among those given, or where TLS proves who it is."""
+        return address in self.given or (self.vouched and bool(address))
+
+    def others(self, address: str) -> list[str]:
+        """All that were given, those behind this one first, itself last."""
+        if address not in self.given:
+            return list(self.given)
+        after = self.given.index(address) + 1
+        return [*self.given[after:], *self.given[:after]]
 
 
 def connection(settings: Settings | None = None) -> ApiConnection:

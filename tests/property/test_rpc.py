@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as types
 
-from phalanx.api.schema.jobs import SubmitReply, SubmitRequest, WatchEvent
+from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.core.model.orders import Order, Report
 from phalanx.link import wire
 from phalanx.rpc import messages

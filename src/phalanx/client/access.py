@@ -1,4 +1,8 @@
-"""How a client gets to its cluster: the addresses, the token and the certificates, given or found in the settings."""
+"""How a client gets to its cluster: the addresses, the token and the certificates, given or found in the settings.
+
+A token that came out of a file is read again when it is refused: it may have been replaced. A refusal proves that
+nothing was executed, so any call may be made again with the new one.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,34 @@ from warnings import warn
 from phalanx.client.leader import addresses_of
 from phalanx.config import load
 from phalanx.endpoint import connection
+from phalanx.errors import PhalanxError, TokenError, Unauthorized
 from phalanx.settings import Settings
 from phalanx.tls import NO_TLS, TlsFiles, client_context
+from phalanx.tokenfile import first_token
+
+
+class ClientToken:
+    """The token of the moment. Threads may share it."""
+
+    def __init__(self, value: str, file: Path | None = None) -> None:
+        self.value = value
+        self._file = file
+
+    def is_replaced(self, refused: str) -> bool:
+        """Whether there is another one to show by now than the one that was refused."""
+        if self._file is None:
+            return False
+        try:
+            self.value = str(first_token(self._file))
+        except TokenError:
+            return False
+        return self.value != refused
+
+    def blamed(self, error: PhalanxError) -> PhalanxError:
+        """A refusal, with where the token came from."""
+        if isinstance(error, Unauthorized) and self._file is not None:
+            error.hint = f"it was read from {self._file}; `phalanx token create` makes another"
+        return error
 
 
 class ApiAccess(NamedTuple):

@@ -42,14 +42,13 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.problems import read_problem
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.client import calls, token_calls
-from phalanx.client.access import access
+from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.client import calls
+from phalanx.client.access import ClientToken, access
 from phalanx.client.async_http import HttpxTransport
-from phalanx.client.calls import Call, GangFields, Noun, Spec, SubmitFields
-from phalanx.client.resume import LogPosition, RetryDelays
-from phalanx.client.token import ClientToken
-from phalanx.client.transport import AsyncAnswer, AsyncTransport, read_whole
+from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
+from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
@@ -227,19 +226,19 @@ class AsyncClient:
         return await self._ask(calls.cluster())
 
     async def tokens(self) -> list[TokenView]:
-        return await self._ask(token_calls.tokens())
+        return await self._ask(calls.tokens())
 
     async def create_token(self, request: TokenRequest, /) -> NewToken:
-        return await self._ask(token_calls.create_token(request))
+        return await self._ask(calls.create_token(request))
 
     async def revoke_token(self, id: str) -> TokenView:
-        return await self._ask(token_calls.revoke_token(id))
+        return await self._ask(calls.revoke_token(id))
 
     async def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
-        return await self._ask(token_calls.rotate_token(id, overlap))
+        return await self._ask(calls.rotate_token(id, overlap))
 
     async def audit(self, tail: int = 100) -> list[AuditLine]:
-        return await self._ask(token_calls.audit(tail))
+        return await self._ask(calls.audit(tail))
 
     async def ready(self) -> None:
         await self._ask(calls.ready())

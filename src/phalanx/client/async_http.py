@@ -15,8 +15,8 @@ import httpx
 
 from phalanx.api.schema.problems import read_problem
 from phalanx.client.calls import Call
+from phalanx.client.http import AsyncAnswer, dropped, not_http, read_whole, timed_out, unreachable
 from phalanx.client.leader import PATIENCE_S, KnownLeader, LeaderSearch, safe_addresses
-from phalanx.client.transport import AsyncAnswer, dropped, not_http, read_whole, timed_out, unreachable
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unavailable
 
@@ -38,7 +38,7 @@ class HttpxTransport:
         self._clock = SystemClock()
         # Without TLS no certificates are loaded, which would take longer than many a call. No proxy of the
         # environment gets to see a token.
-        secure = any(each.startswith("https://") for each in self._known_leader.addresses)
+        secure = any(each.startswith("https://") for each in self._known_leader.given)
         verify = tls or (ssl.create_default_context() if secure else False)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
         self._client = httpx.AsyncClient(verify=verify, trust_env=False, limits=limits)

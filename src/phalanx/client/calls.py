@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Literal, TypedDict, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -19,13 +19,18 @@ from msgspec import Struct
 from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
+    AuditLine,
     ClusterView,
     DrainRequest,
     LoseRequest,
+    NewToken,
     NodeView,
     QueueView,
     QuotaSpec,
     RemovedNode,
+    RotateRequest,
+    TokenRequest,
+    TokenView,
     TopologyReply,
     TopologySpec,
 )
@@ -44,11 +49,11 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
 from phalanx.api.schema.problems import read_problem
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
-Noun = Literal["jobs", "tasks", "nodes", "queues"]
+Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0
@@ -58,48 +63,6 @@ WAIT_S = 10.0  # of one long poll; a wait that takes longer asks again, and so n
 QUIET_S_MAX = 60.0  # a watch shows a sign of life every 15 s; silence four times as long is a dead connection
 _TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
 _FINAL = ("Completed", "Failed", "Cancelled")
-
-
-class GangFields(TypedDict, total=False):
-    """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
-
-    cores: int
-    memory: int | str
-    gpus: int
-    gpu_type: str | None
-    gpu_memory: int | str
-    priority: int
-    queue: str
-    name: str
-    env: dict[str, str]
-    cwd: str | None
-    time_limit: float | str | None
-    grace: float | str | None
-    max_retries: int | None
-    max_attempts: int | None
-    allow_infeasible: bool
-    request_id: str | None
-    min: int
-    gang_wait: float | str | None
-    labels: dict[str, str]
-    tags: dict[str, str]
-    preemption: Literal["lower", "never"]
-    evictable: bool
-    min_run: float | str
-
-
-class SubmitFields(GangFields, total=False):
-    """All fields of `SubmitRequest`, for those who would rather write `submit(command=[…], gpus=2)`."""
-
-    command: list[str]
-    shell: str | None
-    kind: Literal["command", "vps"]
-    targets: list[str]
-    required_gpus: list[list[int]] | None
-    array: str | None
-    no_queue: bool
-    tasks: int
-    gather: list[GatherSpec]
 
 
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
@@ -374,6 +337,28 @@ def watch(after: int | None, job: str | None) -> Call[None]:
         headers["Last-Event-ID"] = str(after)
     query = _query(job=job)
     return Call(method="GET", path="/v1/events", query=query, headers=headers, timeout_s=QUIET_S_MAX)
+
+
+def tokens() -> Call[list[TokenView]]:
+    return Call(method="GET", path="/v1/tokens", answer=list[TokenView], repeatable=True)
+
+
+def create_token(request: TokenRequest) -> Call[NewToken]:
+    return Call(method="POST", path="/v1/tokens", answer=NewToken, body=msgspec.json.encode(request))
+
+
+def revoke_token(id: str) -> Call[TokenView]:
+    return Call(method="POST", path=_path("tokens", id, "revoke"), answer=TokenView)
+
+
+def rotate_token(id: str, overlap: float | str | None) -> Call[NewToken]:
+    body = msgspec.json.encode(RotateRequest(overlap))
+    return Call(method="POST", path=_path("tokens", id, "rotate"), answer=NewToken, body=body)
+
+
+def audit(tail: int) -> Call[list[AuditLine]]:
+    query = {"tail": str(tail)}
+    return Call(method="GET", path="/v1/audit", answer=list[AuditLine], query=query, repeatable=True)
 
 
 def _new_request_id() -> str:

@@ -42,14 +42,12 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.problems import read_problem
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.client import calls, token_calls
-from phalanx.client.access import access
-from phalanx.client.calls import Call, GangFields, Noun, Spec, SubmitFields
-from phalanx.client.http import HttpTransport
-from phalanx.client.resume import LogPosition, RetryDelays
-from phalanx.client.token import ClientToken
-from phalanx.client.transport import Answer, Transport
+from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.client import calls
+from phalanx.client.access import ClientToken, access
+from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.http import Answer, HttpTransport, Transport
+from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -244,23 +242,23 @@ class Client:
 
     def tokens(self) -> list[TokenView]:
         """The tokens that were created: one's own, or for an admin all."""
-        return self._ask(token_calls.tokens())
+        return self._ask(calls.tokens())
 
     def create_token(self, request: TokenRequest, /) -> NewToken:
         """A new token; this answer is the only one that ever holds it."""
-        return self._ask(token_calls.create_token(request))
+        return self._ask(calls.create_token(request))
 
     def revoke_token(self, id: str) -> TokenView:
         """End a token now."""
-        return self._ask(token_calls.revoke_token(id))
+        return self._ask(calls.revoke_token(id))
 
     def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
         """Another token in the place of one, which stays good for `overlap`, or for an hour."""
-        return self._ask(token_calls.rotate_token(id, overlap))
+        return self._ask(calls.rotate_token(id, overlap))
 
     def audit(self, tail: int = 100) -> list[AuditLine]:
         """Who did what: the newest lines."""
-        return self._ask(token_calls.audit(tail))
+        return self._ask(calls.audit(tail))
 
     def ready(self) -> None:
         self._ask(calls.ready())

@@ -1,8 +1,13 @@
-"""Calls over HTTP with the standard library alone, because the command line must start fast.
+"""The way calls travel: the seam that every transport fills, and HTTP with the standard library alone.
 
-`HttpTransport` carries a call to whichever of its addresses leads; how to look for that one is decided in
-`leader.py`. An `AddressPool` is one address: its connections are kept alive between calls, as many as there are threads
-that call at once; a stream gets one of its own.
+A transport carries one call and gives its answer. It raises Unavailable when nobody answers: with the reason
+`Unreachable` if no connection came about, `Untrusted` if certificates rule it out, `Dropped` if one was cut,
+`TimedOut` if nothing came in time, `NotHttp` if something else listens there.
+
+`HttpTransport` carries a call to whichever of its addresses leads; how to look for that one is decided in `leader.py`.
+It needs nothing but the standard library, because the command line must start fast. An `AddressPool` is one address:
+its connections are kept alive between calls, as many as there are threads that call at once; a stream gets one of its
+own.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import (
     BadStatusLine,
@@ -21,18 +26,105 @@ from http.client import (
     HTTPSConnection,
     LineTooLong,
 )
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from phalanx.api.schema.problems import read_problem
 from phalanx.client.calls import Call
 from phalanx.client.leader import PATIENCE_S, KnownLeader, LeaderSearch, safe_addresses
-from phalanx.client.transport import Answer, WholeAnswer, dropped, not_http, timed_out, unreachable
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest, PhalanxError, Unavailable
+from phalanx.tls import explain
 
 PIECE_BYTES = 64 * 1024
+
+
+class Answer(Protocol):
+    """Header names are in lower case. Whoever has not read all `pieces` must `close`."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def pieces(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    def send(self, call: Call[Any], token: str) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncAnswer(Protocol):
+    """The same, for those who wait with `await`."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def pieces(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AsyncTransport(Protocol):
+    async def send(self, call: Call[Any], token: str) -> AsyncAnswer: ...
+
+    async def close(self) -> None: ...
+
+
+class WholeAnswer:
+    """An answer that has been read to its end."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def pieces(self) -> Iterator[bytes]:
+        yield self.body
+
+    def close(self) -> None:
+        pass
+
+
+async def read_whole(answer: AsyncAnswer) -> bytes:
+    return b"".join([piece async for piece in answer.pieces()])
+
+
+def unreachable(address: str, why: BaseException) -> Unavailable:
+    """No connection came about, because nobody is there or because TLS did not prove who is."""
+    said = explain(why)
+    if said is not None and said.is_lasting:
+        return Unavailable(f"cannot trust {address}: {said.text}", reason="Untrusted", hint=said.hint)
+    if said is not None:
+        return Unavailable(f"cannot reach {address}: {said.text}", reason="Unreachable", hint=said.hint)
+    return Unavailable(
+        f"cannot reach {address}: {why}",
+        reason="Unreachable",
+        hint="is the coordinator running? start one with: phalanx up",
+    )
+
+
+def dropped(address: str, why: object) -> Unavailable:
+    said = explain(why) if isinstance(why, BaseException) else None
+    if said is not None:
+        return Unavailable(f"{address} cut the connection: {said.text}", reason="Dropped", hint=said.hint)
+    return Unavailable(f"the connection to {address} was cut: {why}", reason="Dropped")
+
+
+def not_http(address: str) -> Unavailable:
+    """Somebody answered, but not as a server for clients does."""
+    return Unavailable(
+        f"what listens at {address} does not speak HTTP",
+        reason="NotHttp",
+        hint="is this the port for runners (7434 by default)? clients have another (7433)",
+    )
+
+
+def timed_out(address: str, after_s: float | None) -> Unavailable:
+    return Unavailable(f"{address} gave no answer within {after_s or 0:g} s", reason="TimedOut")
 
 
 class HttpTransport:
@@ -57,7 +149,7 @@ class HttpTransport:
         self._patience_s = patience_s
         self._clock = SystemClock()
         self._closed = threading.Event()
-        self._sites = {each: self._opened(each) for each in self._known_leader.addresses}
+        self._sites = {each: self._opened(each) for each in self._known_leader.given}
 
     def send(self, call: Call[Any], token: str) -> Answer:
         """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""

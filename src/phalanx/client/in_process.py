@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from phalanx.api.server.messages import App, Message, Scope
 from phalanx.client.calls import Call
-from phalanx.client.transport import (
+from phalanx.client.http import (
     Answer,
     AsyncAnswer,
     AsyncTransport,

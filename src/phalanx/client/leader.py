@@ -1,20 +1,23 @@
-"""Finding the coordinator that leads, among several addresses. No I/O; both HTTP exchanges use it.
+"""Finding the coordinator that leads among several addresses, and going on after a cut. No I/O; both clients use it.
 
 A standby names the leader, a dead one says nothing, a frozen one keeps silent: each of them sends a call on to the
 next address. A call is repeated only if that does no harm, or if it was surely not executed. A token is shown to no
 place that was not given to us, unless TLS proves that our own authority vouches for it, and never in the clear to
-another machine.
+another machine. A stream that was cut is taken up where it stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from phalanx.client.calls import TIMEOUT_S, Call
-from phalanx.client.transport import unconfirmed
-from phalanx.errors import BadRequest, NotFound, PhalanxError, Unauthorized, Unavailable
+from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.jobs import gap_mark
+from phalanx.client import calls
+from phalanx.client.calls import SUBMIT, TIMEOUT_S, Call
+from phalanx.endpoint import Addresses
+from phalanx.errors import BadRequest, NotFound, PhalanxError, Unauthorized, Unavailable, Unconfirmed
 from phalanx.settings import is_loopback
 
 PATIENCE_S = 30.0
@@ -33,6 +36,11 @@ NOT_DONE = frozenset({"Unreachable", "Untrusted", "NotActive", "NotReady", "NotH
 UNANSWERED = frozenset({"Dropped", "TimedOut"})
 SILENT = UNANSWERED | {"Unreachable", "NotHttp"}
 PASSING = NOT_DONE | {"Dropped", "TimedOut", "Stopping", "StoreUnavailable"}
+
+PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
+
+SEARCH_WORTH = 4  # pauses that a search for a leader in vain has taken already
+CUT = frozenset({"Dropped", "Stopping", "TimedOut"})
 
 
 def addresses_of(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -62,34 +70,21 @@ def safe_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-class KnownLeader:
+class KnownLeader(Addresses):
     """Where the leader was last seen. All calls of one client share it."""
 
     def __init__(self, addresses: Sequence[str], *, vouched: bool = False) -> None:
-        """With `vouched`, TLS lets us talk only to those whom our own authority has given a certificate."""
-        self.addresses = tuple(addresses)
-        self.leader = self.addresses[0]
-        self._vouched = vouched
-
-    @property
-    def is_alone(self) -> bool:
-        return len(self.addresses) == 1
+        super().__init__(addresses, vouched=vouched)
+        self.leader = self.given[0]
 
     def may_follow(self, address: str) -> bool:
-        """Whether a token may be shown there."""
-        return address in self.addresses or (self._vouched and address.startswith("https://"))
-
-    def after(self, address: str) -> list[str]:
-        """All addresses, beginning with `address`, or with the first if it was not among those given."""
-        at = self.addresses.index(address) if address in self.addresses else 0
-        order = [*self.addresses[at:], *self.addresses[:at]]
-        return order if order[0] == address else [address, *order]
+        """Whether a token may be shown there: never in the clear to a place that was not given."""
+        return super().may_follow(address) and (address in self.given or address.startswith("https://"))
 
     def lost(self, address: str) -> None:
         """Whoever led there is silent: look elsewhere first."""
         if self.leader == address:
-            order = [each for each in self.after(address) if each != address]
-            self.leader = order[0] if order else address
+            self.leader = self.others(address)[0]
 
 
 class LeaderSearch:
@@ -100,14 +95,14 @@ class LeaderSearch:
         self._call = call
         self._patience_s = min(patience_s, call.timeout_s or patience_s)
         self._until: float | None = None  # counted from the first failure: a long poll may take its time
-        self._untried = known_leader.after(known_leader.leader)
+        self.address = known_leader.leader
+        self._untried = [each for each in known_leader.others(self.address) if each != self.address]
         self._round = 0
         self._pause_s = PAUSE_FIRST_S
         self._dropped = False
         self._is_unanswered = False  # it was sent somewhere, and what became of it was not heard
         self._said: dict[str, PhalanxError] = {}
         self._tried: set[str] = set()  # in this round
-        self.address = self._untried.pop(0)
 
     @property
     def connect_s(self) -> float:
@@ -206,7 +201,7 @@ class LeaderSearch:
     def _next_round(self) -> float:
         """Begin again, with those who do answer: the next leader is among them."""
         silent = {at for at, error in self._said.items() if error.reason in SILENT}
-        order = sorted(self._known_leader.addresses, key=lambda each: each in silent)
+        order = sorted(self._known_leader.given, key=lambda each: each in silent)
         self.address, self._untried = order[0], order[1:]
         self._tried.clear()
         self._round += 1
@@ -237,3 +232,96 @@ class LeaderSearch:
 def _words(address: str, error: PhalanxError) -> str:
     """What an address said, without naming it twice."""
     return error.detail.removeprefix(f"cannot reach {address}: ").removeprefix(f"cannot trust {address}: ")
+
+
+def unconfirmed(call: Call[Any], error: PhalanxError) -> Unconfirmed:
+    """The error of a change that was sent, and that may or may not have been accepted."""
+    if call.request_id:
+        what = f"request {call.request_id}"
+        flag = f"--request-id {call.request_id}, " if call.path == SUBMIT else ""
+        hint = (
+            "`phalanx ps --all` shows whether it is there; given again under this request id"
+            f" ({flag}in Python request_id=...) it is not done twice"
+        )
+    else:
+        what = f"{call.method} {call.path}"
+        hint = (
+            "repeating it does no harm"
+            if call.repeatable
+            else "look whether it was done before you repeat it"
+        )
+    extra = error.extra | ({"request_id": call.request_id} if call.request_id else {})
+    detail = f"{error.detail}; it is not known whether {what} was accepted"
+    return Unconfirmed(detail, reason=error.reason, hint=hint, extra=extra)
+
+
+class RetryDelays:
+    """How long to wait before each next try. What arrives makes it fresh; when it is used up, we give up."""
+
+    def __init__(self) -> None:
+        self._left: Iterator[float] = iter(())
+        self._met = False
+
+    def renew(self) -> None:
+        self._left = iter(PAUSES_S)
+
+    def meet(self, error: Unavailable) -> None:
+        """An answer that was cut proves that somebody was there, and that is worth waiting for."""
+        if error.reason in CUT and not self._met:
+            self._met = True
+            self.renew()
+
+    def next(self, error: PhalanxError) -> float | None:
+        """Seconds to wait, or None to give up. Before the first success there is nothing to go on with."""
+        for _ in range(SEARCH_WORTH if error.reason == "NoLeader" else 0):
+            next(self._left, None)
+        return next(self._left, None)
+
+
+class LogPosition:
+    """Where a reader of a log stands, so that it can ask for exactly what is missing."""
+
+    def __init__(
+        self,
+        id: str,
+        stream: Stream,
+        attempt: int | None,
+        offset: int | None,
+        lines: int | None,
+        *,
+        follow: bool,
+    ) -> None:
+        self._id = id
+        self._stream = stream
+        self._attempt = attempt
+        self._offset = offset
+        self._lines = lines
+        self._follow = follow
+        self._size = 0
+        self._moved = False  # since the last question
+
+    def call(self) -> Call[None]:
+        return calls.logs(
+            self._id, self._stream, self._attempt, self._offset, self._lines, follow=self._follow
+        )
+
+    def begin(self, headers: Mapping[str, str]) -> bytes:
+        """Note what the answer says of itself: from now on the place is exact. The mark of a gap before it."""
+        self._offset, self._lines = int(headers.get("x-phalanx-offset", 0)), None
+        self._size = int(headers.get("x-phalanx-size", 0))
+        attempt = int(headers.get("x-phalanx-attempt", 0))
+        self._attempt = attempt or self._attempt
+        gap = int(headers.get("x-phalanx-gap", 0))
+        self._moved = gap > 0
+        return gap_mark(gap) if gap else b""
+
+    def advance(self, piece: bytes) -> None:
+        self._offset = (self._offset or 0) + len(piece)
+        self._moved = self._moved or bool(piece)
+
+    def is_at_end(self) -> bool:
+        """An answer has ended: whether that was all. It also ends before what was not kept, so we ask again.
+
+        Whoever follows is at the end when it asked again and nothing came.
+        """
+        return not self._moved or (not self._follow and (self._offset or 0) >= self._size)

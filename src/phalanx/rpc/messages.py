@@ -15,7 +15,8 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from phalanx.api.schema.jobs import CancelReply, SubmitReply, SubmitRequest, WatchEvent
+from phalanx.api.schema.jobs import CancelReply, WatchEvent
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.link import wire
 from phalanx.rpc.convert import Converter, WrongMessage, converter
 

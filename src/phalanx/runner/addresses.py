@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from phalanx.endpoint import Addresses
+
 REFUSED = "refused"  # where others name a leader
 HOPELESS_S = (
     10.0  # how long a leader must have refused us until it is believed; longer than an old lease lasts
@@ -16,25 +18,20 @@ HOPELESS_S = (
 SHUNNED_S = 5.0  # how long a door that kept silent is not believed to be the leader's
 
 
-class LinkAddresses:
+class LinkAddresses(Addresses):
     """Where to knock next. The control connection chooses, the log road goes where that was let in."""
 
     def __init__(self, addresses: Sequence[str], *, vouched: bool = False) -> None:
-        """`doors` as host:port. With `vouched`, TLS lets in only those whom our own authority knows."""
-        self.given = tuple(dict.fromkeys(addresses))
+        """`addresses` as host:port."""
+        super().__init__(addresses, vouched=vouched)
         self.at = self.given[0]
         self.leader = self.at  # where we were welcomed last
-        self._vouched = vouched
         self._tried: set[str] = set()  # since the last pause
         self._silent_at: dict[str, float] = {}
         self._said: dict[str, str] = {}  # what was said last at each door: REFUSED, or where the leader is
         self._refused_at: float | None = None  # when we were first refused, since the last welcome
         self._welcomes = 0
         self._welcomed = asyncio.Event()
-
-    @property
-    def is_alone(self) -> bool:
-        return len(self.given) == 1
 
     def welcomed(self) -> None:
         """The leader is behind this door."""
@@ -57,7 +54,7 @@ class LinkAddresses:
         """Nobody leads here, but perhaps at `leader`. True if it is worth knocking there at once."""
         self._tried.add(self.at)
         self._said[self.at] = leader
-        if leader not in self._tried and self._may_follow(leader, now):
+        if leader not in self._tried and self.may_follow(leader) and not self._is_shunned(leader, now):
             self.at = leader
             return True
         self._begin_again()
@@ -86,24 +83,16 @@ class LinkAddresses:
 
     def _go_on(self) -> bool:
         self._tried.add(self.at)
-        fresh = [address for address in self._others() if address not in self._tried]
+        fresh = [address for address in self.others(self.at) if address not in self._tried]
         if fresh:
             self.at = fresh[0]
             return True
         self._begin_again()
         return False
 
-    def _may_follow(self, leader: str, now: float) -> bool:
-        shunned = now - self._silent_at.get(leader, -SHUNNED_S) < SHUNNED_S
-        return bool(leader) and not shunned and (leader in self.given or self._vouched)
+    def _is_shunned(self, leader: str, now: float) -> bool:
+        return now - self._silent_at.get(leader, -SHUNNED_S) < SHUNNED_S
 
     def _begin_again(self) -> None:
         self._tried.clear()
-        self.at = self._others()[0]
-
-    def _others(self) -> list[str]:
-        """The doors given to us, those behind the present one first, itself last."""
-        if self.at not in self.given:
-            return list(self.given)
-        after = self.given.index(self.at) + 1
-        return [*self.given[after:], *self.given[:after]]
+        self.at = self.others(self.at)[0]

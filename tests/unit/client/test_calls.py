@@ -10,9 +10,8 @@ import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.submission import SubmitFields, SubmitRequest
 from phalanx.client import calls
-from phalanx.client.calls import SubmitFields
 from phalanx.errors import BadRequest, NotFound, Unavailable
 
 

@@ -11,7 +11,8 @@ from typing import Any, get_args
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from phalanx.api.schema.jobs import CancelReply, SubmitReply, SubmitRequest, WatchEvent
+from phalanx.api.schema.jobs import CancelReply, WatchEvent
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.core.model.orders import Ended, Exit, Started
 from phalanx.core.model.status import Why
 from phalanx.link import wire

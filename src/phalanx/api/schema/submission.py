@@ -8,7 +8,7 @@ be read refuses only itself, so that the other targets of the request still get 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypedDict
 
 from msgspec import Struct, structs
 
@@ -63,6 +63,48 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     tags: dict[str, str] = {}  # what `ps -l` selects by
+
+
+class GangFields(TypedDict, total=False):
+    """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
+
+    cores: int
+    memory: int | str
+    gpus: int
+    gpu_type: str | None
+    gpu_memory: int | str
+    priority: int
+    queue: str
+    name: str
+    env: dict[str, str]
+    cwd: str | None
+    time_limit: float | str | None
+    grace: float | str | None
+    max_retries: int | None
+    max_attempts: int | None
+    allow_infeasible: bool
+    request_id: str | None
+    min: int
+    gang_wait: float | str | None
+    labels: dict[str, str]
+    tags: dict[str, str]
+    preemption: Literal["lower", "never"]
+    evictable: bool
+    min_run: float | str
+
+
+class SubmitFields(GangFields, total=False):
+    """All fields of `SubmitRequest`, for those who would rather write `submit(command=[…], gpus=2)`."""
+
+    command: list[str]
+    shell: str | None
+    kind: Literal["command", "vps"]
+    targets: list[str]
+    required_gpus: list[list[int]] | None
+    array: str | None
+    no_queue: bool
+    tasks: int
+    gather: list[GatherSpec]
 
 
 class AcceptedTask(Struct, omit_defaults=True):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.client.access import ClientToken
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
-from phalanx.client.token import ClientToken
 from phalanx.errors import Unauthorized
 from tests.support.rest_app import TOKEN, RestApp, a_loop, a_rest_app
 
