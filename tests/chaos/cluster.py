@@ -25,8 +25,8 @@ from phalanx.tokenfile import ensure_token
 from tests.chaos.certificates import Authority
 from tests.chaos.network import Door, Network
 from tests.chaos.parts import Node, Part
-from tests.chaos.waiting import wait_for
 from tests.support.servers import program
+from tests.support.waiting import wait_until
 from tests.support.wall_clock import WallClock, build, has_compiler
 
 PHALANX = Path(sys.executable).with_name("phalanx")
@@ -105,7 +105,7 @@ class Cluster:
         for part in self.parts.values():
             part.start()
         with self.client() as client:
-            wait_for(lambda: self._is_up(client), START_S, "every node is online")
+            wait_until(lambda: self._is_up(client), START_S, "every node is online")
 
     def _is_up(self, client: phalanx.Client) -> bool:
         for part in self.parts.values():

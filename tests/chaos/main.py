@@ -20,6 +20,7 @@ import msgspec
 import phalanx
 from phalanx.errors import PhalanxError
 from tests.chaos import namespaces, slow, told
+from tests.chaos.clock import clock
 from tests.chaos.cluster import CORES, DEVICES, Cluster, Shape
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import KINDS
@@ -31,8 +32,8 @@ from tests.chaos.proxies import Proxies
 from tests.chaos.storm import Storm
 from tests.chaos.table import lines
 from tests.chaos.verdict import HEAL_S, violations
-from tests.chaos.waiting import clock, wait_for
 from tests.chaos.workload import Users
+from tests.support.waiting import wait_until
 from tests.support.wall_clock import has_compiler
 
 USERS = 4  # the first is the admin
@@ -131,7 +132,7 @@ class Rig:
     def _heal(self, client: phalanx.Client) -> float | None:
         """Seconds from the last fault's end until everything has ended and everybody is there."""
         try:
-            wait_for(lambda: self._is_healed(client), self.plan.heal_s, "healed")
+            wait_until(lambda: self._is_healed(client), self.plan.heal_s, "healed")
         except TimeoutError:
             return None
         return clock() - self.storm.last_ended_at

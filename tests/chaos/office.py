@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import urlsplit
 
-from tests.chaos.waiting import clock
+from tests.chaos.clock import clock
 
 ASK_EVERY_S = 0.1
 ANSWER_WITHIN_S = 1.0

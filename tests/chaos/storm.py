@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from tests.chaos.clock import clock
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults import KINDS, Fault, Harm, Undo, choose
-from tests.chaos.waiting import clock, pause
+from tests.support.waiting import pause
 
 _LOOK_S = 0.1
 

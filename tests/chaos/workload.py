@@ -21,8 +21,8 @@ from typing import Any
 import phalanx
 from phalanx.errors import NotFound, PhalanxError
 from tests.chaos import life
+from tests.chaos.clock import clock
 from tests.chaos.cluster import CORES, Cluster
-from tests.chaos.waiting import clock
 
 FINAL = ("Completed", "Failed", "Cancelled")
 _LOOK_S = 0.25

@@ -8,12 +8,11 @@ the cluster's rules is moved by the test; the coordinators' own leases are count
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.clock import SteadyClock
 from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
@@ -39,23 +38,16 @@ from phalanx.core.model.status import Status, Why
 from phalanx.embedded import _Pipe
 from phalanx.link import wire
 from phalanx.store.protocol import Candidate, Store
-from tests.contract.worlds import World, a_moment
+from tests.contract.worlds import World
 from tests.support.builders import a_capacity
+from tests.support.clocks import ForwardClock
+from tests.support.waiting import found, until
 
 M = TypeVar("M", bound=wire.Message)
 RETRIES = 3
 LONG_LEASE_S = 60.0  # nobody waits for it: where a leader leaves, it resigns
 STEP_S = 10.0  # less than the silence for which a node is lost
 NODE_TOKEN = "a-token-of-runners"
-
-
-class TurnedClock(SteadyClock):
-    """The cluster's time, put forward by the test. What measures the office's lease runs on as it does."""
-
-    ahead_s = 0.0
-
-    def now(self) -> float:
-        return super().now() + self.ahead_s
 
 
 class Runner(asyncio.Protocol):
@@ -151,7 +143,7 @@ class Runner(asyncio.Protocol):
 class Seat:
     """One coordinator process."""
 
-    def __init__(self, name: str, store: Store, clock: TurnedClock, lease_s: float = LONG_LEASE_S) -> None:
+    def __init__(self, name: str, store: Store, clock: ForwardClock, lease_s: float = LONG_LEASE_S) -> None:
         users, nodes = TokenSet("users", ["a-token-of-users"]), TokenSet("runners", [NODE_TOKEN])
         keys = Credentials(users, nodes, ClusterSecret("of this cluster"), clock)
         candidate = Candidate(name, f"http://{name}:7433", f"{name}:7434")
@@ -215,7 +207,7 @@ class Stage:
     """Coordinators on one store, with one time."""
 
     def __init__(self, world: World, lease_s: float) -> None:
-        self.clock = TurnedClock()
+        self.clock = ForwardClock()
         self._world = world
         self._lease_s = lease_s
         self._seats: list[Seat] = []
@@ -286,20 +278,3 @@ def ended(key: AttemptKey, code: int = 0) -> Ended:
 def kept(seat: Seat) -> bytes:
     """Everything a coordinator knows that has to be durable."""
     return encode_state(seat.state)
-
-
-async def until(condition: Callable[[], object], within_s: float = 15.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await a_moment(0.003)
-
-
-T = TypeVar("T")
-
-
-async def found(look: Callable[[], T | None], within_s: float = 15.0) -> T:
-    """What `look` gives as soon as it gives something."""
-    await until(lambda: look() is not None, within_s)
-    there = look()
-    assert there is not None
-    return there

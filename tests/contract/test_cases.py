@@ -29,8 +29,9 @@ from phalanx.core.model.orders import Disposition, Start
 from phalanx.core.model.status import Status
 from phalanx.errors import Unauthorized
 from phalanx.link import wire
-from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, kept, until
+from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, kept
 from tests.contract.worlds import World
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 LOST_AFTER_S = 30.0

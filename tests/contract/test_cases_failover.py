@@ -12,8 +12,9 @@ from phalanx.core.model.orders import AttemptKey, Disposition, Phase, Start, Sto
 from phalanx.core.model.status import Status
 from phalanx.errors import NotActive
 from phalanx.link import wire
-from tests.contract.cases import Runner, Seat, Stage, a_stage, ended, kept, until
+from tests.contract.cases import Runner, Seat, Stage, a_stage, ended, kept
 from tests.contract.worlds import LEASE_S, World
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,8 @@ from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, 
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Fenced, History, LogHole, Store, StoreError
 from phalanx.store.sqlite.store import SqliteStore
-from tests.contract.worlds import World, a_batch, a_moment, a_world, revisions
+from tests.contract.worlds import World, a_batch, a_world, revisions
+from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
 NAMES = ("sqlite:old", "etcd:new")
@@ -193,7 +194,7 @@ async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(wo
             if revision % 50 == 0:
                 await store.save_image(epoch, revision, b"image %d" % revision)
                 await store.prune(epoch, before=revision - 10, keep_jobs=100)
-            await a_moment(0.0)
+            await pause_task()
         return revision
 
     writing = asyncio.ensure_future(write())

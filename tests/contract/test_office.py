@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from phalanx.store.protocol import Candidate, Fenced, Leader, Store
-from tests.contract.worlds import LEASE_S, World, a_batch, a_moment, bodies
+from tests.contract.worlds import LEASE_S, World, a_batch, bodies
+from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
 ADA = Candidate("ada", "https://ada:7433", "ada:7434")
@@ -61,7 +62,7 @@ async def _beaten(store: Store, won: Leader) -> None:
     end = asyncio.get_running_loop().time() + 1.5 * LEASE_S
     while asyncio.get_running_loop().time() < end:
         await store.renew(won.epoch, LEASE_S)
-        await a_moment()
+        await pause_task(0.05)
 
 
 async def test_a_lease_that_ran_out_is_either_kept_or_lost_but_never_half(world: World):

@@ -19,9 +19,10 @@ from phalanx.core.cluster.inputs import Cancel, Input, Submit
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.status import Why
 from phalanx.link import wire
-from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended, until
+from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended
 from tests.contract.worlds import MemoryWorld
 from tests.support.builders import a_capacity, a_job
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 Dial = Callable[[Runner], Awaitable[None]]

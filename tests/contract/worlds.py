@@ -6,7 +6,6 @@ by our clock ends at once; one that a server counts takes its real time.
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from phalanx.store.open import open_place
 from phalanx.store.protocol import Batch, Loaded, Store
 from phalanx.store.sqlite.store import SqliteStore
 from tests.support.servers import a_prefix, shared_etcd, shared_redis
+from tests.support.waiting import pause_task
 
 KINDS = ("memory", "sqlite", "redis", "etcd")
 LEASE_S = 2.0  # as short as etcd allows
@@ -47,7 +47,7 @@ class World:
         end = time.monotonic() + 10 * LEASE_S
         while await store.leader() is not None:
             assert time.monotonic() < end, "the lease never ended"
-            await a_moment()
+            await pause_task(0.05)
 
     async def flip(self, source: str, key: str) -> None:
         """Change one bit of a record behind the store's back."""
@@ -152,11 +152,6 @@ def a_world(kind: str, folder: Path) -> World:
         case "redis":
             return RedisWorld()
     return EtcdWorld()
-
-
-async def a_moment(seconds: float = 0.05) -> None:
-    """Between two looks at something that servers do by themselves."""
-    await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=seconds)
 
 
 def flipped(body: bytes) -> bytes:

@@ -1,21 +1,19 @@
 """A real cluster for tests: processes on free loopback ports, started here and stopped here.
 
-Tests wait on conditions with `eventually`; nothing sleeps for luck.
+Tests wait on conditions with `wait_until`; nothing sleeps for luck.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -25,6 +23,7 @@ from phalanx.api.schema.jobs import TaskView
 from phalanx.client.http import HttpTransport
 from phalanx.errors import PhalanxError
 from phalanx.tokenfile import ensure_token
+from tests.support.waiting import wait_until
 
 T = TypeVar("T")
 _RUN = (
@@ -32,18 +31,6 @@ _RUN = (
     "sys.exit(run(load(json.loads(sys.argv[1]))))"
 )
 TWO_NODES = {"n1": "cpus=8,numa=2,gpus=2,type=h100,memory=80GiB,ram=16GiB", "n2": "cpus=4,ram=32GiB"}
-
-
-def eventually(condition: Callable[[], T | None], within_s: float = 15.0, what: str = "") -> T:
-    """The first true answer of `condition`, asked again and again until the deadline."""
-    deadline = time.monotonic() + within_s
-    while True:
-        answer = condition()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {within_s} s: {what or condition}")
-        select.select([], [], [], 0.01)  # a breath between two looks
 
 
 class RealCluster:
@@ -111,7 +98,7 @@ class RealCluster:
             found = [name for name in self.coordinators if self.status_of(name, "/leaderz") == 200]
             return found[0] if len(found) == 1 else None
 
-        return eventually(only_one, within_s, "one coordinator leads")
+        return wait_until(only_one, within_s, "one coordinator leads")
 
     def standbys(self) -> list[str]:
         leader = self.leader()
@@ -148,7 +135,7 @@ class RealCluster:
         """The coordinators, the nodes, and the moment when all are there."""
         for name in self.coordinators:
             self.start_coordinator(name)
-        eventually(self.is_ready, 20.0, "the coordinator is ready")
+        wait_until(self.is_ready, 20.0, "the coordinator is ready")
         for name in self.coordinators:
             self.wait_ready(name)
         for name, pretend in nodes.items():
@@ -164,10 +151,10 @@ class RealCluster:
 
     def wait_ready(self, name: str) -> None:
         """Until a coordinator leads, or follows whoever does."""
-        eventually(lambda: self.status_of(name, "/readyz") == 200, 20.0, f"{name} is ready")
+        wait_until(lambda: self.status_of(name, "/readyz") == 200, 20.0, f"{name} is ready")
 
     def wait_online(self, *names: str, within_s: float = 20.0) -> None:
-        eventually(lambda: self._online() >= set(names), within_s, f"{names} online")
+        wait_until(lambda: self._online() >= set(names), within_s, f"{names} online")
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Signal one process; for SIGKILL and SIGTERM, wait until it is gone."""
@@ -203,7 +190,7 @@ class RealCluster:
             view = self.client.task(id)
             return view if view.status in statuses else None
 
-        return eventually(there, within_s, f"{id} {statuses}")
+        return wait_until(there, within_s, f"{id} {statuses}")
 
     def output(self, id: str, stream: str = "stdout") -> str:
         return b"".join(self.client.logs(id, stream=stream)).decode()  # type: ignore[arg-type]

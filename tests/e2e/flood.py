@@ -14,6 +14,8 @@ import json
 import sys
 import time
 
+from tests.support.waiting import pause_task
+
 
 class Pump(asyncio.Protocol):
     """One connection."""
@@ -78,14 +80,6 @@ class Follower(asyncio.Protocol):
         self._counts[200] += len(data)
 
 
-async def a_turn_of_the_loop(seconds: float) -> None:
-    """Let everybody else have a turn."""
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-    loop.call_later(seconds, over.set_result, None)
-    await over
-
-
 async def submits(host: str, port: int, token: str, connections: int, seconds: float) -> dict[int, int]:
     counts: collections.Counter[int] = collections.Counter()
     until = time.monotonic() + seconds
@@ -97,7 +91,7 @@ async def submits(host: str, port: int, token: str, connections: int, seconds: f
             try:
                 _, way = await loop.create_connection(lambda: Pump(request, until, counts), host, port)
             except OSError:
-                await a_turn_of_the_loop(0.05)
+                await pause_task(0.05)
                 continue
             await way.ended
 
@@ -118,7 +112,7 @@ async def follows(
         await loop.create_connection(lambda: Follower(request, counts), host, port)
         for _ in range(connections)
     ]
-    await a_turn_of_the_loop(seconds)
+    await pause_task(seconds)
     for transport, _ in ways:
         transport.close()
     return dict(counts)

@@ -21,7 +21,8 @@ from phalanx.errors import (
     PhalanxError,
     Unprocessable,
 )
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]
 
@@ -39,7 +40,7 @@ def cluster(shared: RealCluster) -> Iterator[RealCluster]:
     for job in shared.client.jobs(limit=1000).items:
         if job.status in ("Pending", "Assigned", "Running"):
             shared.client.cancel(job.id)
-    eventually(lambda: all(not node.task_count for node in shared.client.nodes()), what="empty nodes")
+    wait_until(lambda: all(not node.task_count for node in shared.client.nodes()), what="empty nodes")
 
 
 def test_case_1_a_targeted_task_runs_and_its_output_is_kept(cluster: RealCluster) -> None:

@@ -21,7 +21,8 @@ import pytest
 from phalanx.api.server.limits import ServerLimits
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 SECONDS = 6.0
 P99_S = 0.5
@@ -45,7 +46,7 @@ def test_r16_followers_of_logs_hold_up_neither_heartbeats_nor_cancels(tmp_path: 
             shell="while :; do head -c 65536 /dev/zero | tr '\\0' x; sleep 0.05; done"
         )
         task = chatty.task_ids[0]
-        eventually(lambda: len(cluster.output(task)) > 1_000_000)
+        wait_until(lambda: len(cluster.output(task)) > 1_000_000)
         waiting = _waiting(cluster, 300)
         with _flood(cluster, 150, task) as counts, _beating(cluster) as beats:
             cancels = _cancelled(cluster, waiting)

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import careless
+from tests.chaos.clock import clock
 from tests.chaos.cluster import Shape
 from tests.chaos.faults import Fault, Harm
 from tests.chaos.main import Plan, Rig
 from tests.chaos.proxies import Proxies
 from tests.chaos.verdict import violations
-from tests.chaos.waiting import clock, pause, wait_for
+from tests.support.waiting import pause, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,13 +55,13 @@ def test_a_coordinator_that_does_not_notice_its_successor_is_found_out(tmp_path:
 
 def _pause_the_leader(rig: Rig) -> None:
     """Until another leads; then both do, for a while."""
-    wait_for(lambda: rig.office.leader() is not None, 20.0, "somebody leads")
+    wait_until(lambda: rig.office.leader() is not None, 20.0, "somebody leads")
     leader, epoch = rig.office.leader() or "", rig.office.epoch
     began_at = clock()
     for _ in range(10):
         undo = Harm(rig.cluster).pause(leader)
         with suppress(TimeoutError):
-            wait_for(lambda: rig.office.epoch > epoch, 5.0, "another leads")
+            wait_until(lambda: rig.office.epoch > epoch, 5.0, "another leads")
         undo()
         if rig.office.epoch > epoch:
             break

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.schema.jobs import TaskView
-from tests.e2e.cluster import RealCluster, eventually
+from tests.e2e.cluster import RealCluster
+from tests.support.waiting import wait_until
 from tests.support.wall_clock import WallClock, build
 
 
@@ -52,7 +53,7 @@ def test_time_limits_hold_while_a_nodes_clock_is_set_by_hours(tmp_path: Path, cl
         clock.set_by(2 * 3600)
         cluster.kill("n1")
         cluster.start_runner("n1")
-        eventually(lambda: "n1" in {node.name for node in cluster.client.nodes()}, 10.0)
+        wait_until(lambda: "n1" in {node.name for node in cluster.client.nodes()}, 10.0)
         assert (ended(cluster, kept).status, cluster.client.task(kept).attempt) == ("Completed", 1)
     finally:
         cluster.stop()

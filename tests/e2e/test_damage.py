@@ -12,7 +12,8 @@ import pytest
 from phalanx.errors import Unavailable
 from tests.contract.logs import Lived
 from tests.contract.worlds import SqliteWorld
-from tests.e2e.cluster import RealCluster, eventually
+from tests.e2e.cluster import RealCluster
+from tests.support.waiting import wait_until
 
 
 def test_a_damaged_log_is_refused_named_and_repaired_while_the_coordinator_waits(tmp_path: Path) -> None:
@@ -21,9 +22,9 @@ def test_a_damaged_log_is_refused_named_and_repaired_while_the_coordinator_waits
     try:
         cluster.start_coordinator()
         log = tmp_path / "coordinator.log"
-        eventually(lambda: "the log cannot be trusted" in log.read_text(), 20.0, "it says what is wrong")
+        wait_until(lambda: "the log cannot be trusted" in log.read_text(), 20.0, "it says what is wrong")
         assert damaged in log.read_text(), "and names the job"
-        eventually(lambda: cluster.status_of("coordinator", "/readyz") == 503, 20.0, "it answers, with no")
+        wait_until(lambda: cluster.status_of("coordinator", "/readyz") == 503, 20.0, "it answers, with no")
         asked = cluster.clients["coordinator"]
         for question in (asked.ready, asked.jobs, lambda: asked.submit(command=["/bin/true"])):
             with pytest.raises(Unavailable, match="the log has a hole") as told:
@@ -31,7 +32,7 @@ def test_a_damaged_log_is_refused_named_and_repaired_while_the_coordinator_waits
             assert told.value.reason == "StoreDamaged"
             assert "phalanx store repair" in told.value.hint
         _repair(tmp_path)
-        eventually(cluster.is_ready, 20.0, "it goes on by itself")
+        wait_until(cluster.is_ready, 20.0, "it goes on by itself")
         assert "Held" in _reasons(cluster, damaged)
         assert "damaged record" in (cluster.client.job(damaged).held or "")
         cluster.client.release(damaged)

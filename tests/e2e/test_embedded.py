@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import eventually
+from tests.support.waiting import wait_until
 
 PRETEND = ["--nodes", "2", "--pretend", "cpus=4,gpus=2,ram=8GiB"]
 
@@ -52,7 +52,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 def test_down_is_no_fault_of_a_running_task_and_up_runs_it_again(shell: Shell) -> None:
     shell("up", "--detach", *PRETEND)
     id = shell("submit", "--retries", "0", "-t", "n1", "--", "sleep", "300").strip()
-    eventually(lambda: shell.job(id)["status"] == "Running")
+    wait_until(lambda: shell.job(id)["status"] == "Running")
     assert "1 task on its nodes is stopped and starts again" in shell.said("down")
     shell("up", "--detach", *PRETEND)
     assert "its runner was stopped" in shell("story", id), "its end was told before the runner left"
@@ -61,7 +61,7 @@ def test_down_is_no_fault_of_a_running_task_and_up_runs_it_again(shell: Shell) -
         tasks = json.loads(shell("ps", "--tasks", id, "-o", "json"))
         return bool(tasks) and tasks[0]["status"] == "Running" and tasks[0]["attempt"] == 2
 
-    eventually(again, 20.0, "its second attempt runs")
+    wait_until(again, 20.0, "its second attempt runs")
     task = json.loads(shell("ps", "--tasks", id, "-o", "json"))[0]
     assert (task["retries_used"], task["losses"]) == (0, 0)
 
@@ -84,7 +84,7 @@ def test_exit_codes_are_those_of_the_table(shell: Shell) -> None:
 def test_a_million_tasks_are_cancelled_at_once_and_read_back_quickly(shell: Shell) -> None:
     shell("up", "--detach", *PRETEND)
     big = shell("submit", "--array", "1-1000000%1", "--", "sleep", "300").strip()
-    eventually(lambda: shell.job(big)["status"] == "Running")
+    wait_until(lambda: shell.job(big)["status"] == "Running")
     shell("cancel", big)
     assert shell.job(big)["counts"]["cancelled"] == 1_000_000  # type: ignore[index]
     shell("down")

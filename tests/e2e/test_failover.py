@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import PhalanxError
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.support.servers import shared_etcd
+from tests.support.waiting import wait_until
 
 THREE = ("a", "b", "c")
 LEASE_S = 2.0  # etcd knows whole seconds, and none below 2
@@ -64,7 +65,7 @@ def test_c36_a_standby_refuses_wishes_and_answers_questions(tmp_path: Path, stor
                 options()
             assert caught.value.reason == "NotActive"
             assert caught.value.extra["leader"] == address
-        eventually(lambda: standby.task(id).status == "Running", 5.0, "the standby has heard of it")
+        wait_until(lambda: standby.task(id).status == "Running", 5.0, "the standby has heard of it")
         assert standby.job(id).id == id
         assert {node.name for node in standby.nodes()} == set(NODES)
         assert standby.why(id).id == id
@@ -79,7 +80,7 @@ def test_a_killed_leader_is_followed_and_running_tasks_keep_their_processes(
     with a_trio(tmp_path, store, NODES) as cluster:
         id = cluster.client.submit(shell="echo $$; exec sleep 300").task_ids[0]
         cluster.wait_task(id, "Running")
-        pid = int(eventually(lambda: cluster.output(id).strip()))
+        pid = int(wait_until(lambda: cluster.output(id).strip()))
         before, first = cluster.client.cluster(), cluster.leader()
         cluster.kill(first)
         began = time.monotonic()
@@ -104,11 +105,11 @@ def test_a_leader_that_was_stopped_and_woken_says_nothing_and_follows(tmp_path: 
         first = cluster.leader()
         cluster.kill(first, signal.SIGSTOP)
         second = _next_leader(cluster, first)
-        id = eventually(lambda: _submitted(cluster), 15.0, "the new leader takes work")
+        id = wait_until(lambda: _submitted(cluster), 15.0, "the new leader takes work")
         cluster.wait_task(id, "Completed")
         cluster.kill(first, signal.SIGCONT)
-        eventually(lambda: _role(cluster, first) == "Standby", 5.0, "it knows that it was replaced")
-        eventually(lambda: _status(cluster, first, id) == "Completed", 5.0, "it follows the new leader")
+        wait_until(lambda: _role(cluster, first) == "Standby", 5.0, "it knows that it was replaced")
+        wait_until(lambda: _status(cluster, first, id) == "Completed", 5.0, "it follows the new leader")
         assert cluster.leader() == second
         with pytest.raises(PhalanxError) as caught:
             cluster.clients[first].submit(command=["/bin/true"])
@@ -133,7 +134,7 @@ def test_c33_epochs_only_grow_over_restarts_and_failovers(tmp_path: Path) -> Non
             leader = cluster.leader()
             cluster.kill(leader, number)
             _next_leader(cluster, leader)
-            epochs.append(eventually(lambda: _epoch(cluster), 10.0))
+            epochs.append(wait_until(lambda: _epoch(cluster), 10.0))
             cluster.start_coordinator(leader)
         assert epochs == sorted(set(epochs))
 
@@ -157,7 +158,7 @@ def test_c37_a_leader_killed_at_any_moment_of_a_job_loses_and_repeats_nothing(
         if when == "completed":  # its end is told to a leader that does not hear it
             cluster.kill(first, signal.SIGSTOP)
             gate.touch()
-            eventually(done.exists)
+            wait_until(done.exists)
         cluster.kill(first)
         _next_leader(cluster, first)
         if when == "assigned":
@@ -173,9 +174,9 @@ def test_c37_a_leader_killed_at_any_moment_of_a_job_loses_and_repeats_nothing(
             task = cluster.wait_task(id, "Completed", within_s=30.0)
             assert seen.read_text().split() == ["x"], "it ran once"
         assert task.attempt <= 1
-        eventually(lambda: _ends(cluster, id) == task.attempt, 10.0, "it ended once")
+        wait_until(lambda: _ends(cluster, id) == task.attempt, 10.0, "it ended once")
         assert len(cluster.client.jobs(limit=10).items) == 1
-        eventually(lambda: cluster.client.node("n1").cores_free == 4, 15.0, "nothing leaks")
+        wait_until(lambda: cluster.client.node("n1").cores_free == 4, 15.0, "nothing leaks")
 
 
 def _wait_until(cluster: RealCluster, id: str, when: str, seen: Path) -> None:
@@ -187,10 +188,10 @@ def _wait_until(cluster: RealCluster, id: str, when: str, seen: Path) -> None:
             cluster.wait_task(id, "Assigned")
         case "running" | "completed":
             cluster.wait_task(id, "Running")
-            eventually(seen.exists)
+            wait_until(seen.exists)
         case "cancelled":
             cluster.wait_task(id, "Running")
-            eventually(seen.exists)
+            wait_until(seen.exists)
             cluster.client.cancel(id)
 
 
@@ -200,7 +201,7 @@ def _next_leader(cluster: RealCluster, former: str) -> str:
     def found() -> str | None:
         return next((name for name in others if cluster.status_of(name, "/leaderz") == 200), None)
 
-    return eventually(found, 15.0, "another one leads")
+    return wait_until(found, 15.0, "another one leads")
 
 
 def _submitted(cluster: RealCluster) -> str | None:

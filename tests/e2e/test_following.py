@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.schema.jobs import TaskView
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 NAMES = ("a", "b", "c")
 NODE = {"n1": "cpus=4,ram=8GiB"}
@@ -51,14 +52,14 @@ def a_running_task(cluster: RealCluster) -> TaskView:
         found = cluster.client.jobs(status="Running").items
         return cluster.client.task(found[0].id) if found else None
 
-    return eventually(running, 20.0, "a task runs")
+    return wait_until(running, 20.0, "a task runs")
 
 
 def depose(cluster: RealCluster, number: int) -> str:
     """End the leader, or freeze it, and wait until another leads."""
     before = cluster.leader()
     cluster.kill(before, number)
-    return eventually(
+    return wait_until(
         lambda: next((n for n in NAMES if n != before and cluster.status_of(n, "/leaderz") == 200), None),
         20.0,
     )
@@ -117,7 +118,7 @@ def test_a_watch_sees_every_event_once_across_two_leaders(tmp_path: Path):
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
-        eventually(lambda: len(seen) > 0, 20.0, "the watch has begun")
+        wait_until(lambda: len(seen) > 0, 20.0, "the watch has begun")
         depose(cluster, signal.SIGKILL)
         cluster.client.submit(command=["true"])
         assert enough.wait(60)
@@ -127,7 +128,7 @@ def test_a_watch_sees_every_event_once_across_two_leaders(tmp_path: Path):
 def test_a_runner_joins_the_next_leader_within_a_second_or_so(tmp_path: Path):
     with three(tmp_path) as cluster:
         after = depose(cluster, signal.SIGKILL)
-        eventually(
+        wait_until(
             lambda: (
                 [each.status for each in cluster.clients[after].nodes()] == ["Online"]
                 and _is_joined(cluster, after)

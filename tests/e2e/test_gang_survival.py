@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import select
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import pause, wait_until
 
 MEMBERS = 16
 ROUNDS = 50
@@ -29,14 +29,14 @@ def test_all_or_none_under_fifty_kills_of_members_runners(tmp_path: Path) -> Non
             said = f"touch {marks}/$PET_RDZV_ID.$PHALANX_RANK; exec sleep 0.2"
             id = cluster.client.gang(["/bin/sh", "-c", said], MEMBERS, gather=["rack:must"]).task_ids[0]
             # The moment of the fault is drawn, not waited for: most of them before or at the barrier.
-            select.select([], [], [], dice.uniform(0.0, dice.choice((0.01, 0.02, 0.04, 0.2))))
+            pause(dice.uniform(0.0, dice.choice((0.01, 0.02, 0.04, 0.2))))
             met[_phase(cluster, id)] += 1
             victims = dice.sample(sorted(RACK), k=dice.choice((1, 1, 2)))
             for name in victims:
                 cluster.kill(name)
             for name in victims:
                 cluster.start_runner(name)
-            job = eventually(lambda id=id: _ended(cluster, id), 40.0, f"{id} ended")  # type: ignore[misc]
+            job = wait_until(lambda id=id: _ended(cluster, id), 40.0, f"{id} ended")  # type: ignore[misc]
             assert job == "Completed"
             _check_whole(marks, id)
         assert met["at the barrier"] > 0  # the faults met members before and after the release

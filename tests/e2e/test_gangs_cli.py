@@ -14,7 +14,8 @@ import pytest
 
 from phalanx import local
 from phalanx.api.schema.jobs import WhyReply
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 RACKS = {f"n{number}": f"cpus=4,ram=8GiB,gpus=2,type=h100,labels=rack=r{number // 2}" for number in range(4)}
 PEERS = 'echo "$PHALANX_RANK of $PHALANX_WORLD_SIZE on $PHALANX_NODE"; echo "$PHALANX_NODE_NAMES"'
@@ -86,7 +87,7 @@ def submit(cluster: RealCluster, *words: str) -> str:
 
 def until_running(cluster: RealCluster, id: str) -> list[str]:
     """The nodes of a gang's members once all of them run."""
-    members = eventually(
+    members = wait_until(
         lambda: (
             [task for task in cluster.client.tasks(id).items if task.status == "Running"][3:]
             and cluster.client.tasks(id).items
@@ -144,7 +145,7 @@ def test_a_gang_that_is_evicted_starts_anew_whole(cluster: RealCluster) -> None:
     assert "1 task asked to leave" in phalanx(cluster, "evict", f"{id}.2")
     condition = cluster.client.task(f"{id}.2").conditions[0]
     assert (condition.type, condition.message) == ("DisruptionTarget", "phalanx: evicted by user admin")
-    eventually(lambda: cluster.client.task(f"{id}.0").attempt == 2, what="the others start anew, too")
+    wait_until(lambda: cluster.client.task(f"{id}.0").attempt == 2, what="the others start anew, too")
     until_running(cluster, id)
     job = cluster.client.job(id)
     assert (job.restarts, job.setbacks) == (0, 1)
@@ -201,7 +202,7 @@ def test_an_urgent_gang_takes_the_place_of_another_and_both_say_so(cluster: Real
         reply = cluster.client.why(urgent)
         return reply if reply.dominant.code == "WaitingVictims" else None
 
-    assert eventually(waits_for_victims).dominant.numbers["nominated"]
+    assert wait_until(waits_for_victims).dominant.numbers["nominated"]
     assert cluster.client.task(f"{urgent}.0").nominated_node
     condition = next(task.conditions[0] for task in cluster.client.tasks(victim).items if task.conditions)
     assert condition.reason == "PreemptionByScheduler"

@@ -18,10 +18,11 @@ import pytest
 
 import phalanx
 from phalanx.client.http import HttpTransport
-from tests.e2e.cluster import RealCluster, eventually
+from tests.e2e.cluster import RealCluster
 from tests.e2e.test_tls import HOST, TlsCluster
 from tests.hostile.main import beside
 from tests.hostile.target import Target
+from tests.support.waiting import wait_until
 
 P99_MS = 1500.0
 FILES = 1024  # the usual limit of open files
@@ -77,7 +78,7 @@ def _few_files(cluster: RealCluster, name: str) -> Iterator[None]:
     try:
         cluster.start_coordinator(name)
         resource.prlimit(cluster.processes[name].pid, resource.RLIMIT_NOFILE, (FILES, FILES))
-        eventually(cluster.is_ready, 20.0, "the coordinator is ready")
+        wait_until(cluster.is_ready, 20.0, "the coordinator is ready")
         yield
         assert cluster.processes[name].poll() is None
     finally:
@@ -100,7 +101,7 @@ def _attacked(target: Target, attack: str, many: int) -> Iterator[None]:
         assert attacker.stdout is not None
         attacker.stdout.readline()
         try:
-            eventually(lambda: _open_files(attacker.pid) > many, 30.0, "the crowd is there")
+            wait_until(lambda: _open_files(attacker.pid) > many, 30.0, "the crowd is there")
             yield
         finally:
             attacker.kill()

@@ -10,8 +10,9 @@ import pytest
 
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.runner.keeper.lookup import is_keeper
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.visitors import answer, put, told
+from tests.support.waiting import wait_until
 
 
 def start_runner(cluster: RealCluster, name: str, token_file: Path | None, **more: object) -> None:
@@ -44,7 +45,7 @@ def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path
         start_runner(cluster, "n1", tmp_path / "join")
         cluster.wait_online("n1")
         kept = tmp_path / "n1" / "credential"
-        eventually(kept.exists, 5.0, "the credential is kept")
+        wait_until(kept.exists, 5.0, "the credential is kept")
         assert oct(kept.stat().st_mode & 0o777) == "0o600"
         by_id = {token.id: token for token in cluster.client.tokens()}
         assert (by_id[id].kind, by_id[id].node) == ("join", "n1")
@@ -54,7 +55,7 @@ def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path
         cluster.kill("n1", signal.SIGTERM)
         (tmp_path / "join").unlink()
         start_runner(cluster, "n1", tmp_path / "join")
-        eventually(lambda: told(cluster, "n1").count("joined ") == 2, 15.0, "the node came back by itself")
+        wait_until(lambda: told(cluster, "n1").count("joined ") == 2, 15.0, "the node came back by itself")
         cluster.wait_online("n1")
 
         # The token is used up, and the credential is this node's alone.
@@ -62,7 +63,7 @@ def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path
         start_runner(cluster, "n2", tmp_path / "stolen")
         assert cluster.processes["n2"].wait(20) == 77
         assert "this credential is for node 'n1', not for 'n2'" in told(cluster, "n2")
-        eventually(lambda: keepers(tmp_path / "n2") == [], 10.0, "nobody is left behind")
+        wait_until(lambda: keepers(tmp_path / "n2") == [], 10.0, "nobody is left behind")
         assert keepers(tmp_path / "n1")
         for path in ("/v1/jobs", "/v1/nodes", "/v1/cluster", "/v1/tokens"):
             assert answer(cluster, "GET", path, (tmp_path / "stolen").read_text()) == 403
@@ -86,7 +87,7 @@ def test_a_runner_with_a_token_that_is_no_good_is_told_why_and_ends(tmp_path: Pa
             start_runner(cluster, "n1", file)
             cluster.wait_online("n1")
         elif fault == "expired":
-            eventually(lambda: not cluster.client.tokens()[0].is_valid, 5.0, "it has expired")
+            wait_until(lambda: not cluster.client.tokens()[0].is_valid, 5.0, "it has expired")
         elif fault == "revoked":
             cluster.client.revoke_token(id)
         elif fault == "truncated":

@@ -16,7 +16,7 @@ import pytest
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import cgroup
 from phalanx.runner.keeper_messages import KeeperLost
-from tests.e2e.cluster import eventually
+from tests.support.waiting import wait_until
 from tests.unit.runner.keeper_node import Node, alive, state_of, tell
 
 FOREVER = "exec sleep 300"
@@ -38,7 +38,7 @@ def base(request: pytest.FixtureRequest) -> Iterator[str | None]:
     cgroups = Cgroups.find(f"escapes-{os.getpid()}")
     assert cgroups.tracking is not None, "these tests need a machine on which cgroups may be made"
     yield cgroups.tracking
-    eventually(
+    wait_until(
         cgroups.close, 10.0, "the last of them is gone"
     )  # a killed process leaves its cgroup a moment later
     assert not Path(cgroups.tracking).exists()
@@ -177,7 +177,7 @@ def test_the_watchdog_needs_no_journal_to_end_them_all(
 def cgroups() -> Iterator[Cgroups]:
     cgroups = Cgroups.find(f"tracked-{os.getpid()}")
     yield cgroups
-    eventually(cgroups.close, 10.0, "the last of them is gone")
+    wait_until(cgroups.close, 10.0, "the last of them is gone")
 
 
 @pytest.fixture

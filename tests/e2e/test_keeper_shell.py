@@ -10,7 +10,6 @@ import json
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -42,6 +41,7 @@ from phalanx.runner.link import Wire
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import Processes
 from phalanx.runner.turn import RunnerEngine
+from tests.support.waiting import found, until
 from tests.unit.runner.keeper_node import Node, alive
 
 KEY = ("g1", 1, 1)
@@ -86,18 +86,10 @@ class Coordinator:
 
     async def hears(self, kind: type[Said]) -> Said:
         """Wait for a report of this kind."""
-        async with asyncio.timeout(WITHIN_S):
-            while not (found := [each for each in self.reports() if isinstance(each, kind)]):
-                await _a_moment()
-        return found[-1]
+        return (await found(lambda: [each for each in self.reports() if isinstance(each, kind)] or None))[-1]
 
     def reports(self) -> list[Report]:
         return [each for said in self.said if isinstance(said, wire.Reports) for each in said.reports]
-
-
-async def _a_moment() -> None:
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), LOOK_S)
 
 
 NO_CGROUPS = Cgroups((), "not in this test", False)
@@ -274,7 +266,7 @@ def test_a_task_that_forges_a_key_and_kills_its_keeper_harms_no_runner(tmp_path:
         assert (await coordinator.hears(Ended)).exit.why == Why.UNKNOWN
         assert not alive(int(child.read_text()))
         coordinator.order(a_brief("exit 4"), replace(START, key=("g1", 1, 2), formation=0))
-        await _until(
+        await until(
             lambda: any(isinstance(each, Ended) and each.exit.code == 4 for each in coordinator.reports())
         )
         await coordinator.shell.close(stop_tasks=False)
@@ -301,7 +293,7 @@ def test_a_runner_starts_on_a_damaged_journal(tmp_path: Path) -> None:
         listed = {key for key, _ in coordinator.shell.agent.state.listing()}
         assert listed == {("j", 0, 1), ("k", 0, 1)}
         coordinator.order(a_brief("exit 4"), replace(START, formation=0))
-        await _until(
+        await until(
             lambda: any(isinstance(each, Ended) and each.exit.code == 4 for each in coordinator.reports())
         )
         told = (tmp_path / "keeper.log").read_text()
@@ -317,12 +309,6 @@ def test_an_end_that_nobody_knows_of_is_forgotten(tmp_path: Path) -> None:
         with journal.open("a") as lines:
             lines.write('["started","stranger/0/1/0",4194303,12.5,[0,0],[]]\n')
         os.kill(Node(tmp_path).keeper_pid(), signal.SIGKILL)
-        await _until(lambda: '["forget", ["stranger/0/1/0"]]' in journal.read_text())
+        await until(lambda: '["forget", ["stranger/0/1/0"]]' in journal.read_text())
 
     play(tmp_path, story)
-
-
-async def _until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await _a_moment()

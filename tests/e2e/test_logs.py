@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import NotFound
-from tests.e2e.cluster import a_real_cluster, eventually
+from tests.e2e.cluster import a_real_cluster
+from tests.support.waiting import wait_until
 
 
 def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(tmp_path: Path) -> None:
@@ -17,7 +18,7 @@ def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(tmp_path: Path) -> N
         id = cluster.client.submit(command=["sh", "-c", script], max_retries=2).task_ids[0]
         first = cluster.wait_task(id, "Running").node
         assert first is not None
-        eventually(lambda: "attempt 1" in cluster.output(id, "stderr"), what="the first attempt has written")
+        wait_until(lambda: "attempt 1" in cluster.output(id, "stderr"), what="the first attempt has written")
         cluster.client.drain(first, "so that the next attempt runs elsewhere")
         cluster.client.evict(id)
         ended = cluster.wait_task(id, "Completed")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import TWO_NODES, RealCluster, eventually
+from tests.e2e.cluster import TWO_NODES, RealCluster
 from tests.support.servers import shared_etcd
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -41,7 +42,7 @@ def test_a_job_submitted_on_sqlite_is_there_after_migrating_to_etcd(tmp_path: Pa
         assert checked.returncode == 0, checked.stdout + checked.stderr
         cluster.store = new
         cluster.start_coordinator()
-        eventually(cluster.is_ready, 20.0, "the coordinator is ready on etcd")
+        wait_until(cluster.is_ready, 20.0, "the coordinator is ready on etcd")
         cluster.leader()
         cluster.wait_online("n1", "n2")
         assert cluster.client.cluster().epoch > epoch

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.silent_runner import SilentRunner
+from tests.support.waiting import wait_until
 from tests.unit.runner.keeper_node import Node
 
 NODES = {"n1": "cpus=4,ram=4GiB", "n2": "cpus=4,ram=4GiB"}
@@ -38,7 +39,7 @@ def test_a_frozen_keeper_is_noticed_and_its_node_gets_no_work_until_it_goes_on(t
         runs = cluster.client.submit(targets=["n1"], command=LONG).task_ids[0]
         cluster.wait_task(runs, "Running")
         with frozen_keeper(cluster, "n1"):
-            eventually(lambda: status(cluster, "n1") == "Unhealthy", 8.0, "the coordinator knows")
+            wait_until(lambda: status(cluster, "n1") == "Unhealthy", 8.0, "the coordinator knows")
             pinned = cluster.client.submit(targets=["n1"], command=["true"]).task_ids[0]
             free = cluster.client.submit(command=["true"]).task_ids[0]
             assert cluster.wait_task(free, "Completed").node == "n2"
@@ -57,7 +58,7 @@ def test_a_keeper_that_is_frozen_for_good_is_replaced_and_what_it_ran_runs_elsew
         first = cluster.wait_task(moves, "Running").node
         assert first is not None
         with frozen_keeper(cluster, first):
-            eventually(lambda: cluster.client.task(moves).attempt == 2, 25.0, "it is known to have ended")
+            wait_until(lambda: cluster.client.task(moves).attempt == 2, 25.0, "it is known to have ended")
             cluster.wait_task(moves, "Running")
             cluster.wait_online(first)
         cluster.wait_task(id, "Running")
@@ -69,7 +70,7 @@ def test_what_was_on_its_way_into_a_frozen_keeper_runs_elsewhere_and_never_there
     with a_real_cluster(tmp_path / "c", {"n1": NODES["n1"]}) as cluster:
         with frozen_keeper(cluster, "n1"):
             id = cluster.client.submit(shell=f"touch {marks}/$PHALANX_ATTEMPT").task_ids[0]
-            eventually(lambda: cluster.client.task(id).status == "Assigned", 5.0, "it is on its way")
+            wait_until(lambda: cluster.client.task(id).status == "Assigned", 5.0, "it is on its way")
             cluster.start_runner("n2", NODES["n2"])
             task = cluster.wait_task(id, "Completed", within_s=18.0)  # three times lost_after_s
             assert (task.node, task.retries_used) == ("n2", 0)
@@ -108,9 +109,9 @@ def test_a_keeper_that_cannot_be_started_again_is_tried_for_ever_and_heals(tmp_p
         os.kill(node.keeper_pid(), signal.SIGKILL)
         with _a_keeper_that_hangs(tmp_path / "n1"):
             cluster.kill("n1", signal.SIGCONT)
-            eventually(lambda: status(cluster, "n1") == "Unhealthy", 10.0, "the coordinator knows")
+            wait_until(lambda: status(cluster, "n1") == "Unhealthy", 10.0, "the coordinator knows")
             tried = tmp_path / "n1.log"
-            eventually(
+            wait_until(
                 lambda: tried.read_text().count("no keeper, trying again") >= 2, 30.0, "it tries again"
             )
             id = cluster.client.submit(targets=["n1"], command=["true"]).task_ids[0]
@@ -127,7 +128,7 @@ def test_a_runner_that_never_starts_anything_keeps_nothing(tmp_path: Path) -> No
         cluster.wait_online("ghost")
         id = cluster.client.submit(command=["true"]).task_ids[0]
         pinned = cluster.client.submit(targets=["ghost"], command=["true"]).task_ids[0]
-        eventually(lambda: cluster.client.task(id).status == "Assigned", 5.0, "it is given to the ghost")
+        wait_until(lambda: cluster.client.task(id).status == "Assigned", 5.0, "it is given to the ghost")
         cluster.start_runner("n1", NODES["n1"])
         task = cluster.wait_task(id, "Completed", within_s=10.0)
         assert (task.node, task.retries_used, task.losses) == ("n1", 0, 1)

@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 from phalanx.runner import claim
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 from tests.unit.runner.keeper_node import Node
 
 NODES = {"n1": "cpus=4,ram=4GiB"}
@@ -55,7 +56,7 @@ def test_a_longer_lease_can_be_asked_for_before_an_upgrade(tmp_path: Path) -> No
         said = stop_runner(cluster, "--keep", "1m")
         assert "1 task runs on for at most 1m" in said
         until = time.monotonic() + 3.0  # longer than the coordinator waits for a runner that is killed
-        eventually(lambda: time.monotonic() > until, 5.0)
+        wait_until(lambda: time.monotonic() > until, 5.0)
         assert (cluster.client.node("n1").status, cluster.client.task(id).status) == (
             "Unreachable",
             "Running",
@@ -103,7 +104,7 @@ def test_a_runner_that_waits_for_its_keeper_can_be_stopped(tmp_path: Path) -> No
         os.kill(keeper, signal.SIGSTOP)
         try:
             cluster.start_runner("n1")
-            eventually(lambda: claim.runners(cluster.folder / "n1"))
+            wait_until(lambda: claim.runners(cluster.folder / "n1"))
             assert "before its keeper had answered" in stop_runner(cluster, "--drain", code=1)
         finally:
             os.kill(keeper, signal.SIGCONT)

@@ -24,7 +24,8 @@ from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.coordinator.credentials import ClusterSecret
 from phalanx.errors import PhalanxError
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 NODES = {"n1": "cpus=4,ram=4GiB"}
 FLOOD = "for i in 1 2 3; do echo $i; done; exit 3"
@@ -117,7 +118,7 @@ def a_run_with_failures(cluster: RealCluster, stray: str) -> str:
     for part in ("coordinator", "n1"):
         cluster.kill(part, signal.SIGKILL)
         cluster.start_coordinator() if part == "coordinator" else cluster.start_runner("n1")
-        eventually(cluster.is_ready, 20.0, "it serves again")
+        wait_until(cluster.is_ready, 20.0, "it serves again")
     cluster.wait_online("n1")
     cluster.wait_task(task, "Running")
     return task
@@ -140,7 +141,7 @@ def join_and_fail(cluster: RealCluster, folder: Path) -> str:
         }
         cluster._start(name, "runner", words)
         if is_welcome:
-            eventually((folder / name / "credential").exists, 20.0, "it has a credential of its own")
+            wait_until((folder / name / "credential").exists, 20.0, "it has a credential of its own")
         else:
             assert cluster.processes[name].wait(20) == 77
     return made.token
@@ -226,6 +227,6 @@ def test_the_search_would_find_a_secret(tmp_path: Path):
         eyes.secrets = {"a": b"planted-word"}
         process = subprocess.Popen([sys.executable, "-c", "input()", "planted-word"], stdin=subprocess.PIPE)
         try:
-            eventually(lambda: eyes.seen == {"a"}, 10.0, "it was seen")
+            wait_until(lambda: eyes.seen == {"a"}, 10.0, "it was seen")
         finally:
             process.communicate(b"\n")

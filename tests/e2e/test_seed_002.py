@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.test_gangs_cli import phalanx
+from tests.support.waiting import wait_until
 
 NODES = {"n1": "cpus=4,ram=8GiB", "n2": "cpus=4,ram=8GiB"}
 EXPERIMENT = """\
@@ -37,10 +38,10 @@ def test_five_evictions_are_survived_and_the_sixth_fails_the_experiment(tmp_path
     with a_real_cluster(tmp_path, NODES) as cluster:
         id = applied(cluster, text)
         for number in range(1, 7):
-            eventually(lambda: cluster.client.job(id).status == "Running", 60.0, f"attempt {number} runs")
+            wait_until(lambda: cluster.client.job(id).status == "Running", 60.0, f"attempt {number} runs")
             assert cluster.client.task(id).attempt == number
             cluster.client.evict(id)
-            eventually(lambda: cluster.client.job(id).status != "Running", 20.0, "it has left")
+            wait_until(lambda: cluster.client.job(id).status != "Running", 20.0, "it has left")
         assert cluster.client.job(id).status == "Failed"
         assert cluster.client.task(id).reason == "evicted"
 
@@ -55,7 +56,7 @@ def test_ten_completions_drain_two_at_a_time(tmp_path: Path) -> None:
     text = EXPERIMENT.format(command=f"sh {script}", completions=10, parallelisms=2)
     with a_real_cluster(tmp_path / "c", NODES) as cluster:
         id = applied(cluster, text)
-        eventually(lambda: cluster.client.job(id).status == "Completed", 60.0, "all ten are done")
+        wait_until(lambda: cluster.client.job(id).status == "Completed", 60.0, "all ten are done")
         seen = [int(mark.read_text()) for mark in marks.glob("saw.*")]
         assert len(seen) == 10
         assert max(seen) == 2

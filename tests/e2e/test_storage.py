@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import PhalanxError, Unavailable
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually, free_ports
+from tests.e2e.cluster import RealCluster, a_real_cluster, free_ports
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -42,12 +43,12 @@ def test_a_full_disk_refuses_clearly_keeps_what_was_accepted_and_recovers(small_
         with pytest.raises(Unavailable):
             cluster.client.ready()
         # Longer than the lease: heartbeats need no disk, so the task must not be given up meanwhile.
-        eventually(lambda: cluster.client.cluster().nodes_online == 1, 2.0)
+        wait_until(lambda: cluster.client.cluster().nodes_online == 1, 2.0)
         seen = cluster.client.node("n1").last_seen_at or 0.0
-        eventually(lambda: (cluster.client.node("n1").last_seen_at or 0.0) > seen + 5.0, 15.0)
+        wait_until(lambda: (cluster.client.node("n1").last_seen_at or 0.0) > seen + 5.0, 15.0)
         assert cluster.client.task(running).status == "Running"
         filler.unlink()
-        id = eventually(lambda: _try_submit(cluster), 15.0)
+        id = wait_until(lambda: _try_submit(cluster), 15.0)
         cluster.wait_task(id, "Completed")
         assert cluster.client.task(running).status == "Running"
         accepted = {job.id for job in cluster.client.jobs(limit=1000).items}
@@ -106,13 +107,13 @@ def test_on_a_full_disk_coordinator_and_runner_can_be_restarted(small_disk: Path
             cluster.kill(part)
         cluster.start_coordinator()
         cluster.start_runner("n1")
-        eventually(lambda: cluster.status_of("coordinator", "/readyz") == 200, 20.0, "it reads what is there")
+        wait_until(lambda: cluster.status_of("coordinator", "/readyz") == 200, 20.0, "it reads what is there")
         assert cluster.client.task(running).status == "Running"
         with pytest.raises(PhalanxError, match="full"):
             cluster.clients["coordinator"].submit(command=["/bin/true"])
         assert [part for part, each in cluster.processes.items() if each.poll() is not None] == []
         (small_disk / "filler").unlink()
-        id = eventually(lambda: _try_submit(cluster), 30.0)
+        id = wait_until(lambda: _try_submit(cluster), 30.0)
         cluster.wait_task(id, "Completed")
         assert cluster.client.task(running).status == "Running"
         assert cluster.client.task(running).attempt == attempt.attempt
@@ -131,13 +132,13 @@ def test_the_command_line_restarts_a_coordinator_on_a_full_disk(small_disk: Path
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
     first = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    eventually(is_up, 20.0, "it listens")
+    wait_until(is_up, 20.0, "it listens")
     _fill(small_disk / "filler")
     first.kill()
     first.wait(10)
     again = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        eventually(lambda: is_up() or again.poll() is not None, 20.0)
+        wait_until(lambda: is_up() or again.poll() is not None, 20.0)
         assert again.poll() is None, again.stderr.read() if again.stderr else ""
     finally:
         again.kill()

@@ -11,8 +11,9 @@ import pytest
 
 from phalanx.api.schema.jobs import TaskView
 from phalanx.errors import PhalanxError, Unavailable
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.silent_runner import SilentRunner
+from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]
 
@@ -24,7 +25,7 @@ def test_case_19_a_killed_runner_loses_neither_the_task_nor_its_exit_code(tmp_pa
         id = cluster.client.submit(targets=["n1"], shell=waits, max_retries=0).task_ids[0]
         cluster.wait_task(id, "Running")
         cluster.kill("n1")
-        eventually(lambda: cluster.client.node("n1").status == "Unreachable", 2.0)
+        wait_until(lambda: cluster.client.node("n1").status == "Unreachable", 2.0)
         cluster.start_runner("n1")
         cluster.wait_online("n1")
         assert cluster.client.task(id).status == "Running"
@@ -41,7 +42,7 @@ def test_case_19_an_exit_while_the_runner_is_dead_is_told_truly(tmp_path: Path) 
         cluster.wait_task(id, "Running")
         cluster.kill("n2")
         gate.touch()
-        eventually(lambda: _output_file(cluster.folder / "n2") == b"bye\n")
+        wait_until(lambda: _output_file(cluster.folder / "n2") == b"bye\n")
         cluster.start_runner("n2")
         task = cluster.wait_task(id, "Failed")
         assert (task.exit_code, task.reason, task.attempt) == (9, "exited", 1)
@@ -52,7 +53,7 @@ def test_a_restarted_coordinator_keeps_running_tasks_and_raises_its_epoch(tmp_pa
     with a_real_cluster(tmp_path, lost_after_s=20.0) as cluster:
         id = cluster.client.submit(targets=["n1"], shell="echo $$; exec sleep 300").task_ids[0]
         cluster.wait_task(id, "Running")
-        pid = eventually(lambda: cluster.output(id).strip())
+        pid = wait_until(lambda: cluster.output(id).strip())
         epoch = cluster.client.cluster().epoch
         cluster.kill("coordinator")
         cluster.start_coordinator()
@@ -69,7 +70,7 @@ def test_case_17_a_runner_that_never_confirms_loses_the_task(tmp_path: Path) -> 
     ):
         cluster.wait_online("ghost")
         id = cluster.client.submit(targets=["ghost"], command=["/bin/true"]).task_ids[0]
-        eventually(lambda: _told(cluster, id, "did not confirm start"), 10.0)
+        wait_until(lambda: _told(cluster, id, "did not confirm start"), 10.0)
         assert cluster.client.task(id).losses >= 1
 
 
@@ -80,7 +81,7 @@ def test_case_18_a_silent_node_is_lost_with_its_tasks_paused_ones_too(tmp_path: 
             cluster.wait_task(id, "Running")
         cluster.client.pause(ids[1])
         cluster.kill("n2", signal.SIGSTOP)
-        eventually(lambda: cluster.client.node("n2").status == "Offline", 10.0)
+        wait_until(lambda: cluster.client.node("n2").status == "Offline", 10.0)
         tasks = [cluster.client.task(id) for id in ids]
         assert [(task.status, task.losses) for task in tasks] == [("Pending", 1)] * 2
         cluster.kill("n2", signal.SIGCONT)
@@ -92,13 +93,13 @@ def test_case_21_what_runs_there_but_is_over_here_is_stopped(tmp_path: Path) -> 
     with a_real_cluster(tmp_path, lost_after_s=20.0) as cluster:
         id = cluster.client.submit(targets=["n1"], shell="echo $$; exec sleep 300").task_ids[0]
         cluster.wait_task(id, "Running")
-        pid = int(eventually(lambda: cluster.output(id).strip()))
+        pid = int(wait_until(lambda: cluster.output(id).strip()))
         cluster.kill("n1")
         cluster.client.cancel(id)
         assert _alive(pid)
         cluster.start_runner("n1")
-        eventually(lambda: not _alive(pid), what="the process is stopped")
-        eventually(lambda: cluster.client.node("n1").cores_free == 8)
+        wait_until(lambda: not _alive(pid), what="the process is stopped")
+        wait_until(lambda: cluster.client.node("n1").cores_free == 8)
 
 
 @pytest.mark.timeout(300)
@@ -122,7 +123,7 @@ def test_fifty_kills_during_an_array_of_300(tmp_path: Path) -> None:
         for _ in range(50):
             _kill_something(cluster, chance, job)
         cluster.wait_online("n1", "n2")
-        eventually(lambda: _is_over(cluster, job), 120.0, "the array is over")
+        wait_until(lambda: _is_over(cluster, job), 120.0, "the array is over")
         tasks = _all_tasks(cluster, job)
         assert len(tasks) == 300
         for task in tasks:
@@ -133,7 +134,7 @@ def test_fifty_kills_during_an_array_of_300(tmp_path: Path) -> None:
             )
             attempts = (seen / str(task.index)).read_text().split()
             assert attempts.count(str(task.attempt)) == 1, "the attempt that counts ran once"
-        eventually(lambda: all(node.cores_free == 3 for node in cluster.client.nodes()), what="nothing leaks")
+        wait_until(lambda: all(node.cores_free == 3 for node in cluster.client.nodes()), what="nothing leaks")
         assert not _task_processes(job)
 
 
@@ -142,7 +143,7 @@ def _kill_something(cluster: RealCluster, chance: random.Random, job: str) -> No
     victims = chance.choice([["coordinator"], ["n1"], ["n2"], ["coordinator", "n1"], ["coordinator", "n2"]])
     done = _progress(cluster, job)
     pause = chance.choice([0, 0, 1, 3, 6])
-    eventually(lambda: _progress(cluster, job) >= done + pause or _is_over(cluster, job), 60.0, "progress")
+    wait_until(lambda: _progress(cluster, job) >= done + pause or _is_over(cluster, job), 60.0, "progress")
     for name in victims:
         cluster.kill(name)
     for name in victims:

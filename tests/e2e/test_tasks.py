@@ -12,7 +12,8 @@ import pytest
 
 import phalanx
 from phalanx.errors import Unauthorized
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]
 
@@ -69,10 +70,10 @@ def test_a_time_limit_ends_a_task_and_survives_a_restart_of_its_runner(cluster: 
 
 def test_a_process_killed_from_outside_is_retried(cluster: RealCluster) -> None:
     id = cluster.client.submit(shell="echo $$; exec sleep 300", targets=["n1"]).task_ids[0]
-    pid = int(eventually(lambda: cluster.output(id).strip()))
+    pid = int(wait_until(lambda: cluster.output(id).strip()))
     cluster.wait_task(id, "Running")
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: cluster.client.task(id).attempt == 2)
+    wait_until(lambda: cluster.client.task(id).attempt == 2)
     task = cluster.wait_task(id, "Running")
     assert task.retries_used == 1
     cluster.client.cancel(id)
@@ -80,9 +81,9 @@ def test_a_process_killed_from_outside_is_retried(cluster: RealCluster) -> None:
 
 def test_the_whole_tree_ends_with_its_task(cluster: RealCluster) -> None:
     id = cluster.client.submit(shell="setsid sleep 300 & echo $!; sleep 300", grace=0.2).task_ids[0]
-    pid = int(eventually(lambda: cluster.output(id).strip()))
+    pid = int(wait_until(lambda: cluster.output(id).strip()))
     cluster.client.cancel(id)
-    eventually(lambda: not Path(f"/proc/{pid}").exists(), what="the escaped child is gone")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the escaped child is gone")
 
 
 def test_logs_can_be_followed_from_before_the_start_to_the_end(cluster: RealCluster) -> None:

@@ -18,8 +18,9 @@ import phalanx
 from phalanx.client.client import Client
 from phalanx.errors import Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
-from tests.e2e.cluster import RealCluster, eventually
+from tests.e2e.cluster import RealCluster
 from tests.support.certificate_authority import Authority
+from tests.support.waiting import wait_until
 
 HOST = "127.0.0.2"
 NODE = "cpus=2,ram=4GiB"
@@ -53,7 +54,7 @@ class TlsCluster(RealCluster):
 
     def start_coordinators(self) -> None:
         self.start_coordinator("c1")
-        eventually(self.is_ready, 20.0, "the coordinator is ready")
+        wait_until(self.is_ready, 20.0, "the coordinator is ready")
 
     def run_node(self, name: str, tls_files: TlsFiles) -> None:
         self.pretends[name] = NODE
@@ -128,7 +129,7 @@ def test_a_clients_certificate_speaks_for_no_node(tmp_path: Path):
 def test_a_runner_without_a_certificate_is_refused_and_told_so(tmp_path: Path):
     with a_cluster(tmp_path) as cluster:
         cluster.run_node("n1", cluster.authority.alone)
-        eventually(lambda: "asks for a certificate" in cluster.log_of("n1"), 20.0, "the runner is told")
+        wait_until(lambda: "asks for a certificate" in cluster.log_of("n1"), 20.0, "the runner is told")
         assert cluster.client.nodes() == []
 
 
@@ -143,7 +144,7 @@ def test_a_runner_does_not_talk_to_a_coordinator_of_another_authority(tmp_path: 
     with a_cluster(tmp_path) as cluster:
         other = Authority(tmp_path / "other")
         cluster.run_node("n1", other.node("n1"))
-        eventually(lambda: "not from an authority you trust" in cluster.log_of("n1"), 20.0, "it is told")
+        wait_until(lambda: "not from an authority you trust" in cluster.log_of("n1"), 20.0, "it is told")
         assert cluster.client.nodes() == []
 
 
@@ -172,7 +173,7 @@ def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path):
         renewed = f"https://localhost:{cluster.port}"
         with pytest.raises(Unavailable):
             phalanx.Client(renewed, cluster.user_token, tls_files=cluster.authority.alone).cluster()
-        eventually(lambda: "read again" in cluster.log_of("c1"), 10.0, "the certificate is read again")
+        wait_until(lambda: "read again" in cluster.log_of("c1"), 10.0, "the certificate is read again")
         assert _names_shown_at(cluster) >= {"localhost", HOST}
         assert cluster.client.cluster().epoch == before
         assert {node.status for node in cluster.client.nodes()} == {"Online"}

@@ -18,8 +18,9 @@ import phalanx
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.core.model.credential import Role
 from phalanx.errors import Forbidden, PhalanxError
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.visitors import answer, put, told
+from tests.support.waiting import wait_until
 
 ONE_NODE = {"n1": "cpus=4,ram=4GiB"}
 SOON = {"coordinator.auth_reload_interval_s": 0.2}
@@ -80,7 +81,7 @@ def test_tokens_change_under_load_and_nobody_with_a_valid_one_is_refused(tmp_pat
         cluster.wait_task(task, "Running")
         made = cluster.client.create_token(TokenRequest(role="operator", name="ada"))
         put(file, f"{cluster.user_token},token-b")
-        eventually(lambda: is_accepted(cluster, "token-b"), 5.0, "the second token is accepted")
+        wait_until(lambda: is_accepted(cluster, "token-b"), 5.0, "the second token is accepted")
         followed: list[bytes] = []
         follower = threading.Thread(
             target=lambda: followed.extend(client_of(cluster, "token-b").logs(task, follow=True))
@@ -88,17 +89,17 @@ def test_tokens_change_under_load_and_nobody_with_a_valid_one_is_refused(tmp_pat
         with holding(cluster, "token-b") as second, holding(cluster, made.token) as created:
             with holding(cluster, cluster.user_token) as first:
                 follower.start()
-                eventually(
+                wait_until(
                     lambda: first.asked > 50 and followed, 20.0, "the first holder asks, the log flows"
                 )
             put(file, "token-b\n")
-            eventually(
+            wait_until(
                 lambda: not is_accepted(cluster, cluster.user_token), 5.0, "the first is accepted no more"
             )
             new = client_of(cluster, "token-b").rotate_token(made.record.id, "1h")
             with holding(cluster, new.token) as rotated:
                 seen = len(followed)
-                eventually(lambda: rotated.asked > 50 and len(followed) > seen, 20.0, "the new token works")
+                wait_until(lambda: rotated.asked > 50 and len(followed) > seen, 20.0, "the new token works")
         assert min(first.asked, second.asked, created.asked, rotated.asked) > 50
         assert first.failed + second.failed + created.failed + rotated.failed == []
         client_of(cluster, "token-b").cancel(task)
@@ -125,10 +126,10 @@ def test_streams_of_a_revoked_token_end_within_30_s_and_others_go_on(tmp_path: P
 
         for name, made in (("ada", ada), ("bob", bob)):
             threading.Thread(target=watch, args=(name, made.token), daemon=True).start()
-        eventually(lambda: all(token.used_at for token in cluster.client.tokens()), 10.0, "both have come")
+        wait_until(lambda: all(token.used_at for token in cluster.client.tokens()), 10.0, "both have come")
         cluster.client.revoke_token(ada.record.id)
         assert not is_accepted(cluster, ada.token)
-        eventually(lambda: "ada" in ends, 30.0, "the watch of the revoked one ended")
+        wait_until(lambda: "ada" in ends, 30.0, "the watch of the revoked one ended")
         assert ends == {"ada": "Unauthorized"}
         assert is_accepted(cluster, bob.token)
 
@@ -138,15 +139,15 @@ def test_a_hangup_reads_the_file_at_once_and_an_emptied_one_refuses_all(tmp_path
         put(tmp_path / "token", "token-b")
         assert is_accepted(cluster, cluster.user_token)
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)
-        eventually(lambda: is_accepted(cluster, "token-b"), 5.0, "the new token is accepted")
+        wait_until(lambda: is_accepted(cluster, "token-b"), 5.0, "the new token is accepted")
         assert not is_accepted(cluster, cluster.user_token)
         put(tmp_path / "token", "")
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)
-        eventually(lambda: not is_accepted(cluster, "token-b"), 5.0, "nobody is accepted")
+        wait_until(lambda: not is_accepted(cluster, "token-b"), 5.0, "nobody is accepted")
         put(tmp_path / "token", "token-c")
         (tmp_path / "token").chmod(0o646)
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)
-        eventually(lambda: "others may use" in told(cluster, "coordinator"), 5.0, "a warning")
+        wait_until(lambda: "others may use" in told(cluster, "coordinator"), 5.0, "a warning")
         assert not is_accepted(cluster, "token-c")
 
 
@@ -174,13 +175,13 @@ def test_node_tokens_change_and_the_task_keeps_its_process(tmp_path: Path):
     with a_real_cluster(tmp_path, ONE_NODE, settings=SOON) as cluster:
         task = cluster.client.submit(command=["sh", "-c", "echo $$; sleep 60"]).task_ids[0]
         cluster.wait_task(task, "Running")
-        pid = int(str(eventually(lambda: cluster.output(task).strip())))
+        pid = int(str(wait_until(lambda: cluster.output(task).strip())))
         both, new = f"{cluster.node_token},node-b", "node-b"
         before = cluster.client.node("n1").incarnation
         put(tmp_path / "node-token", both)  # the file of the coordinator and of the runner
-        eventually(lambda: "added=" in told(cluster, "coordinator"), 5.0, "the coordinator accepts both")
+        wait_until(lambda: "added=" in told(cluster, "coordinator"), 5.0, "the coordinator accepts both")
         put(tmp_path / "node-token", new)
-        eventually(
+        wait_until(
             lambda: told(cluster, "n1").count("joined ") > 1, 15.0, "the runner came back with the new one"
         )
         cluster.wait_online("n1")
@@ -241,7 +242,7 @@ def test_owners_control_their_own_jobs_and_operators_all(tmp_path: Path):
         ada, bob, eve, op = (client_of(cluster, tokens[name]) for name in ("ada", "bob", "eve", "op"))
         task = ada.submit(command=["sh", "-c", "echo planted; sleep 60"], env={"KEY": "planted"}).task_ids[0]
         cluster.wait_task(task, "Running")
-        eventually(lambda: b"".join(ada.logs(task)) == b"planted\n", 10.0, "her own log")
+        wait_until(lambda: b"".join(ada.logs(task)) == b"planted\n", 10.0, "her own log")
         for stranger in (bob, eve):
             assert stranger.job(task).env == {"KEY": "(hidden)"}
             for forbidden in (
@@ -283,11 +284,11 @@ def test_a_created_token_counts_on_every_coordinator_and_after_a_failover(tmp_pa
             return [answer(cluster, "GET", "/v1/jobs", each.token, at=name) for each in (made, ended)]
 
         for name in cluster.coordinators:
-            eventually(lambda name=name: seen(name) == [200, 401], 5.0, f"{name} knows both")  # type: ignore[misc]
+            wait_until(lambda name=name: seen(name) == [200, 401], 5.0, f"{name} knows both")  # type: ignore[misc]
         leader = cluster.leader()
         (standby,) = cluster.standbys()
         cluster.kill(leader)
-        eventually(lambda: cluster.status_of(standby, "/leaderz") == 200, 20.0, "the standby took over")
+        wait_until(lambda: cluster.status_of(standby, "/leaderz") == 200, 20.0, "the standby took over")
         assert seen(standby) == [200, 401]
         cluster.client.revoke_token(made.record.id)
         assert seen(standby) == [401, 401]
@@ -319,13 +320,13 @@ def test_every_variable_of_seed_001_works(tmp_path: Path):
                     [sys.executable, "-m", "phalanx", *argv], env=env, stdout=log, stderr=log
                 )
         cluster.pretends["n1"] = "cpus=2"
-        eventually(lambda: answer_or_none(cluster, "from-value") == 200, 20.0, "the coordinator serves")
+        wait_until(lambda: answer_or_none(cluster, "from-value") == 200, 20.0, "the coordinator serves")
         accepted = [
             answer_or_none(cluster, token) for token in ("from-list-1", "from-list-2", "from-file", "other")
         ]
         assert accepted == [200, 200, 200, 401]
         put(tmp_path / "krishiv-tokens", "from-file-2")
-        eventually(lambda: answer_or_none(cluster, "from-file-2") == 200, 5.0, "the file was read again")
+        wait_until(lambda: answer_or_none(cluster, "from-file-2") == 200, 5.0, "the file was read again")
         put(tmp_path / "krishiv-tokens", "from-file-2")
         cluster.client = client_of(cluster, "from-value")
         cluster.wait_online("n1")

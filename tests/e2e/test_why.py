@@ -10,7 +10,8 @@ import pytest
 
 from phalanx.api.schema.jobs import WhyReply
 from phalanx.errors import BadRequest, NeverFits
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]
 
@@ -93,7 +94,7 @@ def test_the_node_is_drained(cluster: RealCluster) -> None:
 
 def test_the_node_is_away(cluster: RealCluster) -> None:
     cluster.kill("n2")
-    eventually(lambda: cluster.client.node("n2").status == "Offline", 15.0)
+    wait_until(lambda: cluster.client.node("n2").status == "Offline", 15.0)
     waiting, reply = why(cluster, targets=["n2"], command=LONG)
     assert reply.dominant.code == "NodeOffline" and "n2" in reply.dominant.text
     assert reply.fix is not None
@@ -117,7 +118,7 @@ def test_it_failed_and_waits_for_its_retry(cluster: RealCluster) -> None:
         reply = cluster.client.why(id)
         return reply if reply.dominant.code == "RetryBackoff" else None
 
-    reply = eventually(backing_off)
+    reply = wait_until(backing_off)
     assert "of 5" in reply.dominant.text
 
 

@@ -10,7 +10,6 @@ import argparse
 import os
 import random
 import re
-import select
 import signal
 import sys
 import tempfile
@@ -24,7 +23,8 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import StoryLine, TaskView
 from phalanx.errors import PhalanxError
 from phalanx.runner.keeper.lookup import is_keeper
-from tests.e2e.cluster import RealCluster, a_real_cluster, eventually
+from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.waiting import pause, wait_until
 
 NODES = {"n1": "cpus=8,ram=8GiB", "n2": "cpus=8,ram=8GiB"}
 # A task's code follows from its number and its attempt. One that is told to stop says so, and ends by that signal. With
@@ -83,9 +83,9 @@ def run(folder: Path, attempts: int, seed: int = 1, pause_s: float = 1.0) -> Ver
             ):  # or a slow machine would do nothing but restart
                 _harm(cluster, dice)
                 kill_at = time.monotonic() + dice.uniform(0.5, 1.5) * pause_s
-            select.select([], [], [], 0.05)
+            pause(0.05)
         for id in jobs:
-            eventually(lambda id=id: _counts(cluster, id)[1] or None, 90.0, f"{id} is over")  # type: ignore[misc]
+            wait_until(lambda id=id: _counts(cluster, id)[1] or None, 90.0, f"{id} is over")  # type: ignore[misc]
         return judge(cluster, jobs, heard(script))
 
 

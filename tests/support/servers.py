@@ -16,16 +16,14 @@ import atexit
 import itertools
 import os
 import random
-import select
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -33,6 +31,7 @@ from pathlib import Path
 
 from phalanx.store.etcd.client import EtcdClient
 from phalanx.store.etcd.store import EtcdStore
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 _START_S = 30.0
@@ -63,14 +62,6 @@ def a_free_port() -> int:
             except OSError:
                 continue
             return port
-
-
-def wait_until(holds: Callable[[], bool], what: str, within_s: float = _START_S) -> None:
-    """Look again and again until something holds; fail by name if it never does."""
-    end = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < end, f"after {within_s:g} s still not: {what}"
-        select.select([], [], [], 0.02)  # a breath between two looks
 
 
 class Server:
@@ -154,7 +145,7 @@ class EtcdMember(Server):
         return b"\netcd_server_is_leader 1" in self._get("/metrics")
 
     def wait_healthy(self) -> None:
-        wait_until(lambda: self.is_healthy, f"etcd {self.name} answers")
+        wait_until(lambda: self.is_healthy, _START_S, f"etcd {self.name} answers")
 
     def prepare(self, peers: list[EtcdMember], options: list[str], scheme: str) -> None:
         cluster = ",".join(f"{each.name}={each.peer}" for each in peers)
@@ -213,7 +204,7 @@ class EtcdCluster:
             found[:] = [each for each in self.members if each.is_running and each.leads]
             return len(found) == 1
 
-        wait_until(is_led, "etcd has a leader")
+        wait_until(is_led, _START_S, "etcd has a leader")
         return found[0]
 
     def stop(self) -> None:
@@ -240,7 +231,7 @@ class RedisServer(Server):
         return f"redis://{self.address}/{a_prefix()}"
 
     def wait_ready(self) -> None:
-        wait_until(self._answers, f"Redis answers at {self.address}")
+        wait_until(self._answers, _START_S, f"Redis answers at {self.address}")
 
     def _answers(self) -> bool:
         try:

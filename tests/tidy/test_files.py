@@ -25,6 +25,8 @@ RUNNERS_OF_PROGRAMS = {"Popen", "run", "call", "check_call", "check_output"}
 SHELLS = {"os.system", "os.popen", "asyncio.create_subprocess_shell", "subprocess.getoutput"}
 SLEEPS = {"time.sleep"}
 SLEEPS_IN_TESTS = SLEEPS | {"asyncio.sleep", "anyio.sleep"}
+MAY_SLEEP = {"tests/support/waiting.py"}  # so that waiting has one place, and no other name
+TASKS = {"tests/chaos/life.py"}  # a task of the rig, not a test: it runs without the rest of this tree
 
 LINK = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s+(\S+)", re.MULTILINE)
 CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -113,12 +115,21 @@ def shells(found: tuple[Source, ...]) -> list[str]:
 
 
 def sleeps(found: tuple[Source, ...]) -> list[str]:
-    return [
+    by_name = [
         source.at(line, f"{name}: wait for a condition or a timer, not for time to pass")
         for source in found
+        if source.path not in MAY_SLEEP
         for line, name in mentions(source)
         if name in (SLEEPS_IN_TESTS if source.path.startswith("tests/") else SLEEPS)
     ]
+    by_select = [
+        source.at(node.lineno, "select on nothing is a sleep: use tests/support/waiting.py")
+        for source in found
+        if source.path.startswith("tests/") and source.path not in TASKS
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node).startswith("select.select([], [], []")
+    ]
+    return by_name + by_select
 
 
 def broken_links(root: Path) -> list[str]:
@@ -239,6 +250,12 @@ def test_a_sleep_is_seen(tmp_path: Path):
         "tests/b.py:2",
         "tests/b.py:4",
     ]
+
+
+def test_a_sleep_by_another_name_is_seen_and_waiting_has_one_place(tmp_path: Path):
+    text = "import select\nselect.select([], [], [], 1.0)\n"
+    a_tree(tmp_path, {"tests/b.py": text, "tests/support/waiting.py": "import time\ntime.sleep(1)\n"})
+    assert [line.split(": ")[0] for line in sleeps(sources(tmp_path, "tests"))] == ["tests/b.py:2"]
 
 
 def test_a_broken_link_is_seen(tmp_path: Path):

@@ -12,17 +12,7 @@ import pytest
 from phalanx.cli.child import Child
 from phalanx.cli.supervisor import Stopped, Supervisor
 from phalanx.errors import Unavailable
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
+from tests.support.clocks import ManualClock
 
 
 class FakeChild:
@@ -55,10 +45,10 @@ class FakeChild:
         return f"the last words of {self.name}"
 
 
-class Played(Supervisor):
+class ScriptedSupervisor(Supervisor):
     """A supervisor whose signals come from a script; waiting moves the clock."""
 
-    def __init__(self, coordinator: FakeChild, runners: list[FakeChild], clock: FakeClock) -> None:
+    def __init__(self, coordinator: FakeChild, runners: list[FakeChild], clock: ManualClock) -> None:
         super().__init__(cast(Child, coordinator), cast(list[Child], runners), clock)
         self.fake_clock = clock
         self.script: list[Callable[[], int | None]] = []
@@ -72,7 +62,7 @@ class Played(Supervisor):
 
     def pause_over(self) -> int | None:
         """The wait that was asked for passes, and no signal came."""
-        self.fake_clock.time += self.waits[-1] or 0.0
+        self.fake_clock.at += self.waits[-1] or 0.0
         return None
 
 
@@ -82,10 +72,10 @@ def logger() -> list[str]:
 
 
 @pytest.fixture
-def played(logger: list[str], monkeypatch: pytest.MonkeyPatch) -> Played:
+def supervisor(logger: list[str], monkeypatch: pytest.MonkeyPatch) -> ScriptedSupervisor:
     monkeypatch.setattr("phalanx.cli.supervisor._kill", lambda cs: [c.send(signal.SIGKILL) for c in cs])
-    return Played(
-        FakeChild("coordinator", logger), [FakeChild("n1", logger), FakeChild("n2", logger)], FakeClock()
+    return ScriptedSupervisor(
+        FakeChild("coordinator", logger), [FakeChild("n1", logger), FakeChild("n2", logger)], ManualClock(0.0)
     )
 
 
@@ -97,85 +87,87 @@ def dies(child: Child, code: int) -> Callable[[], int]:
     return play
 
 
-def test_it_starts_the_coordinator_first_and_stops_it_last(played: Played, logger: list[str]):
-    played.start()
-    played.watch()
-    played.stop()
+def test_it_starts_the_coordinator_first_and_stops_it_last(supervisor: ScriptedSupervisor, logger: list[str]):
+    supervisor.start()
+    supervisor.watch()
+    supervisor.stop()
     assert logger == [
         *("start coordinator", "start n1", "start n2"),
         *("SIGTERM n1", "SIGTERM n2", "SIGTERM coordinator"),
     ]
 
 
-def test_what_dies_is_started_again_after_ever_longer_pauses(played: Played, logger: list[str]):
-    played.start()
+def test_what_dies_is_started_again_after_ever_longer_pauses(
+    supervisor: ScriptedSupervisor, logger: list[str]
+):
+    supervisor.start()
     for _ in range(7):  # It dies, the pause passes, it starts, and it dies again.
-        played.script += [dies(played._coordinator, -9), played.pause_over]
-    played.watch()
+        supervisor.script += [dies(supervisor._coordinator, -9), supervisor.pause_over]
+    supervisor.watch()
     assert logger.count("start coordinator") == 8
-    assert [wait for wait in played.waits if wait] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
+    assert [wait for wait in supervisor.waits if wait] == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0])
 
 
-def test_after_a_healthy_life_the_pause_is_short_again(played: Played):
-    coordinator = played._coordinator
-    played.start()
-    played._plan_restart(coordinator, 1)
-    played._plan_restart(coordinator, 1)
-    assert played._due[coordinator] == 0.4
-    played.fake_clock.time = 60.0
-    played._plan_restart(coordinator, 1)
-    assert played._due[coordinator] == 60.2
+def test_after_a_healthy_life_the_pause_is_short_again(supervisor: ScriptedSupervisor):
+    coordinator = supervisor._coordinator
+    supervisor.start()
+    supervisor._plan_restart(coordinator, 1)
+    supervisor._plan_restart(coordinator, 1)
+    assert supervisor._due[coordinator] == 0.4
+    supervisor.fake_clock.at = 60.0
+    supervisor._plan_restart(coordinator, 1)
+    assert supervisor._due[coordinator] == 60.2
 
 
-def test_the_restart_is_told(played: Played, capsys: pytest.CaptureFixture[str]):
-    played.start()
-    played._plan_restart(played._coordinator, -9)
+def test_the_restart_is_told(supervisor: ScriptedSupervisor, capsys: pytest.CaptureFixture[str]):
+    supervisor.start()
+    supervisor._plan_restart(supervisor._coordinator, -9)
     assert capsys.readouterr().err == (
         "coordinator ended with code -9, starts again in 0.2 s; see /log/coordinator\n"
     )
 
 
-def test_ready_when_all_say_so(played: Played):
+def test_ready_when_all_say_so(supervisor: ScriptedSupervisor):
     answers = iter([False, False, True])
-    played.start()
-    played.await_ready(lambda: next(answers))
-    assert played.waits == [0.02, 0.02]
+    supervisor.start()
+    supervisor.await_ready(lambda: next(answers))
+    assert supervisor.waits == [0.02, 0.02]
 
 
-def test_a_part_that_dies_at_its_start_ends_it(played: Played):
-    played.start()
-    played.script = [dies(played._coordinator, 1)]
+def test_a_part_that_dies_at_its_start_ends_it(supervisor: ScriptedSupervisor):
+    supervisor.start()
+    supervisor.script = [dies(supervisor._coordinator, 1)]
     with pytest.raises(Unavailable, match="coordinator ended with code 1 at its start:\nthe last words"):
-        played.await_ready(lambda: False)
+        supervisor.await_ready(lambda: False)
 
 
-def test_it_does_not_wait_for_ever(played: Played):
-    played.start()
+def test_it_does_not_wait_for_ever(supervisor: ScriptedSupervisor):
+    supervisor.start()
     with pytest.raises(Unavailable, match="not ready within 300 s"):
-        played.await_ready(lambda: False)
+        supervisor.await_ready(lambda: False)
 
 
-def test_ctrl_c_before_it_is_ready(played: Played):
-    played.start()
-    played.script = [lambda: signal.SIGINT]
+def test_ctrl_c_before_it_is_ready(supervisor: ScriptedSupervisor):
+    supervisor.start()
+    supervisor.script = [lambda: signal.SIGINT]
     with pytest.raises(Stopped):
-        played.await_ready(lambda: False)
+        supervisor.await_ready(lambda: False)
 
 
-def test_who_does_not_stop_in_time_is_killed(logger: list[str], played: Played):
+def test_who_does_not_stop_in_time_is_killed(logger: list[str], supervisor: ScriptedSupervisor):
     stubborn = FakeChild("n1", logger, stubborn=True)
-    played._runners = [cast(Child, stubborn)]
-    played.start()
-    played.stop()
+    supervisor._runners = [cast(Child, stubborn)]
+    supervisor.start()
+    supervisor.stop()
     assert logger[-3:] == ["SIGTERM n1", "SIGKILL n1", "SIGTERM coordinator"]
-    assert played.fake_clock.time == 20.0
+    assert supervisor.fake_clock.at == 20.0
 
 
-def test_a_second_ctrl_c_is_impatience(logger: list[str], played: Played):
+def test_a_second_ctrl_c_is_impatience(logger: list[str], supervisor: ScriptedSupervisor):
     stubborn = FakeChild("n1", logger, stubborn=True)
-    played._runners = [cast(Child, stubborn)]
-    played.start()
-    played.script = [lambda: signal.SIGINT]
-    played.stop()
+    supervisor._runners = [cast(Child, stubborn)]
+    supervisor.start()
+    supervisor.script = [lambda: signal.SIGINT]
+    supervisor.stop()
     assert "SIGKILL n1" in logger
-    assert played.fake_clock.time == 0.0
+    assert supervisor.fake_clock.at == 0.0

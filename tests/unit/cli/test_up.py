@@ -20,7 +20,7 @@ from phalanx.cli.state import owner
 from phalanx.config import load
 from phalanx.errors import Conflict
 from phalanx.settings import Settings
-from tests.e2e.cluster import eventually
+from tests.support.waiting import wait_until
 
 
 def settings(folder: Path, **flags: object) -> Settings:
@@ -111,8 +111,8 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path):
         assert (said.returncode, said.stdout) == (5, "hello\n")
 
         os.kill(min(before), signal.SIGKILL)  # the coordinator, which was started first
-        eventually(lambda: len(children(supervisor) - before) == 1, what="another one is started")
-        eventually(lambda: phalanx(folder, "cluster").returncode == 0, what="it answers")
+        wait_until(lambda: len(children(supervisor) - before) == 1, what="another one is started")
+        wait_until(lambda: phalanx(folder, "cluster").returncode == 0, what="it answers")
         assert phalanx(folder, "run", "--", "true").returncode == 0
     finally:
         ended = phalanx(folder, "down")
@@ -130,7 +130,7 @@ def test_when_the_supervisor_is_killed_nothing_of_it_stays(tmp_path: Path):
         supervisor = json.loads((folder / "up.pid").read_text())["pid"]
         parts = [ProcessOwner.of(pid) for pid in children(supervisor)]
         os.kill(supervisor, signal.SIGKILL)
-        eventually(lambda: not any(part and part.is_alive for part in parts), what="its parts are gone")
+        wait_until(lambda: not any(part and part.is_alive for part in parts), what="its parts are gone")
         said = phalanx(folder, "ps")
         assert said.returncode == 69
         assert "was killed" in said.stderr
@@ -169,11 +169,11 @@ def test_down_ends_what_a_killed_cluster_left_and_up_brings_the_same_nodes_back(
             "-c",
             f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec sleep 300",
         )
-        eventually(begun.exists, what="the task runs")
+        wait_until(begun.exists, what="the task runs")
         task = ProcessOwner.of(int(begun.read_text()))
         parts = [ProcessOwner.of(pid) for pid in children(supervisor)]
         os.kill(supervisor, signal.SIGKILL)
-        eventually(lambda: not any(part and part.is_alive for part in parts), what="its parts are gone")
+        wait_until(lambda: not any(part and part.is_alive for part in parts), what="its parts are gone")
         assert task is not None
         assert ProcessOwner.of(task.pid) == task, "tasks outlive a kill"
         ended = phalanx(folder, "down")

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from phalanx.clock import SteadyClock
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
@@ -18,20 +17,9 @@ from phalanx.store.address import read_place
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
 from phalanx.store.verified import EpochsSeen, VerifiedStore
+from tests.support.clocks import JumpingClock
 
 LEASE_S = 0.6
-
-
-class JumpingClock(SteadyClock):
-    """The machine's clock, set forward by hand, as when a process was paused."""
-
-    ahead_s = 0.0
-
-    def now(self) -> float:
-        return super().now() + self.ahead_s
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.ahead_s
 
 
 class ShakyStore:
@@ -128,17 +116,3 @@ async def running(*members: Lone) -> AsyncIterator[None]:
     finally:
         for each in members:
             await each.end()
-
-
-async def a_turn_of_the_loop(seconds: float = 0.0) -> None:
-    """Let everybody else have a turn."""
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-    loop.call_later(seconds, over.set_result, None)
-    await over
-
-
-async def until(condition: Callable[[], object], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not condition():
-            await a_turn_of_the_loop(0.005)

@@ -10,11 +10,11 @@ import pytest
 from phalanx.api.schema.cluster import AuditLine
 from phalanx.coordinator.audit import REFUSALS_AT_ONCE, AuditFile
 from phalanx.errors import ConfigError
-from tests.unit.coordinator.hands import Hands
+from tests.support.clocks import ManualClock
 
 
 def test_the_audit_is_appended_for_us_alone_and_read_from_its_end(tmp_path: Path):
-    file, clock = tmp_path / "in" / "audit.jsonl", Hands()
+    file, clock = tmp_path / "in" / "audit.jsonl", ManualClock()
     for name in ("a", "b"):
         audit = AuditFile(file, clock)
         audit.note(AuditLine(name=name, method="POST", route="/v1/jobs", status=202))
@@ -27,7 +27,7 @@ def test_the_audit_is_appended_for_us_alone_and_read_from_its_end(tmp_path: Path
 
 @pytest.mark.parametrize("status", [401, 403, 429])
 def test_refusals_are_limited_and_counted_and_changes_are_not(tmp_path: Path, status: int):
-    clock = Hands()
+    clock = ManualClock()
     audit = AuditFile(tmp_path / "audit.jsonl", clock)
     for _ in range(1000):
         audit.note(AuditLine(status=status))
@@ -42,7 +42,7 @@ def test_refusals_are_limited_and_counted_and_changes_are_not(tmp_path: Path, st
 
 
 def test_a_large_audit_is_put_aside_and_nothing_is_deleted(tmp_path: Path):
-    audit = AuditFile(tmp_path / "audit.jsonl", Hands(), bytes_max=1000)
+    audit = AuditFile(tmp_path / "audit.jsonl", ManualClock(), bytes_max=1000)
     for number in range(100):
         audit.note(AuditLine(id=str(number), status=200))
     asides = sorted(path.name for path in tmp_path.glob("audit.jsonl.*"))
@@ -55,5 +55,5 @@ def test_a_large_audit_is_put_aside_and_nothing_is_deleted(tmp_path: Path):
 def test_an_audit_that_cannot_be_written_ends_the_start(tmp_path: Path):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="audit_file"):
-        AuditFile(tmp_path / "link", Hands())
+        AuditFile(tmp_path / "link", ManualClock())
     assert not os.path.lexists(tmp_path / "elsewhere")

@@ -8,6 +8,7 @@ import gc
 import pytest
 
 from phalanx.coordinator import collector
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -22,11 +23,11 @@ async def test_survivors_of_a_full_collection_are_not_looked_through_again(monke
     was = gc.get_threshold()
     keeping = asyncio.ensure_future(collector.keep_short())
     try:
-        await _until(lambda: gc.get_threshold()[0] == collector.YOUNG)
+        await until(lambda: gc.get_threshold()[0] == collector.YOUNG)
         before = gc.get_freeze_count()
         state = [[number] for number in range(20_000)]
         gc.collect()
-        await _until(lambda: gc.get_freeze_count() >= before + len(state))
+        await until(lambda: gc.get_freeze_count() >= before + len(state))
     finally:
         keeping.cancel()
         gc.unfreeze()
@@ -44,7 +45,7 @@ async def test_a_collection_looks_at_few_objects_however_many_there_are():
     was = gc.get_threshold()
     keeping = asyncio.ensure_future(collector.keep_short())
     try:
-        await _until(lambda: gc.get_threshold()[0] == collector.YOUNG)
+        await until(lambda: gc.get_threshold()[0] == collector.YOUNG)
         gc.callbacks.append(look)
         state = [[number] for number in range(1_000_000)]
         assert state
@@ -74,7 +75,7 @@ async def test_when_they_have_grown_all_are_looked_at(monkeypatch):
     was = gc.get_threshold()
     keeping = asyncio.ensure_future(collector.keep_short())
     try:
-        await _until(lambda: gc.get_threshold()[0] == collector.YOUNG)
+        await until(lambda: gc.get_threshold()[0] == collector.YOUNG)
         ring: list[object] = []
         ring.append(ring)
         gc.collect()
@@ -83,7 +84,7 @@ async def test_when_they_have_grown_all_are_looked_at(monkeypatch):
         ring.append(left)
         del ring, left  # and garbage
         gc.collect()
-        await _until(lambda: _Left.alive == 0)
+        await until(lambda: _Left.alive == 0)
     finally:
         keeping.cancel()
         gc.unfreeze()
@@ -98,9 +99,3 @@ class _Left:
 
     def __del__(self) -> None:
         _Left.alive -= 1
-
-
-async def _until(condition) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.005)

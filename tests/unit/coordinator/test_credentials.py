@@ -30,7 +30,8 @@ from phalanx.core.model.credential import Credential, Kind
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Capacity, Request
 from phalanx.errors import ConfigError, Unavailable
-from tests.unit.coordinator.hands import Hands, names
+from tests.support.clocks import ManualClock
+from tests.support.token_files import names
 
 JOB = "01kx0000000000000000000001"
 
@@ -39,7 +40,7 @@ class Stage:
     """Credentials over a state that decides and applies."""
 
     def __init__(self) -> None:
-        self.clock = Hands()
+        self.clock = ManualClock()
         self.state = ClusterState()
         self.credentials = Credentials.local("user-token", "node-token")
         self.credentials._clock = self.clock

@@ -10,7 +10,7 @@ from phalanx.core.cluster.decision import Disposed
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import Disposition, Ready, Report, Returned, Started
 from phalanx.link import wire
-from tests.unit.coordinator.kept import Kept
+from tests.support.recording_connection import RecordingConnection
 
 KEY = ("01kx0000000000000000000001", 0, 1)
 GONE = wire.Dispositions(0, [(KEY, Disposition.ACCEPTED)])
@@ -29,7 +29,10 @@ IN_FORCE = wire.Dispositions(0, [])
 )
 def test_a_report_is_answered(reports: list[Report], disposition: Disposition, said: list[wire.Message]):
     state = ClusterState()
-    links, connection = Links(lambda: state, Credentials.local("user-token", "node-token")), Kept()
+    links, connection = (
+        Links(lambda: state, Credentials.local("user-token", "node-token")),
+        RecordingConnection(),
+    )
     envelope = links.receive(RunnerSession(connection), wire.Reports(0, reports))
     assert envelope is not None
     envelope[1]([Disposed(KEY, disposition, 0) for _ in reports])

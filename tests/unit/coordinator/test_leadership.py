@@ -14,7 +14,8 @@ from phalanx.errors import ConfigError, NotActive, Unavailable
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Candidate
 from tests.support.builders import a_capacity, a_job
-from tests.unit.coordinator.members import LEASE_S, Lone, running, until
+from tests.support.waiting import until
+from tests.unit.coordinator.members import LEASE_S, Lone, running
 
 pytestmark = pytest.mark.anyio
 OTHER = Candidate("other", "http://other", "other:1")

@@ -17,8 +17,8 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
-from tests.unit.coordinator.hands import Hands
-from tests.unit.coordinator.kept import Kept
+from tests.support.clocks import ManualClock
+from tests.support.recording_connection import RecordingConnection
 
 KEY = ("01kx0000000000000000000001", 0, 1)
 
@@ -29,7 +29,7 @@ class Port:
     def __init__(self) -> None:
         self.state = ClusterState()
         self.keys = Credentials.local("user-token", "node-token")
-        self.keys._clock = Hands()
+        self.keys._clock = ManualClock()
         self.keys.follow(lambda: self.state)
         self.links = Links(lambda: self.state, self.keys)
         self.log_links = LogLinks(self.keys)
@@ -49,8 +49,8 @@ class Port:
 
     def dials(
         self, token: str, node: str = "n1", origin: str = "o1", peer: str | None = None
-    ) -> tuple[Kept, RunnerSession]:
-        connection = Kept()
+    ) -> tuple[RecordingConnection, RunnerSession]:
+        connection = RecordingConnection()
         session = RunnerSession(connection)
         session.peer_name = peer
         hello = wire.HelloMessage(
@@ -63,19 +63,19 @@ class Port:
             reply(self.do(inputs))  # type: ignore[arg-type]
         return connection, session
 
-    def opens_a_log_link(self, token: str, node: str = "n1") -> Kept:
-        log_link = Kept()
+    def opens_a_log_link(self, token: str, node: str = "n1") -> RecordingConnection:
+        log_link = RecordingConnection()
         self.log_links.opened(log_link, wire.LogHello(wire.VERSION, token, node, "life"))
         return log_link
 
 
-def welcome(connection: Kept) -> wire.Welcome:
+def welcome(connection: RecordingConnection) -> wire.Welcome:
     found = connection.sent[0]
     assert isinstance(found, wire.Welcome), found
     return found
 
 
-def refusal(connection: Kept) -> str:
+def refusal(connection: RecordingConnection) -> str:
     found = connection.sent[0]
     assert isinstance(found, wire.Rejected), found
     assert connection.is_closed
@@ -105,7 +105,7 @@ def test_two_runners_with_one_join_token_in_one_turn_are_not_both_let_in():
     port.join_token("join")
     envelopes = []
     for node in ("n1", "n2"):
-        session = RunnerSession(connection := Kept())
+        session = RunnerSession(connection := RecordingConnection())
         hello = wire.HelloMessage(
             wire.VERSION, "join", node, "life", f"o-{node}", Capacity(4, 1 << 30), 0, []
         )

@@ -14,7 +14,9 @@ from phalanx.errors import NotActive, Unavailable
 from phalanx.store.etcd.kv import EtcdUnavailable
 from phalanx.store.memory import Memory
 from phalanx.store.protocol import Candidate, StoreError
-from tests.unit.coordinator.members import JumpingClock, Lone, running, until
+from tests.support.clocks import JumpingClock
+from tests.support.waiting import until
+from tests.unit.coordinator.members import Lone, running
 
 pytestmark = pytest.mark.anyio
 DEAD = {"renew", "confirm", "append", "elect", "leader", "load", "since"}

@@ -10,7 +10,7 @@ import pytest
 from phalanx.api.server.auth import fingerprint
 from phalanx.coordinator.credentials import Credentials
 from phalanx.errors import ConfigError, TokenError
-from tests.unit.coordinator.hands import a_file, names, opened
+from tests.support.token_files import a_file, names, opened
 
 
 def test_the_accepted_set_is_the_union_of_value_list_and_file(tmp_path: Path):

@@ -18,6 +18,7 @@ from phalanx.runner.keeper.journal import Past
 from phalanx.runner.keeper.recovery import Survivors
 from phalanx.runner.keeper.slots import Mark
 from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
+from tests.support.waiting import pause
 
 FOREVER = float("inf")
 
@@ -93,7 +94,7 @@ def test_a_watchdog_that_dies_at_once_is_not_started_at_once(tmp_path: Path, mon
     started.ensure()
     assert started.pid == 0
     assert wait_s is not None
-    select.select([], [], [], wait_s)
+    pause(wait_s)
     started.ensure()
     assert started.pid not in (0, pid)
     os.waitpid(started.pid, 0)
@@ -152,7 +153,7 @@ def test_a_watchdog_that_hangs_while_it_kills_is_replaced(killing: Watchdog):
 def test_a_watchdog_that_is_half_born_is_no_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It has the keeper's command line and descriptors: whoever comes after the keeper ends it by its mark."""
     mark = Mark(str(tmp_path))
-    monkeypatch.setattr(watchdog, "_become_watchdog", lambda *_: select.select([], [], [], 60.0))
+    monkeypatch.setattr(watchdog, "_become_watchdog", lambda *_: pause(60.0))
     monkeypatch.setattr(watchdog, "READY_S_MAX", 0.01)
     started = Watchdog(mark)
     started.ensure()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -12,6 +12,7 @@ from phalanx.link import wire
 from phalanx.runner import link
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.link import Dialler, Wire, keep_beside, keep_connected
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 WELCOME = wire.Welcome(wire.VERSION, 1, 5.0, 20.0)
@@ -90,19 +91,6 @@ async def connected(dialler: Dialler, voice: Voice, log_link: Voice | None = Non
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await _a_turn_of_the_loop()
-
-
-async def _a_turn_of_the_loop() -> None:
-    """Between two looks."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0.005):
-            await asyncio.Event().wait()
-
-
 def standby(leader: str = "") -> wire.Rejected:
     return wire.Rejected("NotActive", "a standby", True, leader)
 
@@ -114,7 +102,7 @@ async def test_a_standby_sends_the_runner_to_the_leader():
     ):
         voice = Voice()
         async with connected(Dialler(LinkAddresses([second.address, leader.address])), voice):
-            await eventually(lambda: voice.heard == [WELCOME])
+            await until(lambda: voice.heard == [WELCOME])
         assert len(second.clients) == 1
 
 
@@ -122,7 +110,7 @@ async def test_dead_doors_are_passed_over():
     async with a_coordinator(lambda: WELCOME) as leader:
         voice = Voice()
         async with connected(Dialler(LinkAddresses(["127.0.0.1:1", leader.address])), voice):
-            await eventually(lambda: voice.heard == [WELCOME])
+            await until(lambda: voice.heard == [WELCOME])
 
 
 async def test_a_frozen_coordinator_is_left_for_the_next(monkeypatch):
@@ -130,7 +118,7 @@ async def test_a_frozen_coordinator_is_left_for_the_next(monkeypatch):
     async with a_coordinator(lambda: None) as frozen, a_coordinator(lambda: WELCOME) as leader:
         voice = Voice()
         async with connected(Dialler(LinkAddresses([frozen.address, leader.address])), voice):
-            await eventually(lambda: voice.heard == [WELCOME])
+            await until(lambda: voice.heard == [WELCOME])
 
 
 async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_next():
@@ -145,10 +133,10 @@ async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_nex
     ):
         voice, log_link = Voice(), Voice()
         async with connected(Dialler(LinkAddresses([first.address, second.address])), voice, log_link):
-            await eventually(lambda: voice.up and log_link.up and len(first.clients) == 2)
+            await until(lambda: voice.up and log_link.up and len(first.clients) == 2)
             leads["first"] = False
             first.clients[0].abort()  # control is cut, the road is not
-            await eventually(lambda: len(second.clients) == 2 and voice.up and log_link.up)
+            await until(lambda: len(second.clients) == 2 and voice.up and log_link.up)
         assert voice.connections == 2
         assert log_link.connections == 2
 
@@ -158,10 +146,10 @@ async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
     async with a_coordinator(lambda: answers["now"]) as coordinator:
         voice = Voice()
         async with connected(Dialler(LinkAddresses([coordinator.address])), voice):
-            await eventually(lambda: len(coordinator.clients) > 3)
+            await until(lambda: len(coordinator.clients) > 3)
             loop = asyncio.get_running_loop()
             answers["now"], began = WELCOME, loop.time()
-            await eventually(lambda: voice.heard == [WELCOME])
+            await until(lambda: voice.heard == [WELCOME])
             assert loop.time() - began < 1.0
 
 
@@ -171,9 +159,9 @@ async def test_a_coordinator_of_another_cluster_does_not_end_a_runner_that_other
     async with a_coordinator(lambda: stranger) as first, a_coordinator(lambda: answers["second"]) as second:
         voice = Voice()
         async with connected(Dialler(LinkAddresses([first.address, second.address])), voice):
-            await eventually(lambda: len(first.clients) > 2 and len(second.clients) > 2)
+            await until(lambda: len(first.clients) > 2 and len(second.clients) > 2)
             answers["second"] = WELCOME
-            await eventually(lambda: WELCOME in voice.heard)
+            await until(lambda: WELCOME in voice.heard)
 
 
 async def test_a_runner_whom_every_coordinator_refuses_ends():

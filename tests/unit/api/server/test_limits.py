@@ -12,6 +12,7 @@ from phalanx.api.server.limits import ConcurrencyLimit, StreamLimit, Unauthentic
 from phalanx.api.server.messages import HttpRequest
 from phalanx.errors import TooMany
 from tests.support.rest_app import a_rest_app, ask
+from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
 
@@ -19,14 +20,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-async def a_turn_of_the_loop() -> None:
-    """Let everybody else have a turn."""
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-    loop.call_soon(over.set_result, None)
-    await over
 
 
 async def _stay(limit: ConcurrencyLimit, inside: list[int], number: int, gate: asyncio.Event) -> None:
@@ -39,11 +32,11 @@ async def test_the_next_one_enters_when_one_leaves_first_come_first_served():
     inside: list[int] = []
     limit, gates = ConcurrencyLimit(1, 10, 60.0), [asyncio.Event() for _ in range(3)]
     tasks = [asyncio.create_task(_stay(limit, inside, at, gate)) for at, gate in enumerate(gates)]
-    await a_turn_of_the_loop()
+    await pause_task()
     assert inside == [0]
     gates[0].set()
     await tasks[0]
-    await a_turn_of_the_loop()
+    await pause_task()
     assert inside == [0, 1]
     gates[1].set()
     gates[2].set()
@@ -54,7 +47,7 @@ async def test_the_next_one_enters_when_one_leaves_first_come_first_served():
 async def test_who_finds_no_place_in_time_is_told_to_come_again():
     limit, gate = ConcurrencyLimit(1, 10, 0.01), asyncio.Event()
     first = asyncio.create_task(_stay(limit, [], 0, gate))
-    await a_turn_of_the_loop()
+    await pause_task()
     with pytest.raises(TooMany) as caught:
         async with limit.passed():
             raise AssertionError("there was no place")
@@ -68,7 +61,7 @@ async def test_who_finds_no_place_in_time_is_told_to_come_again():
 async def test_a_line_that_is_full_refuses_at_once():
     limit, gate = ConcurrencyLimit(1, 1, 60.0), asyncio.Event()
     tasks = [asyncio.create_task(_stay(limit, [], at, gate)) for at in range(2)]
-    await a_turn_of_the_loop()
+    await pause_task()
     with pytest.raises(TooMany):
         async with limit.passed():
             raise AssertionError("there was no place")
@@ -80,9 +73,9 @@ async def test_one_who_gives_up_in_line_leaves_no_hole():
     inside: list[int] = []
     limit, gate = ConcurrencyLimit(1, 10, 60.0), asyncio.Event()
     tasks = [asyncio.create_task(_stay(limit, inside, at, gate)) for at in range(3)]
-    await a_turn_of_the_loop()
+    await pause_task()
     tasks[1].cancel()
-    await a_turn_of_the_loop()
+    await pause_task()
     gate.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert inside == [0, 2]
@@ -94,9 +87,9 @@ async def test_one_who_gives_up_at_the_moment_of_its_turn_hands_the_place_on():
     inside: list[int] = []
     limit, gate = ConcurrencyLimit(1, 10, 60.0), asyncio.Event()
     tasks = [asyncio.create_task(_stay(limit, inside, at, gate)) for at in range(3)]
-    await a_turn_of_the_loop()
+    await pause_task()
     gate.set()
-    await a_turn_of_the_loop()  # the first one leaves, the second one is called
+    await pause_task()  # the first one leaves, the second one is called
     tasks[1].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert 2 in inside
@@ -114,7 +107,7 @@ async def test_one_user_cannot_take_every_place_nor_the_whole_line():
             await gate.wait()
 
     greedy = [asyncio.create_task(stay("mallory", number)) for number in range(5)]
-    await a_turn_of_the_loop()
+    await pause_task()
     assert inside == [0, 1, 2]  # three quarters of four, and a quarter of the line
     with pytest.raises(TooMany):
         async with limit.passed("mallory"):
@@ -134,9 +127,9 @@ async def test_users_in_line_take_turns():
 
     async with limit.passed("somebody"):
         tasks = [asyncio.create_task(pass_through("mallory")) for _ in range(20)]
-        await a_turn_of_the_loop()
+        await pause_task()
         tasks.append(asyncio.create_task(pass_through("ada")))
-        await a_turn_of_the_loop()
+        await pause_task()
     await asyncio.gather(*tasks)
     assert inside.index("ada") <= 1
     assert inside.count("mallory") == 20

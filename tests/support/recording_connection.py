@@ -7,7 +7,7 @@ import asyncio
 from phalanx.link import wire
 
 
-class Kept:
+class RecordingConnection:
     """A connection that keeps what it was sent."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A clock that is set by hand, and files with tokens, for the tests of credentials."""
+"""Files with tokens, and credentials read from them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from pathlib import Path
 
 from phalanx.config import load
 from phalanx.coordinator.credentials import Credentials
-
-
-class Hands:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.at = 1000.0
-
-    def now(self) -> float:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.at
+from tests.support.clocks import ManualClock
 
 
 def a_file(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -27,9 +15,11 @@ def a_file(path: Path, text: str, mode: int = 0o600) -> Path:
     return path
 
 
-def opened(folder: Path, clock: Hands | None = None, **given: object) -> Credentials:
+def opened(folder: Path, clock: ManualClock | None = None, **given: object) -> Credentials:
     flags = {key.replace("__", "."): value for key, value in given.items()} | {"state_dir": folder}
-    return Credentials.open(load(flags, environment={"HOME": str(folder)}, folder=folder), clock or Hands())
+    return Credentials.open(
+        load(flags, environment={"HOME": str(folder)}, folder=folder), clock or ManualClock()
+    )
 
 
 def names(credentials: Credentials, *tokens: str) -> list[bool]:
