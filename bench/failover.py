@@ -19,18 +19,19 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.chaos.waiting import clock, wait_for
+
 from bench.figures import quantile
 from phalanx.client.leader import PATIENCE_S
 from phalanx.errors import PhalanxError
 from tests.chaos import life, namespaces
-from tests.chaos.cluster import CORES, Cluster, Shape
+from tests.chaos.chaos_cluster import CORES, ChaosCluster, Shape
 from tests.chaos.faults import Harm, Undo
+from tests.chaos.leaders import LeaderWatch
 from tests.chaos.ledger import read_lives
 from tests.chaos.network import Network
-from tests.chaos.office import Office
 from tests.chaos.parts import LIVES
 from tests.chaos.proxies import Proxies
-from tests.chaos.waiting import clock, wait_for
 from tests.chaos.workload import Users
 
 TARGET_S = 10.0
@@ -43,9 +44,9 @@ class Bench:
     def __init__(self, folder: Path, network: Network, lease_s: float) -> None:
         self._folder = folder
         shape = Shape(3, 3, 4, lease_s=lease_s, heartbeat_s=5.0, lost_after_s=30.0)
-        self._cluster = Cluster(folder, shape, network)
+        self._cluster = ChaosCluster(folder, shape, network)
         self._harm = Harm(self._cluster)
-        self._office = Office(self._cluster.addresses, str(self._cluster.token), self._cluster.tls)
+        self._office = LeaderWatch(self._cluster.addresses, str(self._cluster.token), self._cluster.tls)
         self._users = Users(self._cluster, folder / LIVES, folder / "locks", open_max=4)
         self._rounds = 0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.chaos.answers import Job, Task
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Life
-from tests.chaos.told import Job, Task
 from tests.chaos.workload import Asked, Wait
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.chaos.cluster import Cluster
+from tests.chaos.chaos_cluster import ChaosCluster
 from tests.chaos.network import RIG
 
 Undo = Callable[[], None]
@@ -38,7 +38,7 @@ class Fault:
 class Harm:
     """The hands that do it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ChaosCluster) -> None:
         self._cluster = cluster
         self._network = cluster.network
         self._cuts: Counter[tuple[str, str]] = Counter()  # two faults may cut the same pair
@@ -153,22 +153,22 @@ class Kind:
     victims: str
     begin: Callable[[Harm, tuple[str, ...]], Undo]
     shortest_s: float
-    longest_s: Callable[[Cluster], float]
+    longest_s: Callable[[ChaosCluster], float]
     count: int = 1
     needs_etcd: bool = False
     losses: float = 0.0  # it lasts at least so many times `lost_after_s`
     needs_clocks: bool = False
 
 
-def _lease(times: float) -> Callable[[Cluster], float]:
+def _lease(times: float) -> Callable[[ChaosCluster], float]:
     return lambda cluster: times * cluster.shape.lease_s
 
 
-def _loss(times: float) -> Callable[[Cluster], float]:
+def _loss(times: float) -> Callable[[ChaosCluster], float]:
     return lambda cluster: times * cluster.shape.lost_after_s
 
 
-def _seconds(seconds: float) -> Callable[[Cluster], float]:
+def _seconds(seconds: float) -> Callable[[ChaosCluster], float]:
     return lambda cluster: seconds
 
 
@@ -256,7 +256,7 @@ AT_ONCE = {"c": 2, "e": 1, "n": 3}
 
 
 def choose(
-    chance: Random, cluster: Cluster, troubled: set[str], leader: str | None, kinds: tuple[str, ...] = ()
+    chance: Random, cluster: ChaosCluster, troubled: set[str], leader: str | None, kinds: tuple[str, ...] = ()
 ) -> tuple[str, Fault] | None:
     """A kind and its victims, by weight, or None if nobody may be harmed in that way just now."""
     there = {name[0] for name in cluster.parts}

@@ -19,14 +19,14 @@ import msgspec
 
 import phalanx
 from phalanx.errors import PhalanxError
-from tests.chaos import namespaces, slow, told
+from tests.chaos import answers, namespaces, slow
+from tests.chaos.chaos_cluster import CORES, DEVICES, ChaosCluster, Shape
 from tests.chaos.clock import clock
-from tests.chaos.cluster import CORES, DEVICES, Cluster, Shape
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import KINDS
+from tests.chaos.leaders import LeaderWatch, led, reigns, rivals
 from tests.chaos.ledger import read_lives
 from tests.chaos.network import Network
-from tests.chaos.office import Office, led, reigns, rivals
 from tests.chaos.parts import LIVES, Part, living
 from tests.chaos.proxies import Proxies
 from tests.chaos.storm import Storm
@@ -60,10 +60,10 @@ class Rig:
 
     def __init__(self, folder: Path, shape: Shape, network: Network, plan: Plan) -> None:
         self.folder, self.plan = folder, plan
-        self.cluster = Cluster(folder, shape, network, [*plan.planted])
-        self.office = Office(self.cluster.addresses, str(self.cluster.token), self.cluster.tls)
+        self.cluster = ChaosCluster(folder, shape, network, [*plan.planted])
+        self.leaders = LeaderWatch(self.cluster.addresses, str(self.cluster.token), self.cluster.tls)
         self.users = Users(self.cluster, folder / LIVES, folder / "locks", plan.open_max)
-        self.storm = Storm(self.cluster, Random(plan.seed), self.office.leader, folder / "faults.jsonl")
+        self.storm = Storm(self.cluster, Random(plan.seed), self.leaders.leader, folder / "faults.jsonl")
         self.storm.gap_s, self.storm.kinds = plan.gap_s, plan.kinds
         self._told_at = 0.0
         self._slow: Part | None = None
@@ -73,7 +73,7 @@ class Rig:
         say(f"starting {len(self.cluster.parts)} processes in {self.folder}")
         began_at = clock()
         self.cluster.start()
-        self.office.open()
+        self.leaders.open()
         self.users.begin(self.plan.seed, USERS)
         if self.plan.with_slow:
             self._slow = self._clients()
@@ -94,7 +94,7 @@ class Rig:
         if self._slow is not None:
             self._slow.kill()
         self.users.close()
-        self.office.close()
+        self.leaders.close()
         self.cluster.stop()
         self.cluster.network.close()
 
@@ -125,7 +125,8 @@ class Rig:
         lives = read_lives(self.folder / LIVES)
         clashes = sum(len(life.clashes) for life in lives.values())
         say(
-            f"{len(self.storm.faults):>4} faults  epoch {self.office.epoch:>3}  leader {self.office.leader() or '-':<3}"
+            f"{len(self.storm.faults):>4} faults  epoch {self.leaders.epoch:>3}  "
+            f"leader {self.leaders.leader() or '-':<3}"
             f"  {done}/{len(asked)} jobs  {len(lives)} attempts  {clashes} clashes",
         )
 
@@ -164,18 +165,18 @@ class Rig:
         leaks = self._held(client) + [f"process {pid} of a task is alive" for pid in pids]
         return Evidence(
             self.users.asked,
-            told.ask_all(client, self.users.asked),
+            answers.ask_all(client, self.users.asked),
             read_lives(self.folder / LIVES),
             self.storm.faults,
-            told.names(client),
-            rivals(self.office.answers),
+            answers.names(client),
+            rivals(self.leaders.answers),
             leaks,
             healed_s,
             self.cluster.damages(),
             time.time() - clock(),
             self.cluster.shape.lost_after_s,
             self.users.waits,
-            led(self.office.answers),
+            led(self.leaders.answers),
             self.users.trespasses,
             self.users.refusals,
             self._slow_counts() if self.plan.with_slow else {},
@@ -195,10 +196,10 @@ def torment(folder: Path, shape: Shape, network: Network, plan: Plan) -> dict[st
     finally:
         rig.close()
     broken = violations(evidence)
-    table = "\n".join(lines(evidence, rig.office.answers, rig.storm.fallen, broken))
+    table = "\n".join(lines(evidence, rig.leaders.answers, rig.storm.fallen, broken))
     (folder / "table.txt").write_text(table + "\n")
     (folder / "evidence.json").write_bytes(msgspec.json.format(msgspec.json.encode(evidence), indent=1))
-    (folder / "leaders.json").write_text(json.dumps(reigns(rig.office.answers), indent=1) + "\n")
+    (folder / "leaders.json").write_text(json.dumps(reigns(rig.leaders.answers), indent=1) + "\n")
     say(table)
     return {name: found for name, found in broken.items() if found}
 

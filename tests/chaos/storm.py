@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from tests.chaos.chaos_cluster import ChaosCluster
 from tests.chaos.clock import clock
-from tests.chaos.cluster import Cluster
 from tests.chaos.faults import KINDS, Fault, Harm, Undo, choose
 from tests.support.waiting import pause
 
@@ -23,7 +23,9 @@ _LOOK_S = 0.1
 class Storm:
     """Faults, from the first to the last."""
 
-    def __init__(self, cluster: Cluster, chance: Random, leader: Callable[[], str | None], log: Path) -> None:
+    def __init__(
+        self, cluster: ChaosCluster, chance: Random, leader: Callable[[], str | None], log: Path
+    ) -> None:
         self._cluster = cluster
         self._chance = chance
         self.gap_s = 2.4  # between two beginnings, on average

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tests.chaos.evidence import Evidence
-from tests.chaos.office import Yes, vacancies
+from tests.chaos.leaders import Yes, vacancies
 from tests.chaos.verdict import excused_twins, fenced
 
 _SHOWN = 8  # of the sentences on one broken promise

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.answers import Job, Task
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import OUT_OF_TOUCH, UNFENCED, Fault
+from tests.chaos.leaders import Yes, led, rivals, vacancies
 from tests.chaos.ledger import Life, read_lives
-from tests.chaos.office import Yes, led, rivals, vacancies
-from tests.chaos.told import Job, Task
 from tests.chaos.verdict import excused_twins, violations
 from tests.chaos.workload import Asked, Wait
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tests.chaos.answers import Task
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import CLOCKS, NOT_WATCHED, OUT_OF_TOUCH
 from tests.chaos.ledger import Life
-from tests.chaos.told import Task
 
 EARLY_S = 0.3  # a limit is counted from a moment about the birth of the process
 LATE_S = 5.0  # to notice that a limit has passed, on a machine that has much to do

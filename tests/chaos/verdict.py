@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+from tests.chaos.answers import Job, Task
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import SILENT, UNFENCED, Fault
 from tests.chaos.ledger import Life
 from tests.chaos.times import limits, outlived_leases, starved, untrue_times
-from tests.chaos.told import Job, Task
 from tests.chaos.workload import FINAL, Asked
 
 HEAL_S = 60.0

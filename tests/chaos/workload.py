@@ -21,8 +21,8 @@ from typing import Any
 import phalanx
 from phalanx.errors import NotFound, PhalanxError
 from tests.chaos import life
+from tests.chaos.chaos_cluster import CORES, ChaosCluster
 from tests.chaos.clock import clock
-from tests.chaos.cluster import CORES, Cluster
 
 FINAL = ("Completed", "Failed", "Cancelled")
 _LOOK_S = 0.25
@@ -75,7 +75,7 @@ class Wait:
 class Users:
     """Several users at once, each with a client of her own."""
 
-    cluster: Cluster
+    cluster: ChaosCluster
     lives: Path
     locks: Path
     open_max: int  # tasks that one user has waiting or running

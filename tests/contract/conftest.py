@@ -1,4 +1,4 @@
-"""Every test of the contract that asks for a world is run in one of each kind of store."""
+"""Every test of the contract that asks for a backend is run in one of each kind of store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.store.protocol import Store
-from tests.contract.worlds import KINDS, World, a_world
+from tests.contract.backends import KINDS, Backend, a_backend
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(params=KINDS)
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    found = a_world(request.param, tmp_path)
+async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
+    found = a_backend(request.param, tmp_path)
     yield found
     await found.close()
 
 
 @pytest.fixture
-async def store(world: World) -> Store:
-    return await world.store()
+async def store(backend: Backend) -> Store:
+    return await backend.store()

@@ -12,8 +12,15 @@ from phalanx.core.model.orders import AttemptKey, Disposition, Phase, Start, Sto
 from phalanx.core.model.status import Status
 from phalanx.errors import NotActive
 from phalanx.link import wire
-from tests.contract.cases import Runner, Seat, Stage, a_stage, ended, kept
-from tests.contract.worlds import LEASE_S, World
+from tests.contract.backends import LEASE_S, Backend
+from tests.contract.coordinators import (
+    CoordinatorGroup,
+    Runner,
+    StartedCoordinator,
+    a_coordinator_group,
+    ended,
+    kept,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -22,22 +29,22 @@ pytestmark = pytest.mark.anyio
 # C33
 
 
-async def test_c33_epochs_only_grow_over_restarts_and_changes_of_the_leader(world: World):
-    async with a_stage(world) as stage:
-        seats = [await stage.seat("c1")]
+async def test_c33_epochs_only_grow_over_restarts_and_changes_of_the_leader(backend: Backend):
+    async with a_coordinator_group(backend) as group:
+        seats = [await group.coordinator("c1")]
         await seats[-1].kill()
-        seats.append(await stage.seat("c1"))  # its former self needs not wait for its own lease
+        seats.append(await group.coordinator("c1"))  # its former self needs not wait for its own lease
         await seats[-1].resign()
-        seats.append(await stage.seat("c1"))
+        seats.append(await group.coordinator("c1"))
         for name in ("c2", "c1", "c2"):
-            follower = await stage.seat(name)
+            follower = await group.coordinator(name)
             assert not follower.is_active
-            await stage.hand_over(seats[-1], follower)
+            await group.hand_over(seats[-1], follower)
             seats.append(follower)
         await seats[-1].kill()
-        seats.append(await stage.seat("c2"))
-        n1 = await stage.runner(seats[-1], "n1")
-        opened = [each.epoch for each in await stage.log() if isinstance(each, TermOpened)]
+        seats.append(await group.coordinator("c2"))
+        n1 = await group.runner(seats[-1], "n1")
+        opened = [each.epoch for each in await group.log() if isinstance(each, TermOpened)]
         assert len(opened) == len(seats)
         assert opened == sorted(set(opened))
         assert n1.epoch == opened[-1]
@@ -46,10 +53,10 @@ async def test_c33_epochs_only_grow_over_restarts_and_changes_of_the_leader(worl
 # C36
 
 
-async def test_c36_a_standby_refuses_wishes_and_runners_and_answers_questions(world: World):
-    async with a_stage(world) as stage:
-        c1, c2 = await stage.seat("c1"), await stage.seat("c2")
-        n1 = await stage.runner(c1, "n1")
+async def test_c36_a_standby_refuses_wishes_and_runners_and_answers_questions(backend: Backend):
+    async with a_coordinator_group(backend) as group:
+        c1, c2 = await group.coordinator("c1"), await group.coordinator("c2")
+        n1 = await group.runner(c1, "n1")
         key = await n1.started(await c1.submit())
         await n1.begin(key)
         await until(lambda: kept(c2) == kept(c1))
@@ -71,7 +78,7 @@ async def test_c36_a_standby_refuses_wishes_and_runners_and_answers_questions(wo
         assert kept(c2) == kept(c1) == before
 
 
-async def is_sent_away(standby: Seat, message: wire.Message) -> None:
+async def is_sent_away(standby: StartedCoordinator, message: wire.Message) -> None:
     """Whatever a runner says to a standby, it is told who is active, and the connection ends."""
     runner = Runner("n1")
     standby.connect(runner)
@@ -87,7 +94,7 @@ async def is_sent_away(standby: Seat, message: wire.Message) -> None:
 class Story:
     """Jobs of which each is at another point of its life when their leader is killed."""
 
-    def __init__(self, leader: Seat, n1: Runner) -> None:
+    def __init__(self, leader: StartedCoordinator, n1: Runner) -> None:
         self._leader = leader
         self._n1 = n1
         self.keys: dict[str, AttemptKey] = {}
@@ -117,11 +124,11 @@ class Story:
             assert leader.status(self.keys[name][0]) == status
         n1.say(wire.Reports(n1.epoch, [ended(self.keys["completed"])], n1.generation))  # on its way
 
-    async def finish(self, stage: Stage, follower: Seat) -> None:
+    async def finish(self, group: CoordinatorGroup, follower: StartedCoordinator) -> None:
         """The runner comes back with what it has in hand, and ends it all under the new leader."""
         n1, keys = self._n1, self.keys
         former = list(n1.told_to(Start))
-        await stage.join(follower, n1)
+        await group.join(follower, n1)
         await n1.ordered(Stop, keys["cancelled"])
         await until(lambda: n1.told_to(Start) == [*former, keys["assigned"]])
         assert isinstance(await n1.beat(), wire.BeatAck)
@@ -130,22 +137,22 @@ class Story:
         for name in ("assigned", "launched", "running", "completed", "cancelled"):
             assert await n1.end(keys[name]) in (Disposition.ACCEPTED, Disposition.DUPLICATE), name
             assert await n1.end(keys[name]) == Disposition.DUPLICATE, name
-        big = await stage.runner(follower, "big", cores=64)
+        big = await group.runner(follower, "big", cores=64)
         assert await big.end(await big.started(keys["submitted"][0])) == Disposition.ACCEPTED
 
 
-async def test_c37_a_leader_killed_at_any_point_of_a_job_loses_and_repeats_nothing(world: World):
-    async with a_stage(world, LEASE_S) as stage:
-        c1, c2 = await stage.seat("c1"), await stage.seat("c2")
-        n1 = await stage.runner(c1, "n1")
+async def test_c37_a_leader_killed_at_any_point_of_a_job_loses_and_repeats_nothing(backend: Backend):
+    async with a_coordinator_group(backend, LEASE_S) as group:
+        c1, c2 = await group.coordinator("c1"), await group.coordinator("c2")
+        n1 = await group.runner(c1, "n1")
         story = Story(c1, n1)
         await story.begin()
-        await stage.killed(c1, c2)
-        await story.finish(stage, c2)
+        await group.killed(c1, c2)
+        await story.finish(group, c2)
         statuses = {name: c2.status(key[0]) for name, key in story.keys.items()}
         assert statuses.pop("cancelled") == Status.CANCELLED
         assert set(statuses.values()) == {Status.COMPLETED}
-        ends = [each.key for each in await stage.log() if isinstance(each, AttemptEnded)]
+        ends = [each.key for each in await group.log() if isinstance(each, AttemptEnded)]
         assert sorted(ends) == sorted(story.keys.values()), "each job ended once, in its first attempt"
         again = await c2.submit(cores=64, allow_infeasible=True, request_id="once")
         assert again == story.keys["submitted"][0]
@@ -156,10 +163,10 @@ async def test_c37_a_leader_killed_at_any_point_of_a_job_loses_and_repeats_nothi
 # C40
 
 
-async def test_c40_what_was_cancelled_is_stopped_and_stays_so_under_the_next_leader(world: World):
-    async with a_stage(world) as stage:
-        c1, c2 = await stage.seat("c1"), await stage.seat("c2")
-        n1 = await stage.runner(c1, "n1", cores=2)
+async def test_c40_what_was_cancelled_is_stopped_and_stays_so_under_the_next_leader(backend: Backend):
+    async with a_coordinator_group(backend) as group:
+        c1, c2 = await group.coordinator("c1"), await group.coordinator("c2")
+        n1 = await group.runner(c1, "n1", cores=2)
         running, assigned = await n1.started(await c1.submit()), await n1.started(await c1.submit())
         await n1.begin(running)
         pending = await c1.submit(cores=2)
@@ -172,15 +179,15 @@ async def test_c40_what_was_cancelled_is_stopped_and_stays_so_under_the_next_lea
             await n1.ordered(Stop, key)
         assert await n1.end(assigned) == Disposition.ACCEPTED  # it had ended well before it was told to stop
         assert c1.status(assigned[0]) == Status.CANCELLED
-        await stage.hand_over(c1, c2)
+        await group.hand_over(c1, c2)
         n1.heard.clear()
-        await stage.join(c2, n1)
+        await group.join(c2, n1)
         await n1.ordered(Stop, running)
         assert await n1.end(running) == Disposition.ACCEPTED
         assert await n1.end(running) == Disposition.DUPLICATE
         assert list(map(c2.status, jobs)) == [Status.CANCELLED] * 3
         assert n1.told_to(Start) == []
-        ends = [each for each in await stage.log() if isinstance(each, AttemptEnded)]
+        ends = [each for each in await group.log() if isinstance(each, AttemptEnded)]
         assert [(each.key, each.status) for each in ends] == [
             (assigned, Status.CANCELLED),
             (running, Status.CANCELLED),

@@ -16,8 +16,8 @@ from phalanx.store.etcd.keys import EtcdKeys, after_prefix
 from phalanx.store.etcd.kv import Delete, Put, RangeReply
 from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, History, Leader, Moved, StoreError
-from tests.contract.between import LatePost, Proxy
-from tests.contract.worlds import a_batch, bodies, revisions
+from tests.contract.backends import a_batch, bodies, revisions
+from tests.contract.faulty_connections import LateRequests, Proxy
 from tests.support.servers import a_prefix, an_etcd_store, shared_etcd
 
 pytestmark = pytest.mark.anyio
@@ -166,7 +166,7 @@ async def test_a_lost_answer_is_resolved_by_asking_another_member(etcd: Etcd):
 
 
 async def test_a_won_election_whose_answer_was_lost_is_known_as_won(etcd: Etcd):
-    post = LatePost(EtcdClient(shared_etcd().hosts))
+    post = LateRequests(EtcdClient(shared_etcd().hosts))
     store = await EtcdStore.open(post, etcd.prefix)
     post.loses = etcd.keys.leader
     won = await store.elect(ADA, 30.0)
@@ -214,8 +214,8 @@ async def test_when_every_answer_is_lost_the_next_load_tells(etcd: Etcd):
         await store.close()
 
 
-async def a_late_store(etcd: Etcd) -> tuple[EtcdStore, LatePost, int]:
-    post = LatePost(EtcdClient(shared_etcd().hosts))
+async def a_late_store(etcd: Etcd) -> tuple[EtcdStore, LateRequests, int]:
+    post = LateRequests(EtcdClient(shared_etcd().hosts))
     store = await EtcdStore.open(post, etcd.prefix)
     epoch = await store.open_term()
     await store.append(epoch, a_batch(1), [])
@@ -250,7 +250,7 @@ async def test_a_write_that_comes_after_the_next_one_does_nothing(etcd: Etcd):
 
 
 async def test_a_late_image_cannot_count_once_its_pieces_are_cleaned_away(etcd: Etcd):
-    post = LatePost(EtcdClient(shared_etcd().hosts))
+    post = LateRequests(EtcdClient(shared_etcd().hosts))
     store = await EtcdStore.open(post, etcd.prefix)
     epoch = await store.open_term()
     await store.append(epoch, a_batch(7), [])
@@ -266,7 +266,7 @@ async def test_a_late_image_cannot_count_once_its_pieces_are_cleaned_away(etcd: 
 
 
 async def test_an_image_whose_answer_was_lost_is_saved(etcd: Etcd):
-    post = LatePost(EtcdClient(shared_etcd().hosts))
+    post = LateRequests(EtcdClient(shared_etcd().hosts))
     store = await EtcdStore.open(post, etcd.prefix)
     epoch = await store.open_term()
     post.loses = etcd.keys.imaged
@@ -276,7 +276,7 @@ async def test_an_image_whose_answer_was_lost_is_saved(etcd: Etcd):
     await store.close()
 
 
-class Interrupted(LatePost):
+class Interrupted(LateRequests):
     """A Kv that lets somebody else do something just before a key is read for the first time."""
 
     def __init__(self, kv: EtcdClient, key: bytes, effect: Callable[[], Awaitable[None]]) -> None:

@@ -15,7 +15,7 @@ from phalanx.store.etcd.client import EtcdClient
 from phalanx.store.etcd.kv import EtcdRefused, EtcdUnavailable
 from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, StoreError
-from tests.contract.worlds import a_batch, bodies
+from tests.contract.backends import a_batch, bodies
 from tests.support.certificate_authority import Authority
 from tests.support.servers import EtcdCluster, a_prefix, an_etcd_cluster, program
 

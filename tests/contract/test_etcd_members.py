@@ -10,7 +10,7 @@ import pytest
 from phalanx.store.etcd.client import EtcdClient
 from phalanx.store.etcd.store import EtcdStore
 from phalanx.store.protocol import Batch, Candidate, Moved, StoreError
-from tests.contract.worlds import a_batch, revisions
+from tests.contract.backends import a_batch, revisions
 from tests.support.servers import EtcdCluster, a_prefix, an_etcd_cluster, an_etcd_store
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,8 @@ from phalanx.store.contents import epoch_of
 from phalanx.store.protocol import Batch, Candidate, LogHole, Store
 from phalanx.store.repair import repair, survey
 from phalanx.store.sqlite.store import SqliteStore
+from tests.contract.backends import Backend, SqliteBackend, a_backend, revisions
 from tests.contract.logs import Lived, placed_afterwards
-from tests.contract.worlds import SqliteWorld, World, a_world, revisions
 from tests.unit.coordinator.members import Listener
 
 pytestmark = pytest.mark.anyio
@@ -33,8 +33,8 @@ def lived() -> Lived:
 
 
 @pytest.fixture(params=["sqlite", "redis", "etcd"])
-async def world(request: pytest.FixtureRequest, tmp_path: Path):
-    found = a_world(request.param, tmp_path)
+async def backend(request: pytest.FixtureRequest, tmp_path: Path):
+    found = a_backend(request.param, tmp_path)
     yield found
     await found.close()
 
@@ -43,15 +43,17 @@ def a_member(store: Store, name: str = "a") -> Leadership:
     return Leadership(store, Candidate(name), LeadershipConfig(), SteadyClock(), Listener())
 
 
-async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(world: World, lived: Lived):
-    store = await world.store()
+async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(
+    backend: Backend, lived: Lived
+):
+    store = await backend.store()
     await lived.keep(store)
     epoch, log = await epoch_of(store), revisions(await store.since(0, 1000))
     needed = [revision for revision in log if revision > lived.image[0]]
     assert len(needed) > 20, "there is something to flip"
     for revision in needed:
-        await world.flip("log", str(revision))
-        opened = await world.store()
+        await backend.flip("log", str(revision))
+        opened = await backend.store()
         for _ in range(2):  # it stays what it is, however often one looks
             with pytest.raises(LogHole) as found:
                 await a_member(opened).open()
@@ -59,37 +61,37 @@ async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(w
             assert found.value.count > 0
         assert (await epoch_of(opened), revisions(await opened.since(0, 1000))) == (epoch, log)
         assert await opened.leader() is None
-        await world.flip("log", str(revision))  # the same bit again: it is whole
+        await backend.flip("log", str(revision))  # the same bit again: it is whole
     assert restore(await store.load(), Timers()).revision == log[-1]
 
 
-async def test_what_an_image_covers_stops_nobody(world: World, lived: Lived):
+async def test_what_an_image_covers_stops_nobody(backend: Backend, lived: Lived):
     """R18: stories have a gap, the record is named, and the start succeeds."""
-    store = await world.store()
+    store = await backend.store()
     await lived.keep(store)
     covered = [at for at in revisions(await store.since(0, 1000)) if at <= lived.image[0]]
-    await world.flip("log", str(covered[3]))
-    member = a_member(await world.store())
+    await backend.flip("log", str(covered[3]))
+    member = a_member(await backend.store())
     await member.open()
     assert member.role is Role.ACTIVE
     assert [each.key for each in (await check_store(store, "it")).damaged] == [str(covered[3])]
 
 
-async def test_a_standby_does_not_lead_over_a_hole(world: World, lived: Lived):
+async def test_a_standby_does_not_lead_over_a_hole(backend: Backend, lived: Lived):
     """It follows, the leader writes on and dies, and one of the records it has not read yet is damaged."""
-    store = await world.store()
+    store = await backend.store()
     await lived.keep(store)
-    leading, following = a_member(await world.store(), "leader"), a_member(await world.store(), "standby")
+    leading, following = a_member(await backend.store(), "leader"), a_member(await backend.store(), "standby")
     await leading.open()
     await following.open()
     assert following.role is Role.STANDBY
     known = following.state.revision
     epoch = await epoch_of(store)
-    written = await world.store()
+    written = await backend.store()
     await written.load()
     for batch in _more(known):
         await written.append(epoch, batch, [])
-    await world.flip("log", str(known + 1))
+    await backend.flip("log", str(known + 1))
     await store.resign(epoch)
     with pytest.raises(LogHole):
         await following._won()
@@ -111,13 +113,13 @@ def _more(after: int) -> list[Batch]:
 
 async def test_with_the_jobs_held_no_finished_job_runs_again(tmp_path: Path, lived: Lived):
     """R29, for every record: what can be read is kept, and the jobs that may have ended wait for a person."""
-    world = SqliteWorld(tmp_path / "store.db")
-    await lived.keep(await world.store())
-    await world.close()
+    backend = SqliteBackend(tmp_path / "store.db")
+    await lived.keep(await backend.store())
+    await backend.close()
     waiting = next(job.id for job in lived.jobs if job.name == "waiting")
     for batch in [each for each in lived.batches() if each.revision > lived.image[0]]:
-        copy = SqliteWorld(tmp_path / f"{batch.revision}.db")
-        shutil.copy(world.path, copy.path)
+        copy = SqliteBackend(tmp_path / f"{batch.revision}.db")
+        shutil.copy(backend.path, copy.path)
         await copy.flip("log", str(batch.revision))
         store = await copy.store()
         done = await repair(store, "a copy", "hold", 9e3)
@@ -135,23 +137,25 @@ async def test_with_the_jobs_held_no_finished_job_runs_again(tmp_path: Path, liv
         await copy.close()
 
 
-async def test_where_the_index_names_nobody_every_job_that_had_not_ended_is_held(world: World, lived: Lived):
-    store = await world.store()
+async def test_where_the_index_names_nobody_every_job_that_had_not_ended_is_held(
+    backend: Backend, lived: Lived
+):
+    store = await backend.store()
     await lived.keep(store)
     last_end = [batch for batch in lived.batches() if b"AttemptEnded" in batch.body][-1]
-    await world.flip("log", str(last_end.revision))
-    done = await repair(await world.store(), "it", "hold", 9e3)
+    await backend.flip("log", str(last_end.revision))
+    done = await repair(await backend.store(), "it", "hold", 9e3)
     state = restore(await store.load(), Timers())
     assert placed_afterwards(state, lived.cluster.now) & lived.ended == set()
     assert done.held and all(state.jobs[id].held_because for id in done.held)
 
 
-async def test_going_back_says_first_what_it_costs(world: World, lived: Lived):
-    store = await world.store()
+async def test_going_back_says_first_what_it_costs(backend: Backend, lived: Lived):
+    store = await backend.store()
     await lived.keep(store)
     after = [batch.revision for batch in lived.batches() if batch.revision > lived.image[0]]
-    await world.flip("log", str(after[4]))
-    told = await survey(await world.store(), "it")
+    await backend.flip("log", str(after[4]))
+    told = await survey(await backend.store(), "it")
     assert [hole.after for hole in told.holes] == [after[3]]
     assert told.forgotten, "jobs were accepted since"
     assert revisions(await store.since(0, 1000))[-1] == after[-1], "nothing is changed by asking"
@@ -166,20 +170,20 @@ async def test_going_back_says_first_what_it_costs(world: World, lived: Lived):
 
 async def test_who_follows_begins_anew_after_a_repair(lived: Lived, tmp_path: Path):
     """A standby that had read everything before it was damaged must not go on from what the operator gave up."""
-    world = SqliteWorld(tmp_path / "store.db")
-    await lived.keep(await world.store())
-    leader, follower = a_member(await world.store(), "leader"), a_member(await world.store(), "standby")
+    backend = SqliteBackend(tmp_path / "store.db")
+    await lived.keep(await backend.store())
+    leader, follower = a_member(await backend.store(), "leader"), a_member(await backend.store(), "standby")
     await leader.open()
     await follower.open()
     after = [batch.revision for batch in lived.batches() if batch.revision > lived.image[0]]
-    await world.flip("log", str(after[4]))
-    store = await world.store()
+    await backend.flip("log", str(after[4]))
+    store = await backend.store()
     await store.resign(await epoch_of(store))
     done = await repair(store, "it", "to-image", 9e3)
     await follower._follow()
     assert follower.state.revision == done.revision
     assert len(follower.state.jobs) < len(leader.state.jobs)
-    await world.close()
+    await backend.close()
 
 
 async def test_an_empty_batch_hides_no_missing_one(tmp_path: Path):

@@ -18,7 +18,7 @@ from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, 
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Fenced, History, LogHole, Store, StoreError
 from phalanx.store.sqlite.store import SqliteStore
-from tests.contract.worlds import World, a_batch, a_world, revisions
+from tests.contract.backends import Backend, a_backend, a_batch, revisions
 from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ async def a_used_store(store: Store) -> int:
 async def test_everything_arrives_with_a_higher_epoch_and_the_old_store_is_fenced(
     old: str, new: str, tmp_path: Path
 ):
-    here, there = a_world(old, tmp_path), a_world(new, tmp_path)
+    here, there = a_backend(old, tmp_path), a_backend(new, tmp_path)
     source, target = await here.store(), await there.store()
     epoch = await a_used_store(source)
     copied = await migrate(source, target, NAMES, quiet, force=False)
@@ -71,10 +71,10 @@ async def test_everything_arrives_with_a_higher_epoch_and_the_old_store_is_fence
     await there.close()
 
 
-async def test_the_beginning_of_a_log_that_was_pruned_stays_pruned(world: World):
+async def test_the_beginning_of_a_log_that_was_pruned_stays_pruned(backend: Backend):
     source = MemoryStore()
     await a_used_store(source)
-    target = await world.store()
+    target = await backend.store()
     await migrate(source, target, NAMES, quiet, force=False)
     assert (await StoreContents.read(target, "")).begin == (await StoreContents.read(source, "")).begin > 0
 
@@ -125,10 +125,10 @@ async def test_an_interrupted_migration_can_be_given_up():
         await reopen(source, NAMES[0])
 
 
-async def test_a_store_that_is_not_empty_is_never_overwritten(world: World):
+async def test_a_store_that_is_not_empty_is_never_overwritten(backend: Backend):
     source = MemoryStore()
     epoch = await a_used_store(source)
-    target = await world.store()
+    target = await backend.store()
     await target.append(await target.open_term(), a_batch(1), [])
     with pytest.raises(Conflict, match="etcd:new is not empty"):
         await migrate(source, target, NAMES, quiet, force=True)
@@ -165,21 +165,23 @@ async def test_what_does_not_come_back_is_not_believed_to_be_there():
         await migrate(source, ForgetfulStore(), NAMES, quiet, force=False)
 
 
-async def test_a_backup_is_restored_whole_into_every_store(world: World, tmp_path: Path):
+async def test_a_backup_is_restored_whole_into_every_store(backend: Backend, tmp_path: Path):
     source = MemoryStore()
     epoch = await a_used_store(source)
     path = await a_backup(source, tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     archive = Archive(path)
-    target = await world.store()
+    target = await backend.store()
     await check_vacant(target, archive.name, "there")
     await fill(target, archive, archive.epoch + 1000, quiet)
     await verify(target, await StoreContents.read(source, ""), quiet)
     assert (await target.elect(Candidate("ada"), 1.0)).epoch > epoch + 1000
 
 
-async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(world: World, tmp_path: Path):
-    store, reader = await world.store(), await world.store()
+async def test_a_backup_is_made_while_a_coordinator_writes_and_is_one_instant(
+    backend: Backend, tmp_path: Path
+):
+    store, reader = await backend.store(), await backend.store()
     epoch = await store.open_term()
     body = encode([TermOpened(at=1.0, cause="test", epoch=epoch)])
     await store.append(epoch, Batch(1, body, ("n1",)), [])
@@ -296,8 +298,8 @@ async def test_a_log_that_was_pruned_beyond_the_image_while_it_was_read_is_not_c
         await write_archive(tmp_path / "backup", contents, 1.0, "0.1.0", quiet, force=False)
 
 
-async def test_a_new_store_is_empty_and_one_with_a_past_is_not(world: World):
-    store = await world.store()
+async def test_a_new_store_is_empty_and_one_with_a_past_is_not(backend: Backend):
+    store = await backend.store()
     assert await is_empty(store)
     await store.append(await store.open_term(), a_batch(1), [History("j1", b"x")])
     assert not await is_empty(store)

@@ -13,8 +13,8 @@ from phalanx.store.address import Place, StoreAccess
 from phalanx.store.open import open_place
 from phalanx.store.protocol import Batch, Candidate, Fenced, History, Store, StoreError
 from phalanx.store.redis.server import client_of
-from tests.contract.between import Proxy
-from tests.contract.worlds import RedisWorld, a_batch, bodies
+from tests.contract.backends import RedisBackend, a_batch, bodies
+from tests.contract.faulty_connections import Proxy
 from tests.support.servers import RedisServer, a_prefix, a_redis, shared_redis
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +22,8 @@ ADA = Candidate("ada")
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[RedisWorld]:
-    found = RedisWorld()
+async def backend() -> AsyncIterator[RedisBackend]:
+    found = RedisBackend()
     yield found
     await found.close()
 
@@ -32,9 +32,9 @@ def at(server: RedisServer, prefix: str | None = None) -> Place:
     return Place("redis", hosts=(server.address,), prefix=prefix or a_prefix())
 
 
-async def test_an_append_whose_answer_was_lost_is_told_by_the_next_load(world: RedisWorld):
+async def test_an_append_whose_answer_was_lost_is_told_by_the_next_load(backend: RedisBackend):
     async with Proxy(shared_redis().address).running() as proxy:
-        place = Place("redis", hosts=(proxy.address,), prefix=world.place.prefix)
+        place = Place("redis", hosts=(proxy.address,), prefix=backend.place.prefix)
         store = await open_place(place, StoreAccess())
         epoch = await store.open_term()
         await store.append(epoch, a_batch(1), [])
@@ -49,16 +49,16 @@ async def test_an_append_whose_answer_was_lost_is_told_by_the_next_load(world: R
         await store.close()
 
 
-async def test_an_election_whose_answer_was_lost_is_won_by_asking_again(world: RedisWorld):
+async def test_an_election_whose_answer_was_lost_is_won_by_asking_again(backend: RedisBackend):
     async with Proxy(shared_redis().address).running() as proxy:
-        place = Place("redis", hosts=(proxy.address,), prefix=world.place.prefix)
+        place = Place("redis", hosts=(proxy.address,), prefix=backend.place.prefix)
         store = await open_place(place, StoreAccess())
         before = await store.elect(ADA, 60.0)
         proxy.swallows = True
         with pytest.raises(StoreError):
             await store.elect(ADA, 60.0)
         proxy.swallows = False
-        first = await (await world.store()).leader()
+        first = await (await backend.store()).leader()
         assert first is not None and first.epoch > before.epoch, "it took effect"
         won = await store.elect(ADA, 60.0)
         assert won.epoch > first.epoch
@@ -187,9 +187,11 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_warned_of(
     assert said in caplog.text
 
 
-async def test_a_server_that_waits_for_the_disk_is_not(world: RedisWorld, caplog: pytest.LogCaptureFixture):
+async def test_a_server_that_waits_for_the_disk_is_not(
+    backend: RedisBackend, caplog: pytest.LogCaptureFixture
+):
     with caplog.at_level(logging.WARNING, "phalanx"):
-        await world.store()
+        await backend.store()
     assert caplog.text == ""
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from phalanx.store.sqlite.store import SqliteStore
+from tests.contract.backends import SqliteBackend
 from tests.contract.logs import Lived
-from tests.contract.worlds import SqliteWorld
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def lived() -> Lived:
 def folder(tmp_path: Path, lived: Lived) -> Path:
     """A state folder whose log has a damaged record: the end of a job."""
     (tmp_path / "coordinator").mkdir()
-    world = SqliteWorld(tmp_path / "coordinator" / "phalanx.db")
+    backend = SqliteBackend(tmp_path / "coordinator" / "phalanx.db")
 
     async def prepared() -> None:
-        await lived.keep(await world.store())
-        await world.flip("log", str(an_end(lived)))
-        await world.close()
+        await lived.keep(await backend.store())
+        await backend.flip("log", str(an_end(lived)))
+        await backend.close()
 
     asyncio.run(prepared())
     return tmp_path

@@ -19,8 +19,15 @@ from phalanx.core.cluster.inputs import Cancel, Input, Submit
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.status import Why
 from phalanx.link import wire
-from tests.contract.cases import NODE_TOKEN, Runner, Seat, Stage, a_stage, ended
-from tests.contract.worlds import MemoryWorld
+from tests.contract.backends import MemoryBackend
+from tests.contract.coordinators import (
+    NODE_TOKEN,
+    CoordinatorGroup,
+    Runner,
+    StartedCoordinator,
+    a_coordinator_group,
+    ended,
+)
 from tests.support.builders import a_capacity, a_job
 from tests.support.waiting import until
 
@@ -117,7 +124,9 @@ def script() -> list[Step]:
     ]
 
 
-async def played(stage: Stage, seat: Seat, dial: Dial) -> dict[str, list[wire.Message]]:
+async def played(
+    group: CoordinatorGroup, coordinator: StartedCoordinator, dial: Dial
+) -> dict[str, list[wire.Message]]:
     """What was heard on each connection."""
     lines: dict[str, Runner] = {}
     for at, step in enumerate(script()):
@@ -128,18 +137,18 @@ async def played(stage: Stage, seat: Seat, dial: Dial) -> dict[str, list[wire.Me
         before = len(line.heard)
         match step.does:
             case Later():
-                stage.clock.ahead_s += step.does.seconds
+                group.clock.ahead_s += step.does.seconds
             case bytes():
                 line._transport.write(step.does)
             case Submit() | Cancel():
-                await seat.parts.member.ask([step.does])
+                await coordinator.parts.member.ask([step.does])
             case _:
                 line.say(step.does)  # type: ignore[arg-type]
         await until(lambda: len(line.heard) >= before + len(step.hears))  # noqa: B023 - awaited here
         await until(lambda: not any(lines[name].is_open for name in step.ends))  # noqa: B023 - as well
         kinds = [type(each) for each in line.heard[before:]]
         assert kinds == list(step.hears), f"step {at}: {step.does!r}"
-    await seat.resign()  # its last words
+    await coordinator.resign()  # its last words
     await until(lambda: not any(line.is_open for line in lines.values()))
     return {name: [_without_time(each) for each in line.heard] for name, line in lines.items()}
 
@@ -153,19 +162,19 @@ def _without_time(heard: wire.Message) -> wire.Message:
 
 
 async def by_pipe() -> dict[str, list[wire.Message]]:
-    async with a_stage(MemoryWorld()) as stage:
-        seat = await stage.seat("c1")
+    async with a_coordinator_group(MemoryBackend()) as group:
+        coordinator = await group.coordinator("c1")
 
         async def dial(runner: Runner) -> None:
-            seat.connect(runner)
+            coordinator.connect(runner)
 
-        return await played(stage, seat, dial)
+        return await played(group, coordinator, dial)
 
 
 async def by_port() -> dict[str, list[wire.Message]]:
-    async with a_stage(MemoryWorld()) as stage:
-        seat, loop = await stage.seat("c1"), asyncio.get_running_loop()
-        parts = seat.parts
+    async with a_coordinator_group(MemoryBackend()) as group:
+        coordinator, loop = await group.coordinator("c1"), asyncio.get_running_loop()
+        parts = coordinator.parts
         server, parts.addresses = await serve("127.0.0.1", 0, parts.links, parts.log_links, parts.member.post)
         port = server.sockets[0].getsockname()[1]
 
@@ -173,7 +182,7 @@ async def by_port() -> dict[str, list[wire.Message]]:
             await loop.create_connection(lambda: runner, "127.0.0.1", port)
 
         try:
-            return await played(stage, seat, dial)
+            return await played(group, coordinator, dial)
         finally:
             server.close()
 

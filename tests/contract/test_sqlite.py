@@ -13,7 +13,7 @@ import pytest
 
 from phalanx.store.protocol import Batch, History, StoreError
 from phalanx.store.sqlite.store import SqliteStore
-from tests.contract.worlds import a_batch, bodies
+from tests.contract.backends import a_batch, bodies
 from tests.contract.writers import a_batch as a_large_batch
 
 pytestmark = pytest.mark.anyio

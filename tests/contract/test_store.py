@@ -1,4 +1,4 @@
-"""What every store owes, asked of each: the log, images, stories and the past. The office is in test_office.py."""
+"""What every store owes, asked of each: the log, images, stories and the past. The office is in test_leadership.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, Moved, Pruned, Regressed, Store, StoreError
 from phalanx.store.sqlite.store import SqliteStore
-from tests.contract.worlds import World, a_batch, bodies, revisions
+from tests.contract.backends import Backend, a_batch, bodies, revisions
 
 pytestmark = pytest.mark.anyio
 
@@ -116,8 +116,8 @@ async def test_a_record_written_again_is_the_newer_one(store: Store):
     assert await store.past(None, 10) == [History("j1", b"second")]
 
 
-async def test_a_second_coordinator_sees_what_the_first_wrote_and_fences_it(world: World):
-    one, two = await world.store(), await world.store()
+async def test_a_second_coordinator_sees_what_the_first_wrote_and_fences_it(backend: Backend):
+    one, two = await backend.store(), await backend.store()
     first = await one.open_term()
     await one.append(first, a_batch(1), [])
     second = await two.open_term()
@@ -128,13 +128,13 @@ async def test_a_second_coordinator_sees_what_the_first_wrote_and_fences_it(worl
     assert bodies(await one.load()) == [b"batch 1", b"batch 2"]
 
 
-async def test_everything_is_there_when_the_store_is_opened_again(world: World):
-    store = await world.store()
+async def test_everything_is_there_when_the_store_is_opened_again(backend: Backend):
+    store = await backend.store()
     first = await store.open_term()
     await store.append(first, a_batch(1, "j1"), [History("j0", b"record")])
     await store.save_image(first, 1, b"image")
     await store.append(first, a_batch(2, "j1"), [])
-    again = await world.store()
+    again = await backend.store()
     assert await again.open_term() > first
     loaded = await again.load()
     assert (loaded.image, bodies(loaded)) == (b"image", [b"batch 2"])
@@ -142,9 +142,9 @@ async def test_everything_is_there_when_the_store_is_opened_again(world: World):
     assert await again.history("j0") == b"record"
 
 
-async def test_a_log_that_moved_on_since_the_load_is_not_written(world: World):
+async def test_a_log_that_moved_on_since_the_load_is_not_written(backend: Backend):
     """As when our own write, whose answer was lost, took effect after all."""
-    ours, late = await world.store(), await world.store()
+    ours, late = await backend.store(), await backend.store()
     epoch = await ours.open_term()
     await ours.load()
     await late.load()
@@ -156,8 +156,8 @@ async def test_a_log_that_moved_on_since_the_load_is_not_written(world: World):
     await ours.append(epoch, a_batch(2), [])
 
 
-async def test_once_anything_was_appended_a_late_write_can_no_longer_take_effect(world: World):
-    ours, late = await world.store(), await world.store()
+async def test_once_anything_was_appended_a_late_write_can_no_longer_take_effect(backend: Backend):
+    ours, late = await backend.store(), await backend.store()
     epoch = await ours.open_term()
     await late.load()
     await ours.load()
@@ -224,14 +224,14 @@ async def test_who_follows_a_log_that_was_pruned_is_told(store: Store):
     assert revisions(await store.since(2, 10)) == [3, 4]
 
 
-async def test_a_log_that_was_pruned_whole_goes_on_where_it_ended(world: World):
-    store = await world.store()
+async def test_a_log_that_was_pruned_whole_goes_on_where_it_ended(backend: Backend):
+    store = await backend.store()
     epoch = await store.open_term()
     for revision in (1, 2):
         await store.append(epoch, a_batch(revision), [])
     await store.save_image(epoch, 2, b"image")
     await store.prune(epoch, before=2, keep_jobs=10)
-    again = await world.store()
+    again = await backend.store()
     assert await again.load() == Loaded(b"image", 2, [])
     with pytest.raises(StoreError):
         await again.append(epoch, a_batch(2), [])

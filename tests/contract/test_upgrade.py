@@ -17,7 +17,7 @@ from phalanx.core.cluster.events import AttemptEnded, JobSettled, NodeRested, Ro
 from phalanx.store.check import check_store
 from phalanx.store.protocol import Candidate, StoreError
 from phalanx.store.sqlite.store import SqliteStore
-from tests.contract.worlds import a_batch
+from tests.contract.backends import a_batch
 
 pytestmark = pytest.mark.anyio
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -11,7 +11,7 @@ from typing import Self
 from phalanx.core.model.orders import AttemptKey, Phase, Start
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
-from tests.e2e.cluster import RealCluster
+from tests.support.real_cluster import RealCluster
 
 
 class SilentRunner:

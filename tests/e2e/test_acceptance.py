@@ -21,7 +21,7 @@ from phalanx.errors import (
     PhalanxError,
     Unprocessable,
 )
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]

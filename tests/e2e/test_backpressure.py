@@ -21,7 +21,7 @@ import pytest
 from phalanx.api.server.limits import ServerLimits
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 SECONDS = 6.0

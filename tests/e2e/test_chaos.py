@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import careless
+from tests.chaos.chaos_cluster import Shape
 from tests.chaos.clock import clock
-from tests.chaos.cluster import Shape
 from tests.chaos.faults import Fault, Harm
 from tests.chaos.main import Plan, Rig
 from tests.chaos.proxies import Proxies
@@ -55,15 +55,15 @@ def test_a_coordinator_that_does_not_notice_its_successor_is_found_out(tmp_path:
 
 def _pause_the_leader(rig: Rig) -> None:
     """Until another leads; then both do, for a while."""
-    wait_until(lambda: rig.office.leader() is not None, 20.0, "somebody leads")
-    leader, epoch = rig.office.leader() or "", rig.office.epoch
+    wait_until(lambda: rig.leaders.leader() is not None, 20.0, "somebody leads")
+    leader, epoch = rig.leaders.leader() or "", rig.leaders.epoch
     began_at = clock()
     for _ in range(10):
         undo = Harm(rig.cluster).pause(leader)
         with suppress(TimeoutError):
-            wait_until(lambda: rig.office.epoch > epoch, 5.0, "another leads")
+            wait_until(lambda: rig.leaders.epoch > epoch, 5.0, "another leads")
         undo()
-        if rig.office.epoch > epoch:
+        if rig.leaders.epoch > epoch:
             break
         pause(0.5)  # it stood in the middle of a write, with the one file locked that they share
     rig.storm.faults.append(Fault("coordinator paused", (leader,), began_at, 0.0, clock()))

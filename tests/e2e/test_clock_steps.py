@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.schema.jobs import TaskView
-from tests.e2e.cluster import RealCluster
+from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 from tests.support.wall_clock import WallClock, build
 

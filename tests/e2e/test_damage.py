@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import Unavailable
+from tests.contract.backends import SqliteBackend
 from tests.contract.logs import Lived
-from tests.contract.worlds import SqliteWorld
-from tests.e2e.cluster import RealCluster
+from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
 
@@ -50,12 +50,12 @@ def _reasons(cluster: RealCluster, job: str) -> set[str]:
 async def _prepared(path: Path, lived: Lived) -> str:
     """A log that does not tell the last end of a job any more; the job."""
     path.parent.mkdir()
-    world = SqliteWorld(path)
-    await lived.keep(await world.store())
+    backend = SqliteBackend(path)
+    await lived.keep(await backend.store())
     job = next(job.id for job in lived.jobs if job.name == "job-11")
     end = [batch for batch in lived.batches() if b"AttemptEnded" in batch.body and job in batch.subjects][-1]
-    await world.flip("log", str(end.revision))
-    await world.close()
+    await backend.flip("log", str(end.revision))
+    await backend.close()
     return job
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.schema.jobs import TaskView
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 NAMES = ("a", "b", "c")

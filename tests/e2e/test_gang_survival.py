@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import pause, wait_until
 
 MEMBERS = 16

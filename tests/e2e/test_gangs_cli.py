@@ -14,7 +14,7 @@ import pytest
 
 from phalanx import local
 from phalanx.api.schema.jobs import WhyReply
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 RACKS = {f"n{number}": f"cpus=4,ram=8GiB,gpus=2,type=h100,labels=rack=r{number // 2}" for number in range(4)}

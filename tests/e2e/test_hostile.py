@@ -18,10 +18,10 @@ import pytest
 
 import phalanx
 from phalanx.client.http import HttpTransport
-from tests.e2e.cluster import RealCluster
 from tests.e2e.test_tls import HOST, TlsCluster
 from tests.hostile.main import beside
 from tests.hostile.target import Target
+from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
 P99_MS = 1500.0

@@ -10,8 +10,8 @@ import pytest
 
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.runner.keeper.lookup import is_keeper
-from tests.e2e.cluster import RealCluster, a_real_cluster
-from tests.e2e.visitors import answer, put, told
+from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.requests import answer, put, told
 from tests.support.waiting import wait_until
 
 

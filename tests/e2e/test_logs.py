@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import NotFound
-from tests.e2e.cluster import a_real_cluster
+from tests.support.real_cluster import a_real_cluster
 from tests.support.waiting import wait_until
 
 

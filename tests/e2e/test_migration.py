@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import TWO_NODES, RealCluster
+from tests.support.real_cluster import TWO_NODES, RealCluster
 from tests.support.servers import shared_etcd
 from tests.support.waiting import wait_until
 

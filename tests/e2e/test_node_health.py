@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.silent_runner import SilentRunner
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 from tests.unit.runner.keeper_node import Node
 

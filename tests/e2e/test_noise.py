@@ -17,7 +17,7 @@ from schemathesis.checks import not_a_server_error
 
 from phalanx.api.server.openapi import openapi_document
 from phalanx.link import wire
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 
 ONE_NODE = {"n1": "cpus=2,gpus=1,ram=4GiB"}
 

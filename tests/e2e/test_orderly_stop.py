@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from phalanx.runner import claim
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 from tests.unit.runner.keeper_node import Node
 

@@ -24,7 +24,7 @@ from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.coordinator.credentials import ClusterSecret
 from phalanx.errors import PhalanxError
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 NODES = {"n1": "cpus=4,ram=4GiB"}

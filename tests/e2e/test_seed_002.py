@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.test_gangs_cli import phalanx
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 NODES = {"n1": "cpus=4,ram=8GiB", "n2": "cpus=4,ram=8GiB"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import PhalanxError, Unavailable
-from tests.e2e.cluster import RealCluster, a_real_cluster, free_ports
+from tests.support.real_cluster import RealCluster, a_real_cluster, free_ports
 from tests.support.waiting import wait_until
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from phalanx.api.schema.jobs import TaskView
 from phalanx.errors import PhalanxError, Unavailable
-from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.e2e.silent_runner import SilentRunner
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]

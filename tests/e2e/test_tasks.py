@@ -12,7 +12,7 @@ import pytest
 
 import phalanx
 from phalanx.errors import Unauthorized
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]

@@ -18,8 +18,8 @@ import phalanx
 from phalanx.client.client import Client
 from phalanx.errors import Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
-from tests.e2e.cluster import RealCluster
 from tests.support.certificate_authority import Authority
+from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
 HOST = "127.0.0.2"

@@ -18,8 +18,8 @@ import phalanx
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.core.model.credential import Role
 from phalanx.errors import Forbidden, PhalanxError
-from tests.e2e.cluster import RealCluster, a_real_cluster
-from tests.e2e.visitors import answer, put, told
+from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.requests import answer, put, told
 from tests.support.waiting import wait_until
 
 ONE_NODE = {"n1": "cpus=4,ram=4GiB"}

@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.api.schema.jobs import WhyReply
 from phalanx.errors import BadRequest, NeverFits
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 LONG = ["/bin/sleep", "300"]

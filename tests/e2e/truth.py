@@ -23,7 +23,7 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import StoryLine, TaskView
 from phalanx.errors import PhalanxError
 from phalanx.runner.keeper.lookup import is_keeper
-from tests.e2e.cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import pause, wait_until
 
 NODES = {"n1": "cpus=8,ram=8GiB", "n2": "cpus=8,ram=8GiB"}

@@ -20,10 +20,10 @@ import msgspec
 
 from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.cluster import TokenRequest
-from tests.e2e.cluster import RealCluster, a_real_cluster
 from tests.hostile.cores import held_to_one_core
 from tests.hostile.honest import Honest, Sample, p
 from tests.hostile.target import Target
+from tests.support.real_cluster import RealCluster, a_real_cluster
 
 P99_MS = 100.0
 NODES = {"n1": "cpus=2,ram=4GiB", "n2": "cpus=2,ram=4GiB"}

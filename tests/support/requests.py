@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tests.e2e.cluster import RealCluster
+from tests.support.real_cluster import RealCluster
 
 
 def put(path: Path, text: str) -> None:

@@ -49,7 +49,7 @@ class Shape:
     lost_after_s: float = 9.0
 
 
-class Cluster:
+class ChaosCluster:
     """The parts by name: e1… of etcd, c1… coordinators, n1… nodes."""
 
     def __init__(

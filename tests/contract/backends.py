@@ -1,4 +1,4 @@
-"""One place of each kind of store: what several coordinators share, and what can be done to it from outside.
+"""A backend of each kind of store: what several coordinators share, and what can be done to it from outside.
 
 The real servers are those of `tests/support/servers.py`, each test under its own prefix. A lease that the store counts
 by our clock ends at once; one that a server counts takes its real time.
@@ -26,8 +26,8 @@ KINDS = ("memory", "sqlite", "redis", "etcd")
 LEASE_S = 2.0  # as short as etcd allows
 
 
-class World:
-    """One place. Each store on it stands for one coordinator."""
+class Backend:
+    """One backend. Each store opened on it stands for one coordinator."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -43,7 +43,7 @@ class World:
             await each.close()
 
     async def lease_over(self, store: Store) -> None:
-        """Wait until the office is vacant because nobody renewed it."""
+        """Wait until the leadership is vacant because it was not renewed."""
         end = time.monotonic() + 10 * LEASE_S
         while await store.leader() is not None:
             assert time.monotonic() < end, "the lease never ended"
@@ -60,7 +60,7 @@ class World:
         return await open_place(self.place, StoreAccess())
 
 
-class MemoryWorld(World):
+class MemoryBackend(Backend):
     def __init__(self) -> None:
         super().__init__(Place("memory"))
         self._memory, self._time = Memory(), 0.0
@@ -72,7 +72,7 @@ class MemoryWorld(World):
         self._time += LEASE_S + 0.001
 
 
-class SqliteWorld(World):
+class SqliteBackend(Backend):
     def __init__(self, path: Path) -> None:
         super().__init__(Place("sqlite", path))
         self.path, self._time = path, 1e9
@@ -96,7 +96,7 @@ class SqliteWorld(World):
         db.close()
 
 
-class RedisWorld(World):
+class RedisBackend(Backend):
     def __init__(self) -> None:
         super().__init__(Place("redis", hosts=(shared_redis().address,), prefix=a_prefix()))
 
@@ -116,7 +116,7 @@ class RedisWorld(World):
             await client.hset(f"{{{self.place.prefix}}}:meta", "schema", str(schema))
 
 
-class EtcdWorld(World):
+class EtcdBackend(Backend):
     def __init__(self) -> None:
         super().__init__(Place("etcd", hosts=shared_etcd().hosts, prefix=a_prefix()))
 
@@ -143,15 +143,15 @@ class EtcdWorld(World):
             await client.close()
 
 
-def a_world(kind: str, folder: Path) -> World:
+def a_backend(kind: str, folder: Path) -> Backend:
     match kind:
         case "memory":
-            return MemoryWorld()
+            return MemoryBackend()
         case "sqlite":
-            return SqliteWorld(folder / "store.db")
+            return SqliteBackend(folder / "store.db")
         case "redis":
-            return RedisWorld()
-    return EtcdWorld()
+            return RedisBackend()
+    return EtcdBackend()
 
 
 def flipped(body: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""A stage for the cases C31-C43: whole coordinators on a store of any kind, and runners that the test plays.
+"""Coordinators for the cases C31-C43: whole ones on a store of any kind, and runners that the test plays.
 
-A coordinator is what `coordinator/main.py` wires together, behind the door that real runners use. A runner here obeys
+A coordinator is what `coordinator/main.py` wires together, behind the port that real runners use. A runner here obeys
 nothing: it says what the test has it say, under whatever epoch, lease and attempt, and keeps what it hears. Time for
 the cluster's rules is moved by the test; the coordinators' own leases are counted as they are in life.
 """
@@ -38,7 +38,7 @@ from phalanx.core.model.status import Status, Why
 from phalanx.embedded import _Pipe
 from phalanx.link import wire
 from phalanx.store.protocol import Candidate, Store
-from tests.contract.worlds import World
+from tests.contract.backends import Backend
 from tests.support.builders import a_capacity
 from tests.support.clocks import ForwardClock
 from tests.support.waiting import found, until
@@ -140,7 +140,7 @@ class Runner(asyncio.Protocol):
         return [order.key for order in orders if isinstance(order, kind)]
 
 
-class Seat:
+class StartedCoordinator:
     """One coordinator process."""
 
     def __init__(self, name: str, store: Store, clock: ForwardClock, lease_s: float = LONG_LEASE_S) -> None:
@@ -182,7 +182,7 @@ class Seat:
         await asyncio.wait_for(self._life, 10.0)
 
     async def kill(self) -> None:
-        """As at SIGKILL: not another word to anybody, and the office is left as it is."""
+        """As at SIGKILL: not another word to anybody, and the leadership is not given up."""
         for pipe in self._pipes:
             pipe._closing = True
         await self.end()
@@ -203,42 +203,42 @@ class Seat:
         return Status(self.state.jobs[job].status[0])
 
 
-class Stage:
+class CoordinatorGroup:
     """Coordinators on one store, with one time."""
 
-    def __init__(self, world: World, lease_s: float) -> None:
+    def __init__(self, backend: Backend, lease_s: float) -> None:
         self.clock = ForwardClock()
-        self._world = world
+        self._backend = backend
         self._lease_s = lease_s
-        self._seats: list[Seat] = []
+        self._coordinators: list[StartedCoordinator] = []
 
-    async def seat(self, name: str) -> Seat:
-        """A coordinator that has just started: active if the office was vacant or its own."""
-        made = Seat(name, await self._world.store(), self.clock, self._lease_s)
-        self._seats.append(made)
+    async def coordinator(self, name: str) -> StartedCoordinator:
+        """A coordinator that has just started: active if the leadership was vacant or its own."""
+        made = StartedCoordinator(name, await self._backend.store(), self.clock, self._lease_s)
+        self._coordinators.append(made)
         await made.open()
         await until(lambda: made.state.keyring.secret)  # what every cluster begins with is written
         return made
 
-    async def runner(self, seat: Seat, node: str, life: str = "a", **has: int) -> Runner:
+    async def runner(self, coordinator: StartedCoordinator, node: str, life: str = "a", **has: int) -> Runner:
         """A runner that was welcomed."""
         made = Runner(node, life, **has)  # type: ignore[arg-type]
-        await self.join(seat, made)
+        await self.join(coordinator, made)
         return made
 
-    async def join(self, seat: Seat, runner: Runner) -> None:
-        seat.connect(runner)
+    async def join(self, coordinator: StartedCoordinator, runner: Runner) -> None:
+        coordinator.connect(runner)
         assert isinstance(await runner.hello(), wire.Welcome)
 
-    async def hand_over(self, old: Seat, new: Seat) -> None:
+    async def hand_over(self, old: StartedCoordinator, new: StartedCoordinator) -> None:
         await old.resign()
         await until(lambda: new.is_active)
 
-    async def killed(self, old: Seat, new: Seat) -> None:
+    async def killed(self, old: StartedCoordinator, new: StartedCoordinator) -> None:
         """The old one is gone without a word: the new one waits for its lease to end."""
         await old.kill()
-        if self._world.place.kind in ("memory", "sqlite"):  # there the lease is over when we say so
-            await self._world.lease_over(self._seats[-1]._store)
+        if self._backend.place.kind in ("memory", "sqlite"):  # there the lease is over when we say so
+            await self._backend.lease_over(self._coordinators[-1]._store)
         await until(lambda: new.is_active)
 
     async def pass_time(self, seconds: float, *alive: Runner) -> None:
@@ -251,30 +251,32 @@ class Stage:
 
     async def log(self) -> list[Event]:
         """Every event that was kept, whoever wrote it."""
-        loaded = await (await self._world.store()).load()
+        loaded = await (await self._backend.store()).load()
         assert loaded.image is None
         return [event for batch in loaded.batches for event in decode(batch.body)]
 
     async def close(self) -> None:
-        for seat in self._seats:
-            await seat.end()
+        for coordinator in self._coordinators:
+            await coordinator.end()
 
 
 @asynccontextmanager
-async def a_stage(world: World, lease_s: float = LONG_LEASE_S) -> AsyncIterator[Stage]:
-    stage = Stage(world, lease_s)
+async def a_coordinator_group(
+    backend: Backend, lease_s: float = LONG_LEASE_S
+) -> AsyncIterator[CoordinatorGroup]:
+    group = CoordinatorGroup(backend, lease_s)
     try:
-        yield stage
-        for seat in stage._seats:
-            assert not seat.is_active or check(seat.state) == []
+        yield group
+        for coordinator in group._coordinators:
+            assert not coordinator.is_active or check(coordinator.state) == []
     finally:
-        await stage.close()
+        await group.close()
 
 
 def ended(key: AttemptKey, code: int = 0) -> Ended:
     return Ended(key, Exit(Why.EXITED if code else Why.NONE, code, 1.0, 2.0))
 
 
-def kept(seat: Seat) -> bytes:
+def kept(coordinator: StartedCoordinator) -> bytes:
     """Everything a coordinator knows that has to be durable."""
-    return encode_state(seat.state)
+    return encode_state(coordinator.state)

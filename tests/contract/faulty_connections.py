@@ -1,4 +1,4 @@
-"""What may stand between a store and etcd: a proxy that loses answers, and a post that delivers late."""
+"""Faults between a store and its server: a proxy that loses answers, and requests that arrive late."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Proxy:
             sink.close()
 
 
-class LatePost:
+class LateRequests:
     """A Kv whose post is late. Transactions that put a key that `holds` names are taken, and delivered when we say so;
     of those that `loses` names only the answer is lost. Whoever sent them hears that nobody answered.
     """

@@ -30,7 +30,7 @@ class Yes:
     answered_at: float
 
 
-class Office:
+class LeaderWatch:
     """One thread for each coordinator, so that a silent one holds up nobody."""
 
     def __init__(self, addresses: dict[str, str], token: str, tls: ssl.SSLContext | None) -> None:
