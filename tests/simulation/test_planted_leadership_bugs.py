@@ -15,8 +15,7 @@ import pytest
 from phalanx.coordinator import leadership, loop, replica
 from phalanx.coordinator import turn as coordinator_turn
 from phalanx.coordinator.leadership import Leadership
-from phalanx.coordinator.lease import Term
-from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.loop import Loop, Term
 from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.state import ClusterState
 from phalanx.sim.trial import etcd_seeds, run

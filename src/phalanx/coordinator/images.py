@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
-from phalanx.coordinator.lease import Term
+from phalanx.coordinator.loop import Term
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.state import ClusterState
 from phalanx.logger import logger

@@ -25,8 +25,7 @@ from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links
 from phalanx.coordinator.logs import LogLinks
-from phalanx.coordinator.rest import RestServer, rest_server
-from phalanx.coordinator.server import RunnerConnections, serve
+from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.effects import Settle

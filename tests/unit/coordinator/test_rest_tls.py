@@ -14,7 +14,7 @@ import pytest
 
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
-from phalanx.coordinator.rest import rest_server
+from phalanx.coordinator.server import rest_server
 from phalanx.errors import BadRequest, PhalanxError, Unavailable
 from phalanx.tls import NO_TLS, ServerTls, TlsFiles
 from tests.support.certificate_authority import Authority
