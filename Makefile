@@ -2,7 +2,7 @@
 # installed first. A stamp in .venv remembers what is installed, so a second run starts at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test install-bench demo test soak check bench lock protos clean
+.PHONY: help install install-test install-bench demo test soak check bench docs look lock protos clean
 
 VENV := .venv
 INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
@@ -30,6 +30,14 @@ $(VENV)/.installed-bench: requirements-bench.lock $(INSTALL_INPUTS)
 	bash scripts/install requirements-bench.lock
 	@touch $@ $(VENV)/.installed
 
+$(VENV)/.installed-docs: requirements-docs.lock $(INSTALL_INPUTS) | $(VENV)/.installed
+	bash scripts/install requirements-docs.lock
+	@touch $@
+
+$(VENV)/.installed-browser: requirements-browser.lock $(INSTALL_INPUTS) | $(VENV)/.installed
+	bash scripts/install requirements-browser.lock
+	@touch $@
+
 demo: install ## a working cluster on this machine, shown step by step
 	bash scripts/demo
 
@@ -47,6 +55,12 @@ check: install-test ## format, lint, types, tidy, unit, property: under two minu
 
 bench: install-bench ## measure, and compare; ARGS=--quick only shows that it works
 	bash scripts/bench $(ARGS)
+
+docs: $(VENV)/.installed $(VENV)/.installed-docs ## the documentation as a site and as man pages, in build/docs
+	bash scripts/docs
+
+look: docs $(VENV)/.installed-browser ## open every page of the site in Chromium, and take pictures (needs chromium)
+	$(VENV)/bin/python -m docs.site.look
 
 lock: ## resolve the lock files again from pyproject.toml (needs uv)
 	bash scripts/lock

@@ -4,7 +4,9 @@
     with Client() as cluster:
         job = cluster.submit(command=["python", "train.py"], gpus=2)
 
-Names are imported when they are first used, so that `import phalanx` costs nothing.
+Everything public is a name of this module: the clients, what they take and answer, and the errors they raise. Names
+are imported when they are first used, so that `import phalanx` costs nothing. The reference in docs/reference/python.md
+is made from this list.
 """
 
 from __future__ import annotations
@@ -13,19 +15,239 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from phalanx.api.schema.apply import (
+        AmendSpec,
+        AppliedJob,
+        ApplyReply,
+        ApplyRequest,
+        Called,
+        DomainView,
+        DraftView,
+        LayerView,
+        PlaceView,
+        PlannedEviction,
+        PlannedPlacement,
+        PlanReason,
+        PlanReply,
+        PlanRequest,
+        SeatView,
+        TopologyView,
+    )
+    from phalanx.api.schema.cluster import (
+        AuditLine,
+        ClusterView,
+        CoordinatorView,
+        DeviceView,
+        LayerSpec,
+        NewToken,
+        NodeView,
+        NumaView,
+        QueueView,
+        QuotaSpec,
+        QuotaView,
+        RemovedNode,
+        TokenRequest,
+        TokenView,
+        TopologyReply,
+        TopologySpec,
+        UsageView,
+    )
+    from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
+    from phalanx.api.schema.jobs import (
+        CancelReply,
+        ConditionView,
+        Counts,
+        DomainSlots,
+        EvictReply,
+        Fix,
+        FormationView,
+        GangView,
+        GroupView,
+        JobView,
+        NamedView,
+        NodeReasons,
+        Page,
+        PromiseView,
+        ReasonView,
+        RequestView,
+        StoryLine,
+        TaskView,
+        WatchEvent,
+        WhyReply,
+    )
+    from phalanx.api.schema.jobspec import (
+        DraftSpec,
+        GangSpec,
+        GatherSpec,
+        JobSpec,
+        RestartSpec,
+        RuleSpec,
+        SuccessSpec,
+    )
+    from phalanx.api.schema.problems import FailedTarget
+    from phalanx.api.schema.submission import (
+        AcceptedTask,
+        GangFields,
+        SubmitFields,
+        SubmitReply,
+        SubmitRequest,
+    )
     from phalanx.client.async_client import AsyncClient
     from phalanx.client.client import Client
-    from phalanx.embedded import local
+    from phalanx.embedded import LocalCluster, local
+    from phalanx.errors import (
+        BadRequest,
+        Busy,
+        ConfigError,
+        Conflict,
+        Forbidden,
+        Gone,
+        NeverFits,
+        NoRoom,
+        NotActive,
+        NotFound,
+        PhalanxError,
+        TokenError,
+        TooLarge,
+        TooMany,
+        Unauthorized,
+        Unavailable,
+        Unconfirmed,
+        Unprocessable,
+        WrongMethod,
+        WrongType,
+    )
+    from phalanx.tls import TlsFiles
 
     __version__: str
 
-__all__ = ["AsyncClient", "Client", "__version__", "local"]
+__all__ = [
+    "AcceptedTask",
+    "AfterSpec",
+    "AmendSpec",
+    "AppliedJob",
+    "ApplyReply",
+    "ApplyRequest",
+    "AsyncClient",
+    "AuditLine",
+    "BadRequest",
+    "Busy",
+    "Called",
+    "CancelReply",
+    "Client",
+    "ClusterView",
+    "ConditionView",
+    "ConfigError",
+    "Conflict",
+    "CoordinatorView",
+    "Counts",
+    "DeviceView",
+    "DomainSlots",
+    "DomainView",
+    "DraftSpec",
+    "DraftView",
+    "EvictReply",
+    "FailedTarget",
+    "Fix",
+    "Forbidden",
+    "FormationView",
+    "GangFields",
+    "GangSpec",
+    "GangView",
+    "GatherSpec",
+    "Gone",
+    "GroupSpec",
+    "GroupView",
+    "JobSpec",
+    "JobView",
+    "LayerSpec",
+    "LayerView",
+    "LocalCluster",
+    "NamedView",
+    "NeverFits",
+    "NewToken",
+    "NoRoom",
+    "NodeReasons",
+    "NodeView",
+    "NotActive",
+    "NotFound",
+    "NumaView",
+    "Page",
+    "PhalanxError",
+    "PlaceView",
+    "PlanReason",
+    "PlanReply",
+    "PlanRequest",
+    "PlannedEviction",
+    "PlannedPlacement",
+    "PromiseView",
+    "QueueView",
+    "QuotaSpec",
+    "QuotaView",
+    "ReasonView",
+    "RemovedNode",
+    "RequestView",
+    "RestartSpec",
+    "RuleSpec",
+    "SeatView",
+    "StoryLine",
+    "SubmitFields",
+    "SubmitReply",
+    "SubmitRequest",
+    "SuccessSpec",
+    "TaskView",
+    "TlsFiles",
+    "TokenError",
+    "TokenRequest",
+    "TokenView",
+    "TooLarge",
+    "TooMany",
+    "TopologyReply",
+    "TopologySpec",
+    "TopologyView",
+    "Unauthorized",
+    "Unavailable",
+    "Unconfirmed",
+    "Unprocessable",
+    "UsageView",
+    "WatchEvent",
+    "WhyReply",
+    "WrongMethod",
+    "WrongType",
+    "__version__",
+    "local",
+]
 
-_HOMES = {
-    "AsyncClient": "phalanx.client.async_client",
-    "Client": "phalanx.client.client",
-    "local": "phalanx.embedded",
+# Where each public name is defined.
+_MODULES = {
+    "phalanx.api.schema.apply": (
+        "AmendSpec AppliedJob ApplyReply ApplyRequest Called DomainView DraftView LayerView PlaceView "
+        "PlanReason PlanReply PlanRequest PlannedEviction PlannedPlacement SeatView TopologyView"
+    ),
+    "phalanx.api.schema.cluster": (
+        "AuditLine ClusterView CoordinatorView DeviceView LayerSpec NewToken NodeView NumaView QueueView "
+        "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
+    ),
+    "phalanx.api.schema.groupspec": "AfterSpec GroupSpec",
+    "phalanx.api.schema.jobs": (
+        "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
+        "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
+        "WatchEvent WhyReply"
+    ),
+    "phalanx.api.schema.jobspec": "DraftSpec GangSpec GatherSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.problems": "FailedTarget",
+    "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
+    "phalanx.client.async_client": "AsyncClient",
+    "phalanx.client.client": "Client",
+    "phalanx.embedded": "LocalCluster local",
+    "phalanx.errors": (
+        "BadRequest Busy ConfigError Conflict Forbidden Gone NeverFits NoRoom NotActive NotFound "
+        "PhalanxError TokenError TooLarge TooMany Unauthorized Unavailable Unconfirmed Unprocessable "
+        "WrongMethod WrongType"
+    ),
+    "phalanx.tls": "TlsFiles",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

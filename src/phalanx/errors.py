@@ -54,62 +54,92 @@ class PhalanxError(Exception):
 
 
 class BadRequest(PhalanxError):
+    """The request is wrong: a field, a value, a target."""
+
     status, exit_code, title = 400, 2, "Bad request"
 
 
 class Unauthorized(PhalanxError):
+    """No token was sent, or it is not valid."""
+
     status, exit_code, title = 401, 77, "Not authenticated"
 
 
 class Forbidden(PhalanxError):
+    """The token is valid and its role does not allow this."""
+
     status, exit_code, title = 403, 77, "Not permitted"
 
 
 class NotFound(PhalanxError):
+    """There is no such job, task, node, queue or token."""
+
     status, exit_code, title = 404, 5, "Not found"
 
 
 class WrongMethod(PhalanxError):
+    """The path exists, but not with this HTTP method."""
+
     status, exit_code, title = 405, 2, "Method not allowed"
 
 
 class Conflict(PhalanxError):
+    """It cannot be done in this state: the job has ended, or the request id was used for something else."""
+
     status, exit_code, title = 409, 6, "Conflict"
 
 
 class Busy(PhalanxError):
+    """It would fit, but not now (asked with `no_queue`)."""
+
     status, exit_code, title = 409, 3, "Not free now"
 
 
 class Gone(PhalanxError):
+    """A watch asked for events that are no longer kept: list again."""
+
     status, exit_code, title = 410, 6, "No longer kept"
 
 
 class TooLarge(PhalanxError):
+    """The body is larger than its limit."""
+
     status, exit_code, title = 413, 2, "Too large"
 
 
 class WrongType(PhalanxError):
+    """The body does not say that it is JSON."""
+
     status, exit_code, title = 415, 2, "Not JSON"
 
 
 class Unprocessable(PhalanxError):
+    """A number is out of its range."""
+
     status, exit_code, title = 422, 2, "Out of range"
 
 
 class NeverFits(PhalanxError):
+    """No node of this cluster could ever hold it."""
+
     status, exit_code, title = 422, 4, "Can never fit this cluster"
 
 
 class TooMany(PhalanxError):
+    """A limit was reached: try again after `retry_after_s`."""
+
     status, exit_code, title = 429, 75, "Too many requests"
 
 
 class NoRoom(PhalanxError):
+    """No node can take it now (asked with `no_queue`)."""
+
     status, exit_code, title = 503, 3, "No room now"
 
 
 class Unavailable(PhalanxError):
+    """The coordinator cannot be reached, or cannot write."""
+
     status, exit_code, title = 503, 69, "Unavailable"
 
 

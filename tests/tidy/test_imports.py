@@ -67,14 +67,14 @@ ARROWS: dict[str, set[str]] = {
     "sim": SHELLS,
     "embedded": SHELLS,  # The whole cluster in one process wires both shells together.
     "cli": SHELLS | {"certificates", "manifests", "preview", "sim", "embedded", "phalanx"},
-    "phalanx": CORE | SHARED | {"client", "embedded"},  # The package's own __init__.py.
+    "phalanx": CORE | SHARED | API | {"client", "embedded"},  # The package's own __init__.py.
     "__main__": {"cli"},
 }
 # Start-up time is felt here, so these may import inside a function. In `store` it is because a coordinator on SQLite
 # must not pay for gRPC or Redis, in `api.schema` because a command must not pay for RE2.
 LAZY_ROOMS = {"api.schema", "cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
-ALWAYS_LAZY_FROM_PHALANX = CORE | {"client", "embedded"}
+ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls"}
 
 
 def room_of(name: str) -> str:

@@ -81,6 +81,7 @@ class Client:
         self._closed = threading.Event()
 
     def close(self) -> None:
+        """End open streams and close the connections. A `with` block does this at its end."""
         self._closed.set()
         self._exchange.close()
 
@@ -120,9 +121,11 @@ class Client:
         return self._ask(calls.evict(id))
 
     def pause(self, id: str) -> TaskView:
+        """Stop the processes of a running task. It keeps its node and everything it was granted."""
         return self._ask(calls.pause(id))
 
     def resume(self, id: str) -> TaskView:
+        """Let the processes of a paused task run again."""
         return self._ask(calls.resume(id))
 
     def release(self, id: str) -> JobView:
@@ -143,9 +146,11 @@ class Client:
         return self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
 
     def job(self, id: str) -> JobView:
+        """One job, by its id, a unique prefix of it, or its `namespace/name`."""
         return self._ask(calls.job(id))
 
     def task(self, id: str) -> TaskView:
+        """One task: `JOB.INDEX` of an array or a gang, or the id of a job of one task."""
         return self._ask(calls.task(id))
 
     def tasks(
@@ -157,6 +162,7 @@ class Client:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[TaskView]:
+        """The tasks of a job, in order; `next_cursor` of a page leads to the next one."""
         return self._ask(calls.tasks(job, status, selector, cursor, limit))
 
     def draft(self, id: str) -> DraftView:
@@ -197,9 +203,11 @@ class Client:
         return self._ask(calls.story(id, of, cursor, limit))
 
     def nodes(self) -> list[NodeView]:
+        """Every node: its hardware, what is free, and its status."""
         return self._ask(calls.nodes())
 
     def node(self, name: str) -> NodeView:
+        """One node, with the task on each device."""
         return self._ask(calls.node(name))
 
     def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
@@ -207,18 +215,23 @@ class Client:
         return self._ask(calls.drain(name, reason, evict=evict))
 
     def undrain(self, name: str) -> NodeView:
+        """Place tasks on a drained node again; this also ends a temporary exclusion."""
         return self._ask(calls.undrain(name))
 
     def lose(self, name: str, reason: str) -> NodeView:
+        """Declare an unreachable node lost, so that its tasks are placed elsewhere."""
         return self._ask(calls.lose(name, reason))
 
     def remove_node(self, name: str) -> RemovedNode:
+        """Forget a node that is gone and holds nothing."""
         return self._ask(calls.remove_node(name))
 
     def queues(self) -> list[QueueView]:
+        """Every queue: its quota, what its jobs hold, and how many wait."""
         return self._ask(calls.queues())
 
     def queue(self, name: str) -> QueueView:
+        """One queue."""
         return self._ask(calls.queue(name))
 
     def set_quota(self, name: str, quota: QuotaSpec | None) -> QueueView:
@@ -238,6 +251,7 @@ class Client:
         return self._ask(calls.topology())
 
     def cluster(self) -> ClusterView:
+        """The cluster in one line: version, coordinators, nodes, tasks."""
         return self._ask(calls.cluster())
 
     def tokens(self) -> list[TokenView]:
@@ -261,6 +275,7 @@ class Client:
         return self._ask(calls.audit(tail))
 
     def ready(self) -> None:
+        """Return if the coordinator can serve; raise Unavailable if not."""
         self._ask(calls.ready())
 
     def logs(

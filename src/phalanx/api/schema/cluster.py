@@ -51,6 +51,8 @@ class DeviceView(Struct, omit_defaults=True):
 
 
 class NumaView(Struct):
+    """One NUMA node of a machine."""
+
     id: int
     cores: int
     cores_free: int
@@ -90,6 +92,8 @@ class LoseRequest(Struct, forbid_unknown_fields=True):
 
 
 class RemovedNode(Struct):
+    """A node that was forgotten."""
+
     name: str
 
 

@@ -1,0 +1,115 @@
+"""The tables of moves say what `apply` does: nothing else happens, and everything in them does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec import structs
+
+from phalanx.coordinator import turn
+from phalanx.coordinator.views import node_status
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.effects import Effect
+from phalanx.core.cluster.events import (
+    Event,
+    JobAmended,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    NodeRemoved,
+    TasksCancelled,
+)
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import GANG_MOVES, NODE_MOVES, NONE, PROMISE_MOVES
+from phalanx.core.model.gang import IncompleteGang
+from phalanx.sim.trial import run
+from tests.support.builders import a_capacity, a_gang, a_group
+from tests.transcripts.test_transcripts import FOLDER, play
+
+SEEDS = range(12)
+Moves = set[tuple[str, str]]
+
+
+def gang_phase(job: JobState) -> str:
+    if job.is_over:
+        return "Ended"
+    if job.job.draft is not None:
+        return "Draft"
+    if job.forming is not None:
+        return "Forming"
+    return "Started" if job.satisfied else "Waiting"
+
+
+def promise_phase(job: JobState) -> str:
+    if job.promise is None:
+        return NONE
+    return "Leaving" if job.promise.victims else "Free"
+
+
+class Watch:
+    """Does what `apply` does, and notes how nodes, gangs and promises moved."""
+
+    def __init__(self) -> None:
+        self.nodes: Moves = set()
+        self.gangs: Moves = set()
+        self.promises: Moves = set()
+
+    def apply(self, state: ClusterState, event: Event) -> list[Effect]:
+        nodes, gangs, promises = phases(state)
+        effects = apply(state, event)
+        for moves, before, after in zip(
+            (self.nodes, self.gangs, self.promises), (nodes, gangs, promises), phases(state), strict=True
+        ):
+            pairs = {(before.get(name, NONE), after.get(name, NONE)) for name in before | after}
+            moves |= {(old, new) for old, new in pairs if old != new}
+        return effects
+
+
+def phases(state: ClusterState) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    return (
+        {name: node_status(node) for name, node in state.nodes.items()},
+        {id: gang_phase(job) for id, job in state.jobs.items() if job.gang is not None},
+        {id: promise_phase(state.jobs[id]) for id in state.promised},
+    )
+
+
+def rare_events() -> Iterator[Event]:
+    """What twelve seeds do not bring: nodes that come back empty or are removed, and gangs that come in pieces."""
+    yield NodeJoined(at=1.0, cause="t", node="n1", incarnation="a", origin="o", capacity=a_capacity())
+    yield NodeLost(at=2.0, cause="t", node="n1")
+    yield NodeJoined(at=3.0, cause="t", node="n1", incarnation="b", origin="o", capacity=a_capacity())
+    yield NodeLost(at=4.0, cause="t", node="n1")
+    yield NodeRemoved(at=5.0, cause="t", node="n1")
+    for cancelled in (False, True):
+        gang = a_gang(a_group(2))
+        yield JobSubmitted(at=6.0, cause="t", job=structs.replace(gang, draft=IncompleteGang("1 of 2")))
+        if cancelled:
+            yield TasksCancelled(at=7.0, cause="t", job=gang.id)
+        else:
+            yield JobAmended(at=7.0, cause="t", job=gang)
+
+
+@pytest.fixture(scope="module")
+def seen() -> Watch:
+    watch = Watch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(turn, "apply", watch.apply)
+        for seed in SEEDS:
+            assert run(seed).is_good
+        for path in sorted(FOLDER.glob("*.txt")):
+            play(path.read_text())
+    state = ClusterState()
+    for event in rare_events():
+        watch.apply(state, event)
+    return watch
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["nodes", "gangs", "promises"])
+def test_what_happens_is_what_the_table_says(seen: Watch, kind: str):
+    table = {"nodes": NODE_MOVES, "gangs": GANG_MOVES, "promises": PROMISE_MOVES}[kind]
+    happened: Moves = getattr(seen, kind)
+    assert happened - set(table) == set(), "these happen and are not in the table"
+    assert set(table) - happened == set(), "these are in the table and never happen"

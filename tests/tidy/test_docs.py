@@ -1,0 +1,94 @@
+"""Pages say what the code says: parts that are made from it are up to date, and everything public is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import phalanx
+from docs.site import pages, python_reference
+from tests.tidy.source import ROOT
+
+# What the clients are built from, which is nobody's to call.
+INTERNAL = {"Transport", "AsyncTransport"}
+CLIENTS = (phalanx.Client, phalanx.AsyncClient, phalanx.LocalCluster)
+
+
+def reachable(kinds: tuple[type, ...]) -> set[type]:
+    """Every class of ours that stands in a signature of these, or in a field of one that does."""
+    found: set[type] = set()
+    waiting = [
+        hint for kind in kinds for each in public(kind) for hint in typing.get_type_hints(each).values()
+    ]
+    while waiting:
+        for part in parts(waiting.pop()):
+            if part.__module__.startswith("phalanx.") and part not in found:
+                found.add(part)
+                waiting += typing.get_type_hints(part).values()
+    return found
+
+
+def parts(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type):
+        yield hint
+    if isinstance(origin := typing.get_origin(hint), type):
+        yield origin
+    for argument in typing.get_args(hint):
+        yield from parts(argument)
+
+
+def public(kind: type) -> list[Any]:
+    return [
+        each
+        for name, each in inspect.getmembers(kind, inspect.isfunction)
+        if name == "__init__" or not name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(pages.made()))
+def test_a_made_page_is_up_to_date(path: str):
+    now = (ROOT / path).read_text(encoding="utf-8")
+    assert now == pages.made()[path], "write it anew: .venv/bin/python -m docs.site.pages"
+
+
+def test_whatever_a_client_takes_and_answers_is_exported():
+    names = {each.__name__ for each in reachable(CLIENTS)}
+    assert names - INTERNAL - set(phalanx.__all__) == set()
+
+
+def test_every_exported_name_is_there_and_documented():
+    undocumented = [
+        name
+        for name in phalanx.__all__
+        if name != "__version__" and not vars(getattr(phalanx, name)).get("__doc__", phalanx.local.__doc__)
+    ]
+    assert undocumented == []
+    assert [each.__name__ for each in public(phalanx.Client) if not each.__doc__] == []
+
+
+def test_types_are_imported_for_checkers_from_where_they_are_found():
+    tree = ast.parse((ROOT / "src/phalanx/__init__.py").read_text(encoding="utf-8"))
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)]
+    checked = {
+        alias.name: each.module
+        for each in imports
+        for alias in each.names
+        if each.module and "phalanx." in each.module
+    }
+    assert checked == phalanx._HOMES
+    assert sorted(checked) == sorted(set(phalanx.__all__) - {"__version__"})
+
+
+def test_the_reference_shows_every_exported_name():
+    text = python_reference.clients_text() + python_reference.types_text()
+    assert [name for name in phalanx.__all__ if name != "__version__" and name not in text] == []
+
+
+def test_both_clients_have_the_same_calls():
+    sync, other = ({name for name in dir(kind) if name[0] != "_"} for kind in CLIENTS[:2])
+    assert sync == other
