@@ -15,8 +15,8 @@ import pytest
 from phalanx.coordinator import leadership, loop, replica
 from phalanx.coordinator import turn as coordinator_turn
 from phalanx.coordinator.leadership import Leadership
-from phalanx.coordinator.loop import Loop, Term
-from phalanx.coordinator.turn import Engine, Turn
+from phalanx.coordinator.loop import Loop
+from phalanx.coordinator.turn import Engine, Term, Turn
 from phalanx.core.cluster.state import ClusterState
 from phalanx.sim.trial import etcd_seeds, run
 from phalanx.store.etcd.fence import Fence

@@ -6,19 +6,16 @@ An image is encoded between two turns and written beside them. If it cannot be w
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
+from phalanx.coordinator.turn import Term
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.state import ClusterState
 from phalanx.logger import logger
 from phalanx.store.protocol import Fenced, Store, StoreError
-
-if TYPE_CHECKING:
-    from phalanx.coordinator.loop import Term  # which has the images of its term
 
 log = logger("coordinator")
 EVERY = 100_000  # events between two images

@@ -23,10 +23,10 @@ from phalanx.coordinator.damage import damaged, named
 from phalanx.coordinator.images import Images, Retention
 from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.listener import ClusterCheck, Listener
-from phalanx.coordinator.loop import NOT_TAKEN, Loop, Term, unavailable
+from phalanx.coordinator.loop import NOT_TAKEN, Loop, unavailable
 from phalanx.coordinator.outage import Outage, in_words, standing_by, why_over
 from phalanx.coordinator.replica import Replica
-from phalanx.coordinator.turn import Engine, Turn
+from phalanx.coordinator.turn import Engine, Term, Turn
 from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.events import TermOpened, encode

@@ -9,9 +9,6 @@ The mailbox has two lanes with limits. Reports of runners and what ends work (ca
 second, and only so many of them enter one turn: a flood of submits makes submits wait, and then be refused, while
 everything else is served as before.
 
-A lease counts from when its renewal was sent. The store counts from when the renewal arrived, which is later, so a term
-ends here before another one may begin. The last twentieth is not used at all, because no two clocks run at the same
-speed. The epoch, not this, keeps a late writer from doing harm; this keeps a paused coordinator from answering.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.images import Images
 from phalanx.coordinator.link import Envelope, Reply
-from phalanx.coordinator.turn import Engine, Turn, confirm_every_s, leases_only, recalled
+from phalanx.coordinator.turn import Engine, Term, Turn, confirm_every_s, leases_only, recalled
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.events import encode
 from phalanx.core.cluster.events_log import LogSettled
@@ -36,9 +33,6 @@ from phalanx.errors import PhalanxError, TooMany, Unavailable
 from phalanx.logger import logger, told
 from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Regressed, Store, StoreError
 
-UNUSED = 1 / 20  # of a lease
-RENEW_AFTER = 1 / 3
-RETRY_AFTER = 1 / 12  # after a renewal that failed
 log = logger("coordinator")
 TICK_S = 0.25
 NOT_TAKEN = Refused(Reason("NotActive", Tier.HELD, "this coordinator is not the active one"), "stale")
@@ -48,38 +42,6 @@ SUBMITS_MAX = 2_000
 FIRST_PER_TURN = 20_000  # inputs
 SUBMITS_PER_TURN = 100
 _OF_RUNNERS = (Heartbeat, Tell, Hello, Disconnect)
-
-
-class Term:
-    """One term of one coordinator. Instants are readings of a monotonic clock that counts suspension."""
-
-    def __init__(self, epoch: int, lease_s: float, sent_at: float) -> None:
-        self.epoch = epoch
-        self.lease_s = lease_s
-        self.sent_at = sent_at  # of the newest election or renewal that was answered
-        self.tried_at = sent_at  # of the newest one that was sent
-
-    @property
-    def until(self) -> float:
-        return self.sent_at + self.lease_s * (1 - UNUSED)
-
-    def holds(self, now: float) -> bool:
-        """Whether nobody else can have taken the office yet."""
-        return now < self.until
-
-    def tries(self, now: float) -> None:
-        """A renewal is sent."""
-        self.tried_at = now
-
-    def renewed(self, sent_at: float) -> None:
-        """The renewal sent at `sent_at` was answered. Answers may come in any order."""
-        self.sent_at = max(self.sent_at, sent_at)
-
-    def renew_at(self) -> float:
-        """When the next renewal is due: after a third of the lease, sooner if the last try failed."""
-        if self.tried_at > self.sent_at:
-            return self.tried_at + self.lease_s * RETRY_AFTER
-        return self.sent_at + self.lease_s * RENEW_AFTER
 
 
 class Hearers(Protocol):

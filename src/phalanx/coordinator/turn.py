@@ -31,6 +31,9 @@ from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Prun
 NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
 FAILED_FOR_S = 10.0  # then it is tried again with those who made a plan fail
+UNUSED = 1 / 20  # of a lease
+RENEW_AFTER = 1 / 3
+RETRY_AFTER = 1 / 12  # after a renewal that failed
 
 
 class Turn(Struct):
@@ -258,3 +261,41 @@ def confirm_every_s(rules: Timers) -> float:
     that must be over by then, so an epoch may be believed only for a part of T_lost − T_self.
     """
     return (rules.lost_after_s - rules.self_fence_s) / 5
+
+
+class Term:
+    """One term by its own clock: until when it surely leads. Instants are monotonic and count suspension.
+
+    A lease counts from when its renewal was sent. The store counts from when the renewal arrived, which is later, so a
+    term ends here before another one may begin. The last twentieth is not used at all, because no two clocks run at the
+    same speed. The epoch, not this, keeps a late writer from doing harm; this keeps a paused coordinator from
+    answering.
+    """
+
+    def __init__(self, epoch: int, lease_s: float, sent_at: float) -> None:
+        self.epoch = epoch
+        self.lease_s = lease_s
+        self.sent_at = sent_at  # of the newest election or renewal that was answered
+        self.tried_at = sent_at  # of the newest one that was sent
+
+    @property
+    def until(self) -> float:
+        return self.sent_at + self.lease_s * (1 - UNUSED)
+
+    def holds(self, now: float) -> bool:
+        """Whether nobody else can have taken the office yet."""
+        return now < self.until
+
+    def tries(self, now: float) -> None:
+        """A renewal is sent."""
+        self.tried_at = now
+
+    def renewed(self, sent_at: float) -> None:
+        """The renewal sent at `sent_at` was answered. Answers may come in any order."""
+        self.sent_at = max(self.sent_at, sent_at)
+
+    def renew_at(self) -> float:
+        """When the next renewal is due: after a third of the lease, sooner if the last try failed."""
+        if self.tried_at > self.sent_at:
+            return self.tried_at + self.lease_s * RETRY_AFTER
+        return self.sent_at + self.lease_s * RENEW_AFTER
