@@ -83,12 +83,17 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     node_token_file: Annotated[Folder, "the tokens runners may show; made at the first start"]
     auth_reload_interval_s: Annotated[Seconds, "how often token files and certificates are read again"] = 60.0
     audit_file: Annotated[Folder, "where it is written down who did what"]
-    tls_cert_file: Annotated[Path | None, "a path", "the certificate both ports show"] = None
+    tls_cert_file: Annotated[Path | None, "a path", "the certificate all ports show"] = None
     tls_key_file: Annotated[Path | None, "a path", "the key to tls_cert_file"] = None
-    tls_ca_file: Annotated[Path | None, "a path", "whose certificates runners must show (mutual TLS)"] = None
-    bind: Annotated[Host, "a host name or IP address", "the address both ports listen on"] = "127.0.0.1"
+    tls_ca_file: Annotated[
+        Path | None, "a path", "whose certificates runners must show (mutual TLS), and all over gRPC"
+    ] = None
+    bind: Annotated[Host, "a host name or IP address", "the address all ports listen on"] = "127.0.0.1"
     port: Annotated[Port, "where REST listens"] = 7433
     link_port: Annotated[Port, "where runners dial in"] = 7434
+    grpc_port: Annotated[Port | None, "a port from 1 to 65535", "where gRPC listens; without it, nowhere"] = (
+        None
+    )
     hosts: Annotated[tuple[Text, ...], "a list of names", "more values of the Host header to accept"] = ()
     heartbeat_s: Annotated[Seconds, "how often runners report"] = 5.0
     lost_after_s: Annotated[Seconds, "how long a runner may be silent before it counts as lost"] = 30.0
@@ -113,6 +118,9 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
             )
         if self.port == self.link_port:
             raise ConfigError(f"coordinator.port and coordinator.link_port are both {self.port}")
+        if self.grpc_port in (self.port, self.link_port):
+            other = "port" if self.grpc_port == self.port else "link_port"
+            raise ConfigError(f"coordinator.{other} and coordinator.grpc_port are both {self.grpc_port}")
         if not is_loopback(self.bind) and self.tls_cert_file is None:
             raise ConfigError(
                 f"coordinator.bind = {self.bind!r}: expected a loopback address, for there is no TLS",

@@ -81,6 +81,19 @@ class ClientTls:
         return self._context
 
 
+class Pem(NamedTuple):
+    """The files themselves, for libraries that want their content."""
+
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
+
+
+def read_pem(tls_files: TlsFiles) -> Pem:
+    with _named(tls_files):
+        return Pem(*(None if path is None else path.read_bytes() for path in tls_files))
+
+
 class ServerTls:
     """A coordinator's contexts. New connections get what was read last; open ones stay as they are."""
 
@@ -88,13 +101,15 @@ class ServerTls:
         self._tls_files = tls_files
         self._stamps = _look(tls_files)
         self.rest, self.link = self._made()
+        self.pem = read_pem(tls_files)
 
     def reload(self) -> bool:
         """Read the files again if they have changed. What cannot be used raises ConfigError and changes nothing."""
         stamps = _look(self._tls_files)
         if stamps == self._stamps:
             return False
-        self.rest, self.link = self._made()
+        made, pem = self._made(), read_pem(self._tls_files)
+        (self.rest, self.link), self.pem = made, pem
         self._stamps = stamps
         return True
 

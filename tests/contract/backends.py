@@ -19,10 +19,12 @@ from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.open import open_place
 from phalanx.store.protocol import Batch, Loaded, Store
 from phalanx.store.sqlite.store import SqliteStore
+from tests.contract.lines import Way
 from tests.support.servers import a_prefix, shared_etcd, shared_redis
 from tests.support.waiting import pause_task
 
 KINDS = ("memory", "sqlite", "redis", "etcd")
+WAYS: tuple[Way, ...] = ("frames", "grpc")
 LEASE_S = 2.0  # as short as etcd allows
 
 
@@ -31,6 +33,7 @@ class Backend:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.way: Way = "pipe"  # how runners reach coordinators
         self._stores: list[Store] = []
 
     async def store(self) -> Store:
@@ -144,7 +147,12 @@ class EtcdBackend(Backend):
 
 
 def a_backend(kind: str, folder: Path) -> Backend:
+    """A store of a kind; `grpc` and `frames` are the memory, with runners that dial a real port."""
     match kind:
+        case "frames" | "grpc":
+            found = MemoryBackend()
+            found.way = kind
+            return found
         case "memory":
             return MemoryBackend()
         case "sqlite":

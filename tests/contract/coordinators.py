@@ -16,7 +16,6 @@ from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.server import RunnerConnection
 from phalanx.coordinator.token_set import TokenSet
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import encode_state
@@ -35,10 +34,10 @@ from phalanx.core.model.orders import (
     Stop,
 )
 from phalanx.core.model.status import Status, Why
-from phalanx.embedded import _Pipe
 from phalanx.link import wire
 from phalanx.store.protocol import Candidate, Store
 from tests.contract.backends import Backend
+from tests.contract.lines import Entrance, Way, an_entrance
 from tests.support.builders import a_capacity
 from tests.support.clocks import ForwardClock
 from tests.support.waiting import found, until
@@ -143,14 +142,17 @@ class Runner(asyncio.Protocol):
 class StartedCoordinator:
     """One coordinator process."""
 
-    def __init__(self, name: str, store: Store, clock: ForwardClock, lease_s: float = LONG_LEASE_S) -> None:
+    def __init__(
+        self, name: str, store: Store, clock: ForwardClock, lease_s: float = LONG_LEASE_S, way: Way = "pipe"
+    ) -> None:
         users, nodes = TokenSet("users", ["a-token-of-users"]), TokenSet("runners", [NODE_TOKEN])
         keys = Credentials(users, nodes, ClusterSecret("of this cluster"), clock)
         candidate = Candidate(name, f"http://{name}:7433", f"{name}:7434")
         self.parts = Coordinator(store, LeadershipConfig(lease_s=lease_s), keys, RETRIES, clock, candidate)
         self.commands = self.parts.commands
+        self.way = way
         self._store = store
-        self._pipes: list[_Pipe] = []
+        self._entrance: Entrance | None = None
         self._life: asyncio.Task[None] | None = None
 
     @property
@@ -163,17 +165,13 @@ class StartedCoordinator:
 
     async def open(self) -> None:
         await self.parts.member.open()
+        self._entrance = await an_entrance(self.way, self.parts)
         self._life = asyncio.ensure_future(self.parts.member.run())
 
     def connect(self, runner: Runner) -> None:
-        """A pipe in memory, as `phalanx.local()` has it."""
-        parts = self.parts
-        connection = RunnerConnection(parts.links, parts.log_links, parts.member.post, parts.addresses)
-        here, there = _Pipe(connection), _Pipe(runner)
-        here.peer, there.peer = there, here
-        self._pipes += (here, there)
-        connection.connection_made(there)
-        runner.connection_made(here)
+        """Over the way of this stage."""
+        assert self._entrance is not None
+        self._entrance.connect(runner)
 
     async def resign(self) -> None:
         """As at SIGTERM."""
@@ -183,8 +181,8 @@ class StartedCoordinator:
 
     async def kill(self) -> None:
         """As at SIGKILL: not another word to anybody, and the leadership is not given up."""
-        for pipe in self._pipes:
-            pipe._closing = True
+        if self._entrance is not None:
+            self._entrance.mute()
         await self.end()
         await self._store.close()
 
@@ -192,6 +190,9 @@ class StartedCoordinator:
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
+        if self._entrance is not None:
+            await self._entrance.close()
+            self._entrance = None
 
     async def submit(self, node: str | None = None, **fields: object) -> str:
         """A job of one task, for one node if that is given; its id."""
@@ -214,7 +215,9 @@ class CoordinatorGroup:
 
     async def coordinator(self, name: str) -> StartedCoordinator:
         """A coordinator that has just started: active if the leadership was vacant or its own."""
-        made = StartedCoordinator(name, await self._backend.store(), self.clock, self._lease_s)
+        made = StartedCoordinator(
+            name, await self._backend.store(), self.clock, self._lease_s, self._backend.way
+        )
         self._coordinators.append(made)
         await made.open()
         await until(lambda: made.state.keyring.secret)  # what every cluster begins with is written

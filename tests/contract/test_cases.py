@@ -1,4 +1,5 @@
-"""Cases C31-C43 of the contract with whole coordinators, each asked of every store. Where each is tested:
+"""Cases C31-C43 of the contract with whole coordinators, each asked of every store, and over frames and gRPC. Where
+each is tested:
 
 case  here and in test_cases_failover.py (every store)           elsewhere
 C31   test_c31_…: an epoch that is over                          unit/core/cluster/test_fences, simulation
@@ -29,7 +30,7 @@ from phalanx.core.model.orders import Disposition, Start
 from phalanx.core.model.status import Status
 from phalanx.errors import Unauthorized
 from phalanx.link import wire
-from tests.contract.backends import Backend
+from tests.contract.backends import KINDS, WAYS, Backend
 from tests.contract.coordinators import (
     NODE_TOKEN,
     CoordinatorGroup,
@@ -41,7 +42,7 @@ from tests.contract.coordinators import (
 )
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", [*KINDS, *WAYS], indirect=True)]
 LOST_AFTER_S = 30.0
 
 

@@ -1,20 +1,18 @@
-"""C42: a coordinator inside one process answers as one behind a TCP port does, word by word, to one recorded script.
+"""C42: a coordinator inside one process answers as one behind a port for frames or gRPC does, to one recorded script.
 
 The script is what runners said and what users wished, in order, with the kinds of answers that it was recorded with.
-It is played to two new coordinators, once through the pipe of `phalanx.local()`, once through a port, and all that was
-heard is compared. Everything in it is fixed: ids, epochs and leases.
+It is played to new coordinators, through the pipe of `phalanx.local()` and through each port, and all that was heard is
+compared. Everything in it is fixed: ids, epochs and leases.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import pytest
 from msgspec import structs
 
-from phalanx.coordinator.server import serve
 from phalanx.core.cluster.inputs import Cancel, Input, Submit
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.status import Why
@@ -28,6 +26,7 @@ from tests.contract.coordinators import (
     a_coordinator_group,
     ended,
 )
+from tests.contract.lines import Way
 from tests.support.builders import a_capacity, a_job
 from tests.support.waiting import until
 
@@ -161,8 +160,10 @@ def _without_time(heard: wire.Message) -> wire.Message:
     return structs.replace(heard, at=0.0)
 
 
-async def by_pipe() -> dict[str, list[wire.Message]]:
-    async with a_coordinator_group(MemoryBackend()) as group:
+async def by(way: Way) -> dict[str, list[wire.Message]]:
+    backend = MemoryBackend()
+    backend.way = way
+    async with a_coordinator_group(backend) as group:
         coordinator = await group.coordinator("c1")
 
         async def dial(runner: Runner) -> None:
@@ -171,24 +172,22 @@ async def by_pipe() -> dict[str, list[wire.Message]]:
         return await played(group, coordinator, dial)
 
 
-async def by_port() -> dict[str, list[wire.Message]]:
-    async with a_coordinator_group(MemoryBackend()) as group:
-        coordinator, loop = await group.coordinator("c1"), asyncio.get_running_loop()
-        parts = coordinator.parts
-        server, parts.addresses = await serve("127.0.0.1", 0, parts.links, parts.log_links, parts.member.post)
-        port = server.sockets[0].getsockname()[1]
-
-        async def dial(runner: Runner) -> None:
-            await loop.create_connection(lambda: runner, "127.0.0.1", port)
-
-        try:
-            return await played(group, coordinator, dial)
-        finally:
-            server.close()
+def _in_any_words(heard: wire.Message) -> wire.Message:
+    """What is not understood is told in the words of the transport."""
+    if isinstance(heard, wire.Rejected) and heard.code == "NotUnderstood":
+        return structs.replace(heard, message="")
+    return heard
 
 
 async def test_c42_a_pipe_in_memory_and_a_port_give_the_same_replies_in_the_same_order():
-    in_process, over_tcp = await by_pipe(), await by_port()
+    in_process, over_tcp = await by("pipe"), await by("frames")
     assert list(in_process) == list(over_tcp)
     for line, heard in in_process.items():
         assert heard == over_tcp[line], line
+
+
+async def test_c42_grpc_gives_the_same_replies_in_the_same_order():
+    in_process, over_grpc = await by("pipe"), await by("grpc")
+    assert list(in_process) == list(over_grpc)
+    for line, heard in in_process.items():
+        assert list(map(_in_any_words, heard)) == list(map(_in_any_words, over_grpc[line])), line

@@ -71,8 +71,20 @@ ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 # Start-up time is felt here, so these may import inside a function. In `store` it is because a coordinator on SQLite
-# must not pay for gRPC or Redis, in `api.schema` because a command must not pay for RE2.
-LAZY_ROOMS = {"api.schema", "cli", "embedded", "config", "tokenfile", "trust", "phalanx", "store"}
+# must not pay for gRPC or Redis, in `coordinator` and `client` because only those who speak gRPC pay for it, in
+# `api.schema` because a command must not pay for RE2.
+LAZY_ROOMS = {
+    "api.schema",
+    "cli",
+    "client",
+    "coordinator",
+    "embedded",
+    "config",
+    "tokenfile",
+    "trust",
+    "phalanx",
+    "store",
+}
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
 ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls"}
 

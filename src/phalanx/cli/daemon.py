@@ -21,6 +21,7 @@ def coordinator(  # noqa: PLR0913, PLR0917 - its options
     ] = None,
     port: Annotated[int | None, typer.Option(help="Where REST listens.", show_default="7433")] = None,
     link_port: Annotated[int | None, typer.Option(help="Where runners dial in.", show_default="7434")] = None,
+    grpc_port: Annotated[int | None, typer.Option(help="Where gRPC listens.", show_default="nowhere")] = None,
     state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
     store: Annotated[
         str | None,
@@ -56,6 +57,7 @@ def coordinator(  # noqa: PLR0913, PLR0917 - its options
         coordinator_bind=bind,
         coordinator_port=port,
         coordinator_link_port=link_port,
+        coordinator_grpc_port=grpc_port,
         coordinator_store=store,
         coordinator_name=name,
         coordinator_advertise=advertise,

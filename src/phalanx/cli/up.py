@@ -53,6 +53,7 @@ def up(
     port: Annotated[
         int | None, typer.Option(help="Where REST listens.", show_default="7433, or a free one")
     ] = None,
+    grpc_port: Annotated[int | None, typer.Option(help="Where gRPC listens.", show_default="nowhere")] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Come back when it is ready.")] = False,
 ) -> int:
     """Start a cluster on this machine.
@@ -61,7 +62,11 @@ def up(
     --nodes, --pretend and --label the nodes are those of the last time.
     """
     settings = session(ctx).settings_of(
-        *SERVING, state_dir=state, coordinator_port=port, runner_labels=";".join(label) if label else None
+        *SERVING,
+        state_dir=state,
+        coordinator_port=port,
+        coordinator_grpc_port=grpc_port,
+        runner_labels=";".join(label) if label else None,
     )
     pretends = tuple(pretend or ([settings.runner.pretend] if settings.runner.pretend else []))
     prepare(settings.state_dir)

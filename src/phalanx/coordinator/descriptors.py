@@ -24,6 +24,7 @@ class Shares(NamedTuple):
     rest_newcomers: int
     link_known: int
     link_newcomers: int
+    rpc: int = 0  # where gRPC is served, of runners and clients together
 
 
 def raise_limit() -> int:
@@ -51,11 +52,12 @@ def raise_limit() -> int:
     return limit
 
 
-def shares(limit: int) -> Shares:
+def shares(limit: int, *, with_rpc: bool = False) -> Shares:
     """Divide a number of descriptors."""
     usable = max(0, limit - min(KEPT, limit // 8))
     rest_newcomers = max(8, min(1024, usable // 10))
     link_newcomers = max(8, min(512, usable // 10))
     rest_known = max(8, min(4096, usable // 4))
     link_known = max(8, min(20_000, usable - rest_known - 2 * rest_newcomers - 2 * link_newcomers))
-    return Shares(rest_known, rest_newcomers, link_known, link_newcomers)
+    rpc = link_known // 2 if with_rpc else 0
+    return Shares(rest_known, rest_newcomers, link_known - rpc, link_newcomers, rpc)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -19,11 +21,11 @@ from phalanx.coordinator.collector import keep_short
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
-from phalanx.coordinator.descriptors import raise_limit, shares
+from phalanx.coordinator.descriptors import Shares, raise_limit, shares
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
-from phalanx.coordinator.link import Links
+from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
@@ -42,6 +44,10 @@ from phalanx.store.address import read_place
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
 from phalanx.store.verified import EpochsSeen, VerifiedStore
+
+if TYPE_CHECKING:
+    from phalanx.coordinator.rpc import RpcServer
+    from phalanx.tls import Pem
 
 log = logger("coordinator")
 ALONE = Candidate("alone")
@@ -71,6 +77,7 @@ class Coordinator:
         self.links = Links(lambda: self.member.state, keys)
         keys.follow(lambda: self.member.state)
         self.addresses = RunnerConnections()
+        self.streams: set[RunnerChannel] = set()  # the same, over gRPC
         self.commands = CoordinatorCommands(
             self.member, AskedStore(store), self.feed, self.log_links, clock, retries
         )
@@ -88,7 +95,7 @@ class Coordinator:
             "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
         )
         self.links.dismiss()
-        for connection in list(self.addresses):
+        for connection in (*self.addresses, *self.streams):
             connection.close()
 
     def turned(self, turn: Turn) -> None:
@@ -181,7 +188,7 @@ async def _opened(section: Section) -> Store:
 async def _serve(settings: Settings) -> int:
     section = settings.coordinator
     Path(section.state_dir).mkdir(parents=True, exist_ok=True, mode=0o700)
-    room = shares(raise_limit())
+    room = shares(raise_limit(), with_rpc=section.grpc_port is not None)
     clock, tls_files = SteadyClock(), TlsPorts(section)
     keys = Credentials.open(settings, clock)
     keys.audit = AuditFile(section.audit_file, clock)
@@ -207,6 +214,7 @@ async def _serve(settings: Settings) -> int:
         )
         app = build_app(coordinator.commands, keys, tls_files.hosts(), audit=keys.audit)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
+        rpc = None if section.grpc_port is None else await _rpc(coordinator, section, tls_files.pem, room)
         renewing = asyncio.gather(tls_files.keep(), keep_short())
         log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
         try:
@@ -215,8 +223,26 @@ async def _serve(settings: Settings) -> int:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             server.close()
+            if rpc is not None:
+                await rpc.close()
     finally:
         await store.close()
+
+
+async def _rpc(
+    coordinator: Coordinator, section: Section, pem: Callable[[], Pem] | None, room: Shares
+) -> RpcServer:
+    """Listen for gRPC. Whoever does not want it does not load it."""
+    from phalanx.coordinator.rpc import RpcServer
+    from phalanx.coordinator.rpc_runners import RunnersService
+
+    member = coordinator.member
+    runners = RunnersService(
+        coordinator.links, coordinator.log_links, member.post, coordinator.keys, coordinator.streams, room.rpc
+    )
+    server = RpcServer(runners, room.rpc)
+    await server.open(section.bind, section.grpc_port or 0, pem)
+    return server
 
 
 async def _until_stopped(coordinator: Coordinator, rest: RestServer) -> int:

@@ -15,7 +15,7 @@ from phalanx.certificates import hosts_in, show
 from phalanx.errors import ConfigError
 from phalanx.logger import logger
 from phalanx.settings import CoordinatorSettings as Section
-from phalanx.tls import ServerTls, TlsFiles
+from phalanx.tls import Pem, ServerTls, TlsFiles
 from phalanx.tokenfile import is_open_to_others
 
 log = logger("coordinator")
@@ -41,6 +41,12 @@ class TlsPorts:
     def link(self) -> Callable[[], ssl.SSLContext] | None:
         tls = self._tls
         return None if tls is None else lambda: tls.link
+
+    @property
+    def pem(self) -> Callable[[], Pem] | None:
+        """The files' content, for gRPC."""
+        tls = self._tls
+        return None if tls is None else lambda: tls.pem
 
     def hosts(self) -> tuple[str, ...]:
         """Values of the Host header to accept: those that were named, where we are reached, what TLS proves."""

@@ -19,10 +19,11 @@ print(json.dumps([raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]])
 
 
 @pytest.mark.parametrize("limit", [256, 1024, 4096, 20_000, 65_536, 1_000_000])
-def test_all_shares_fit_into_the_limit_with_some_to_spare(limit: int):
-    room = shares(limit)
-    assert min(room) >= 8
-    used = room.rest_known + room.link_known + 2 * (room.rest_newcomers + room.link_newcomers)
+@pytest.mark.parametrize("with_rpc", [False, True])
+def test_all_shares_fit_into_the_limit_with_some_to_spare(limit: int, with_rpc: bool):
+    room = shares(limit, with_rpc=with_rpc)
+    assert min(room[:4]) >= 4 and (room.rpc >= 4) == with_rpc
+    used = room.rest_known + room.link_known + room.rpc + 2 * (room.rest_newcomers + room.link_newcomers)
     assert used <= limit - min(128, limit // 8)
 
 

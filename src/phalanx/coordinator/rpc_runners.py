@@ -1,0 +1,259 @@
+"""Runners over gRPC: the streams that carry what frames carry. What is said is judged in `link` and `logs`.
+
+A call is made with a token in its metadata, and whoever shows none that is known is refused before a message is read.
+What waits to be taken by a runner is counted, and one that takes nothing is let go before that is too much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+import grpc  # type: ignore[import-untyped]
+from grpc import StatusCode
+from msgspec import structs
+
+from phalanx.api.server.auth import Identity
+from phalanx.coordinator.link import Envelope, Links, RunnerChannel, RunnerSession
+from phalanx.coordinator.link_auth import STRANGER, LinkAccess, LinkAuthenticator
+from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.server import (
+    BUFFER_MAX,
+    CONNECTIONS_MAX,
+    HELLO_WITHIN_S,
+    LINGER_S,
+    STRANGERS_FRAME_MAX,
+    STRANGERS_MAX,
+)
+from phalanx.link import wire
+from phalanx.rpc import messages
+from phalanx.rpc.convert import WrongMessage
+from phalanx.rpc.messages import LinkCodec
+from phalanx.rpc.statuses import bearer, status_of_refusal
+from phalanx.tls import NODE_URI
+
+
+class RunnerKeys(LinkAuthenticator, Protocol):
+    """Who knows the tokens of nodes, and whether a token is one of this cluster's at all, whomever it is for."""
+
+    def accepts_user(self, token: str) -> Identity | None: ...
+
+
+class RunnerStream:
+    """The way back to a runner, for control or for logs."""
+
+    def __init__(self, codec: LinkCodec, buffer_max: int) -> None:
+        self._codec = codec
+        self._buffer_max = buffer_max
+        self._waiting: deque[bytes] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status: tuple[StatusCode, str] = StatusCode.OK, ""  # with which the call ends
+
+    def send(self, said: list[wire.Message]) -> None:
+        for message in () if self.closed.done() else said:
+            told = message
+            if isinstance(message, wire.Rejected):  # where the leader takes frames is of no use here
+                told = structs.replace(message, leader="")
+                self.status = status_of_refusal(message.code), f"{message.code}: {message.message}"
+            packed = self._codec.pack(told)
+            self._waiting.append(packed)
+            self._bytes += len(packed)
+        if self._bytes > self._buffer_max:  # a runner that no longer reads
+            self._waiting.clear()
+            self.end(StatusCode.RESOURCE_EXHAUSTED, f"more than {self._buffer_max} bytes wait to be read")
+        self._news.set()
+
+    def close(self) -> None:
+        """End the call when what was said before has been taken."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._news.set()
+
+    def end(self, code: StatusCode, why: str) -> None:
+        self.status = code, why
+        self.close()
+
+    def refuse(self, code: str, why: str, *, retry: bool = True) -> None:
+        self.send([wire.Rejected(code, why, retry)])
+        self.close()
+
+    async def write_to(self, context: Any) -> None:
+        """Hand over what is said, as fast as the runner takes it, until the stream is closed."""
+        while self._waiting or not self.closed.done():
+            if not self._waiting:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            packed = self._waiting.popleft()
+            await context.write(packed)
+            self._bytes -= len(packed)
+
+
+class RunnerCall(NamedTuple):
+    """One call of a runner: where it comes from, how it is answered, and what becomes of what it says."""
+
+    context: Any
+    stream: RunnerStream
+    hear: Callable[[bytes], None]
+    is_welcome: Callable[[], bool]
+
+    @property
+    def token(self) -> str:
+        return bearer(self.context.invocation_metadata())
+
+
+class RunnersService:
+    """The calls of `phalanx.v1.Runners`. `streams` are those that are open."""
+
+    def __init__(
+        self,
+        links: Links,
+        log_links: LogLinks,
+        post: Callable[[Envelope], bool],
+        keys: RunnerKeys,
+        streams: set[RunnerChannel],
+        streams_max: int = CONNECTIONS_MAX,
+        buffer_max: int = BUFFER_MAX,
+    ) -> None:
+        self._links = links
+        self._log_links = log_links
+        self._post = post
+        self._keys = keys
+        self._streams_max = streams_max
+        self._buffer_max = buffer_max
+        self._before_hello = 0  # streams that have said nothing yet
+        self.streams = streams
+
+    def handlers(self) -> Any:
+        calls = {"Connect": self._connect, "Logs": self._logs}
+        rows = {name: grpc.stream_stream_rpc_method_handler(call) for name, call in calls.items()}
+        return grpc.method_handlers_generic_handler(messages.RUNNERS, rows)
+
+    def close(self) -> None:
+        for stream in list(self.streams):
+            stream.close()
+
+    async def _connect(self, _: Any, context: Any) -> None:
+        stream = RunnerStream(messages.to_runner, self._buffer_max)
+        session = RunnerSession(stream)
+        session.where, session.peer_name = where(context), peer_node_of(context)
+
+        def hear(data: bytes) -> None:
+            message = messages.from_runner.hear(data, call.token)
+            if not session.node and not isinstance(message, wire.HelloMessage):
+                raise WrongMessage("the first message must be a hello")
+            envelope = self._links.receive(session, message)
+            if envelope is not None and not self._post(envelope):
+                stream.close()  # nobody will read it: the runner dials again, and tells again
+
+        call = RunnerCall(context, stream, hear, lambda: bool(session.node))
+        try:
+            await self._carry(call)
+        finally:
+            if (envelope := self._links.closed(session)) is not None:
+                self._post(envelope)
+
+    async def _logs(self, _: Any, context: Any) -> None:
+        stream, peer = RunnerStream(messages.to_logs, self._buffer_max), peer_node_of(context)
+        is_open = False
+
+        def hear(data: bytes) -> None:
+            nonlocal is_open
+            message = messages.from_logs.hear(data, call.token)
+            if isinstance(message, wire.LogHello):
+                is_open = self._log_links.opened(stream, message, peer)
+            elif is_open and isinstance(message, wire.LogData):
+                self._log_links.arrived(stream, message)
+            else:
+                raise WrongMessage("the first message must be a log_hello")
+
+        call = RunnerCall(context, stream, hear, lambda: is_open)
+        try:
+            await self._carry(call)
+        finally:
+            self._log_links.closed(stream)
+
+    async def _carry(self, call: RunnerCall) -> None:
+        """Read and write until one side has enough."""
+        stream = call.stream
+        self.streams.add(stream)
+        writing = asyncio.ensure_future(stream.write_to(call.context))
+        reading = asyncio.ensure_future(self._read(call))
+        try:
+            await asyncio.wait({reading, stream.closed}, return_when=asyncio.FIRST_COMPLETED)
+            stream.close()
+            await asyncio.wait({writing}, timeout=LINGER_S)  # its last words
+        finally:
+            self.streams.discard(stream)
+            for task in (reading, writing):
+                task.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+        if stream.status[0] is not StatusCode.OK:
+            await call.context.abort(*stream.status)
+
+    async def _read(self, call: RunnerCall) -> None:
+        if not self._is_admitted(call):
+            return
+        self._before_hello += 1
+        try:
+            async with asyncio.timeout(HELLO_WITHIN_S):
+                data = await call.context.read()
+        except TimeoutError:
+            call.stream.refuse("NotUnderstood", f"no hello within {HELLO_WITHIN_S:.0f} s")
+            return
+        finally:
+            self._before_hello -= 1
+        while data is not grpc.aio.EOF and not call.stream.closed.done():
+            self._hear(call, data)
+            data = await call.context.read()
+
+    def _is_admitted(self, call: RunnerCall) -> bool:
+        """Whether it is worth reading what it says. A stranger is refused before that."""
+        stream = call.stream
+        if self._links.not_active is not None:  # whatever it wants, the active coordinator is elsewhere
+            stream.send([self._links.not_active])
+            stream.close()
+        elif self._keys.accepts_user(call.token) is None:
+            self._keys.refused("", LinkAccess(STRANGER), where(call.context))
+            stream.refuse("Unauthorized", STRANGER, retry=False)
+        elif len(self.streams) > self._streams_max or self._before_hello >= STRANGERS_MAX:
+            stream.refuse(
+                "TooMany", f"{len(self.streams)} streams are open, at most {self._streams_max} may be"
+            )
+        return not stream.closed.done()
+
+    def _hear(self, call: RunnerCall, data: bytes) -> None:
+        is_known, stream = call.is_welcome(), call.stream
+        try:
+            if not is_known and len(data) > STRANGERS_FRAME_MAX:
+                stream.refuse(
+                    "TooLarge", f"a hello of {len(data)} bytes, at most {STRANGERS_FRAME_MAX} are allowed"
+                )
+                return
+            call.hear(data)
+        except WrongMessage as error:
+            if is_known:
+                stream.end(StatusCode.INVALID_ARGUMENT, str(error))
+            else:
+                stream.refuse("NotUnderstood", str(error))
+
+
+def where(context: Any) -> str:
+    """Where a call comes from, as host:port."""
+    kind, _, address = str(context.peer()).partition(":")
+    return unquote(address) if kind in ("ipv4", "ipv6") else ""
+
+
+def peer_node_of(context: Any) -> str | None:
+    """The node whose certificate the other side has shown: "" if it is not one of a node, None without any."""
+    shown = context.auth_context()
+    if not shown.get("x509_pem_cert"):
+        return None
+    names = [name.decode() for name in shown.get("x509_subject_alternative_name", ())]
+    nodes = [name.removeprefix(NODE_URI) for name in names if name.startswith(NODE_URI)]
+    return nodes[0] if len(nodes) == 1 else ""

@@ -1,0 +1,167 @@
+"""What a runner may rely on, and what it may not do, whichever way it speaks: frames over TCP, or streams of gRPC.
+
+The fences and what becomes of reports are asked in `test_cases.py`, over both ways as well; the order of all replies in
+`test_reply_sequence.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from phalanx.api.schema.jobs import LogChunk
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.coordinator import rpc_runners, server
+from phalanx.core.model.orders import Brief, Disposition, Order, Phase, Start
+from phalanx.link import wire
+from tests.contract.backends import WAYS, Backend
+from tests.contract.coordinators import (
+    CoordinatorGroup,
+    Runner,
+    StartedCoordinator,
+    a_coordinator_group,
+    ended,
+)
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", WAYS, indirect=True)]
+
+
+@asynccontextmanager
+async def a_node(backend: Backend) -> AsyncIterator[tuple[CoordinatorGroup, StartedCoordinator, Runner]]:
+    async with a_coordinator_group(backend) as group:
+        c1 = await group.coordinator("c1")
+        yield group, c1, await group.runner(c1, "n1")
+
+
+def orders(runner: Runner) -> list[Order]:
+    return [each for message in runner.heard if isinstance(message, wire.Orders) for each in message.orders]
+
+
+def line_of(runner: Runner) -> Any:
+    return runner._transport
+
+
+def slow(runner: Runner) -> None:
+    """From now on it reads nothing."""
+    line_of(runner).takes.clear()
+
+
+async def test_a_brief_comes_once_before_the_first_start_of_its_group(backend: Backend):
+    async with a_node(backend) as (_, c1, n1):
+        request = SubmitRequest(command=["/bin/true"], array="1-3")
+        (id,) = (await c1.commands.submit(request, "ada")).task_ids
+        await until(lambda: sum(isinstance(each, Start) for each in orders(n1)) == 3)
+        told = [type(each) for each in orders(n1)]
+        assert told == [Brief, Start, Start, Start]
+        assert {each.job for each in orders(n1) if isinstance(each, Brief)} == {id}
+
+
+async def test_after_a_new_hello_the_brief_of_what_it_holds_comes_again(backend: Backend):
+    async with a_node(backend) as (group, c1, n1):
+        key = await n1.started(await c1.submit())
+        await n1.begin(key)
+        n1.heard.clear()
+        await group.join(c1, n1)
+        await until(lambda: any(isinstance(each, Brief) for each in orders(n1)))
+        assert [each.job for each in orders(n1) if isinstance(each, Brief)] == [key[0]]
+        assert n1.told_to(Start) == []
+
+
+async def test_an_end_whose_answer_was_lost_is_told_again_and_counts_once(backend: Backend):
+    async with a_node(backend) as (group, c1, n1):
+        key = await n1.started(await c1.submit())
+        await n1.begin(key)
+        line_of(n1).is_mute = True  # the answer never arrives
+        n1.say(wire.Reports(n1.epoch, [ended(key)], n1.generation))
+        await until(lambda: c1.state.jobs[key[0]].is_over)
+        n1.held[key] = Phase.ENDED
+        await group.join(c1, n1)
+        assert await n1.end(key) == Disposition.DUPLICATE
+
+
+async def test_a_newer_connection_of_the_node_ends_the_one_before(backend: Backend):
+    async with a_node(backend) as (group, c1, n1):
+        twin = Runner("n1")
+        twin.epoch = n1.epoch
+        await group.join(c1, twin)
+        await until(lambda: not n1.is_open)
+        assert twin.is_open
+
+
+async def test_when_the_stream_ends_the_node_is_not_reached_any_more(backend: Backend):
+    async with a_node(backend) as (_, c1, n1):
+        assert "n1" in c1.parts.links.sessions
+        line_of(n1).close()
+        await until(lambda: "n1" not in c1.parts.links.sessions)
+
+
+async def test_a_hello_that_is_too_long_is_refused_and_a_long_heartbeat_of_a_known_node_is_not(
+    backend: Backend,
+):
+    async with a_node(backend) as (_, c1, n1):
+        stranger = Runner("n2")
+        stranger.held = {("x" * 26, at, 1): Phase.RUNNING for at in range(20_000)}
+        c1.connect(stranger)
+        held = list(stranger.held.items())
+        stranger.say(wire.HelloMessage(wire.VERSION, n1.token, "n2", "a", "b", n1.capacity, 0, held))
+        await until(lambda: not stranger.is_open)
+        assert "n2" not in c1.state.nodes
+        n1.held = stranger.held
+        assert isinstance(await n1.beat(), wire.BeatAck)
+
+
+async def test_who_says_no_hello_is_sent_away(backend: Backend, monkeypatch: pytest.MonkeyPatch):
+    for module in (server, rpc_runners):
+        monkeypatch.setattr(module, "HELLO_WITHIN_S", 0.05)
+    async with a_node(backend) as (_, c1, _n1):
+        silent = Runner("n2")
+        c1.connect(silent)
+        if backend.way == "grpc":  # a call is made with its first message or without any
+            line_of(silent).open_silently()
+        await until(lambda: not silent.is_open)
+
+
+async def test_who_no_longer_reads_is_let_go_before_much_is_kept_for_it(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server, "BUFFER_MAX", 4 * 1024 * 1024)
+    async with a_node(backend) as (_, c1, n1):
+        slow(n1)
+        session = c1.parts.links.sessions["n1"]
+        for _ in range(100):
+            session.connection.send([wire.Welcome(wire.VERSION, 1, 5.0, 20.0, 1, "y" * 1024 * 1024)])
+            if "n1" not in c1.parts.links.sessions:
+                break
+        await until(lambda: "n1" not in c1.parts.links.sessions)
+
+
+async def test_a_log_is_read_over_a_stream_of_its_own(backend: Backend):
+    async with a_node(backend) as (_, c1, n1):
+        key = await n1.started(await c1.submit())
+        logs = Runner("n1")
+        c1.connect(logs)
+        logs.say(wire.LogHello(wire.VERSION, n1.token, "n1", n1.life))
+        reading = c1.parts.log_links.read("n1", key, stream="stdout", offset=0, lines=None, follow=False)
+
+        async def read() -> LogChunk:
+            return await anext(reading)
+
+        first = asyncio.ensure_future(read())
+        await until(lambda: any(isinstance(each, wire.ReadLog) for each in logs.heard))
+        asked = next(each for each in logs.heard if isinstance(each, wire.ReadLog))
+        assert (asked.key, asked.stream, asked.offset) == (key, "stdout", 0)
+        logs.say(wire.LogData(asked.id, 0, b"hello\n", 6, ended=True))
+        chunk = await first
+        assert (chunk.data, chunk.end) == (b"hello\n", True)
+
+
+async def test_a_token_that_is_taken_back_ends_the_connection(backend: Backend):
+    async with a_node(backend) as (_, c1, n1):
+        c1.parts.keys._nodes.digests = frozenset()
+        c1.parts.links.recheck()
+        await until(lambda: not n1.is_open)
