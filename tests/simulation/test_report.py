@@ -21,7 +21,7 @@ def test_a_trace_tells_the_story_of_one_seed(capsys: pytest.CaptureFixture[str])
     main(["--seed", "4", "--faults", "crash", "--trace"])
     told = capsys.readouterr().out
     assert "c1 takes epoch 1" in told
-    assert "-- quiet from now on" in told
+    assert "-- no more faults" in told
 
 
 def test_a_failure_prints_its_seed_its_sentence_and_one_command(

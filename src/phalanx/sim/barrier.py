@@ -1,4 +1,4 @@
-"""A gang starts whole or not at all: what the log says of its formations, against what keepers really hold and run.
+"""A gang starts whole or not at all: compares the formations of the log with what keepers really hold and run.
 
 Members of a formation wait at the barrier. It is released once, when all of them are ready and enough; or it is
 recalled, and then none of them ever runs.
@@ -30,11 +30,11 @@ class Barrier:
         self._waiting: set[Formation] = set()  # neither released nor recalled
         self._released: set[Formation] = set()
         self._recalled: set[Formation] = set()
-        self._satisfied: set[JobId] = set()  # gangs that have started whole in their present life
+        self._satisfied: set[JobId] = set()  # gangs that have started whole since their last restart
         self._placed: set[Formation] = set()  # in this batch
         self._parts: set[Formation] = set()  # formations that held only a part after the batch before
 
-    # What became durable. `note` is asked before the places have changed.
+    # Events that became durable. `note` is called before `Places` applies the event.
 
     def note(self, event: e.Event) -> None:
         match event:
@@ -48,7 +48,7 @@ class Barrier:
                 self._satisfied.discard(event.job)
 
     def end_of_batch(self) -> None:
-        """What was decided together stands together: a strict formation is whole from its first moment on."""
+        """Members placed in one decision are in one batch, so a strict formation is whole from its first batch on."""
         before, self._parts = self._parts, set()
         for name in sorted(self._waiting):
             if not any(not each.is_leaving for each in self._members(name)):
@@ -66,7 +66,7 @@ class Barrier:
         self._placed.clear()
 
     def may_go(self, key: AttemptKey) -> bool:
-        """Whether it is durable that this member may run."""
+        """Whether the release of this member's formation is durable."""
         return self._of.get(key) in self._released
 
     def is_recalled(self, key: AttemptKey) -> bool:
@@ -116,10 +116,10 @@ class Barrier:
         gang = self._places.jobs[job].gang
         return gang is None or gang.strict
 
-    # What nodes show.
+    # What nodes do.
 
     def started(self, node: str, start: Start) -> None:
-        """A member runs: before that, it was in the log that its formation may."""
+        """A member runs: the release of its formation must be in the log already."""
         name = (start.key[0], start.formation)
         if name in self._recalled:
             raise Violation("gang-whole", f"{start.key} runs on {node}, though {_spell(name)} was recalled")

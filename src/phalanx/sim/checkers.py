@@ -1,9 +1,9 @@
-"""What must be true of a run, watched from outside the code that is run.
+"""Checks what must be true of a run, from outside the code that is run.
 
-The facade takes note of everything observable and hands it to whoever keeps a model of it: `chronicle` and `places`
-of what the log says, `floor` of the processes that really run, `replica` of what a restart would remember; `barrier`
-watches gangs, `promises` preemption, `restarts` jobs that act as one, `limits` time limits, `standstill` nodes that
-cannot work, `waits` the queue. The first sentence that does not hold ends the run.
+The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
+says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
+preemption, `restarts` jobs that act as one, `limits` time limits, `standstill` nodes that cannot work, `waits` the
+queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ REPLAY_EVERY, REPLAY_ALL_EVERY = 30, 120  # of the turns that changed something
 
 
 class Checkers:
-    """All of them, and the counts of what was seen."""
+    """All checkers, and the counts of what they have seen."""
 
     def __init__(self, world: World, capacities: dict[str, Capacity]) -> None:
-        self.outside: Store | None = None  # what is really kept; known once there is a vault
+        self.outside: Store | None = None  # the store without faults; set once there is a vault
         self.keeps_stories = True  # False where the beginning of the log is dropped
         self.counts: Counter[str] = Counter()
         self.floor = Floor(capacities)
@@ -60,20 +60,20 @@ class Checkers:
         self.standstill = Standstill(world)
         self.limits = TimeLimits(self.places, self.floor, world)
         self.restarts = Restarts(self.places, self.barrier, self.count)
-        # Whoever waits for the moment in which a member is ready on some node, or in which places are promised.
+        # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
         self._world = world
-        self._epochs: dict[str, int] = {}  # the highest each life of a runner has served
+        self._epochs: dict[str, int] = {}  # the highest epoch that each incarnation of a runner has served
         self._settled = 0
-        self._quiet = (0, 0, 0)  # epoch, revision and gain of the last quiet turn that was looked at
+        self._quiet = (0, 0, 0)  # epoch, revision and gain of the last quiet turn that was checked
         self._patient_until = 0.0
-        self._latest = 0.0  # what the fastest clock of a coordinator has shown
+        self._latest = 0.0  # the latest time that any coordinator's clock has shown
 
     def count(self, what: str) -> None:
         self.counts[what] += 1
 
-    # What the disk shows.
+    # What the store shows.
 
     def term_opened(self, epoch: int, seat: str) -> None:
         self.chronicle.term_opened(epoch)
@@ -105,33 +105,37 @@ class Checkers:
         self.fences.said(seat, message)
 
     def ordered(self, node: str, orders: list[Order]) -> None:
-        """First durable, then said: nobody is told to do what the log does not know."""
+        """Durable before sent: no order goes to a runner before the log has the event behind it."""
         for order in orders:
             match order:
                 case Start() if not self.chronicle.was_placed(order.key):
-                    raise Violation("durable", f"{node} is told to start {order.key}, which was never placed")
+                    raise Violation(
+                        "durable", f"{node} is ordered to start {order.key}, which was never placed"
+                    )
                 case Go() if not self.barrier.may_go(order.key):
-                    raise Violation("durable", f"{order.key} is told to go, and its gang was not released")
+                    raise Violation("durable", f"{order.key} is ordered to go, but its gang was not released")
                 case Stop(why=Why.EVICTED) if not self.promises.was_evicted(order.key):
-                    raise Violation("durable", f"{order.key} is told to leave, and nobody has evicted it")
+                    raise Violation(
+                        "durable", f"{order.key} is ordered to stop as evicted, but no event evicts it"
+                    )
                 case Stop(why=Why.RECALLED) if not self.barrier.is_recalled(order.key):
-                    raise Violation("durable", f"{order.key} is recalled, and its formation was not")
+                    raise Violation("durable", f"{order.key} is recalled, but its formation was not")
 
-    # What nodes show.
+    # What nodes do.
 
     def process_ready(self, node: str, key: AttemptKey) -> None:
-        self._world.tell(f"{node}: {_spell(key)} is ready")
+        self._world.trace(f"{node}: {_spell(key)} is ready")
         self.floor.ready.add(key)
         self.on_ready(node)
 
     def process_started(self, node: str, start: Start) -> None:
-        self._world.tell(f"{node}: {_spell(start.key)} starts in lane {start.lane}")
+        self._world.trace(f"{node}: {_spell(start.key)} starts in lane {start.lane}")
         self.floor.started(node, start, self._world.now)
         if start.formation:
             self.barrier.started(node, start)
 
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
-        self._world.tell(f"{node}: {_spell(key)} ends: code {end.code}, signal {end.signal}")
+        self._world.trace(f"{node}: {_spell(key)} ends: code {end.code}, signal {end.signal}")
         self.floor.ended(node, key, end)
         self.limits.ended(key)
 
@@ -162,13 +166,13 @@ class Checkers:
                 )
                 raise Violation("epochs", text)
 
-    # What coordinators show.
+    # What coordinators do.
 
     def turned(self, coordinator: SimulatedCoordinator, turn: Turn) -> None:
-        """After every turn that changed something and is durable: the state's own sentences hold."""
+        """Called after every durable turn: the invariants of the state must hold."""
         for event in turn.events:
             if type(event) not in VOLATILE:
-                self._world.tell(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
+                self._world.trace(f"{coordinator.name}: {_subject(event)}{sentence(event)}")
         self._latest = max(self._latest, coordinator.engine.turned_at)
         for failed in turn.failures:
             raise Violation("plan", f"no plan can be made: {failed}") from failed
@@ -179,7 +183,7 @@ class Checkers:
             self._look_at_queue(coordinator)
 
     def _look_at_queue(self, coordinator: SimulatedCoordinator) -> None:
-        """Nothing happened in this turn: whoever waits now has a reason."""
+        """Nothing happened in this turn, so every unit that still waits must have a reason."""
         state, now = coordinator.state, coordinator.engine.turned_at
         engine = coordinator.engine
         view = snapshot(state, now, engine.memory)
@@ -192,7 +196,7 @@ class Checkers:
             check_patience(view, engine.policy)
 
     def _settled_down(self, coordinator: SimulatedCoordinator) -> None:
-        """From time to time: what a restart would read is what is in memory."""
+        """Every few turns: what a restart would read equals what is in memory."""
         if coordinator.state.epoch == self.chronicle.epoch:
             self.promises.compare(set(coordinator.state.promised))
         self._settled += 1
@@ -203,23 +207,21 @@ class Checkers:
 
     def compare(self, coordinator: SimulatedCoordinator, loaded: Loaded) -> None:
         if coordinator.state.epoch != self.chronicle.epoch:
-            return  # it has been replaced and does not know it yet
+            return  # it has been replaced and has not noticed yet
         found = differences(coordinator.state, loaded, coordinator.engine.turned_at, self._latest)
         if found:
-            raise Violation(
-                "replay", f"a restart of {coordinator.name} would not remember the same: {found[0]}"
-            )
+            raise Violation("replay", f"a restart of {coordinator.name} would read another state: {found[0]}")
 
     def _whole_log(self) -> Loaded:
         return Loaded(None, 0, self.chronicle.batches)
 
     def _load(self) -> Loaded:
-        """What a restart would read."""
+        """Read the state as a restart would."""
         assert self.outside is not None
         return drive(self.outside.load())
 
     def _remembers(self, coordinator: SimulatedCoordinator, job: str) -> bool:
-        """Whether a job can still be told about: from memory, or from the history and the story."""
+        """Whether the job can still be shown: from memory, or from the history and the story."""
         assert self.outside is not None
         if job in coordinator.state.jobs:
             return True
@@ -253,13 +255,11 @@ def check_state(state: ClusterState) -> None:
             group = job.group_of(position)
             waits = position in job.delayed or position in group.again or position >= group.fresh
             if status == Status.PENDING and not waits:
-                raise Violation(
-                    "heals", f"task {position} of {job.job.id} is pending and nobody will place it"
-                )
+                raise Violation("heals", f"task {position} of {job.job.id} is pending and is in no queue")
 
 
 def why_not_healed(leader: SimulatedCoordinator, floor: Floor, nodes: int) -> str | None:
-    """The first thing that is not as it should be once all has healed, or None."""
+    """The first thing that has not healed, or None."""
     state = leader.state
     for job in state.jobs.values():
         for position, status in enumerate(job.status):
@@ -274,7 +274,7 @@ def why_not_healed(leader: SimulatedCoordinator, floor: Floor, nodes: int) -> st
     if len(state.nodes) < nodes:
         return f"only {len(state.nodes)} of {nodes} nodes are known"
     for node in state.nodes.values():
-        if not node.could_work:  # one that only rests has healed
+        if not node.could_work:  # a node that is only excluded for a while has healed
             return f"{node.name} takes no work (lost: {node.lost}, connected: {node.connected}, {node.drain_reason})"
         if not state.table.ledgers[node.row].is_empty:
             return f"{node.name} is not wholly free"
@@ -284,7 +284,7 @@ def why_not_healed(leader: SimulatedCoordinator, floor: Floor, nodes: int) -> st
 
 
 def ignore(what: object) -> None:
-    """Nobody waits for this."""
+    """The default listener: does nothing."""
 
 
 def _subject(event: Event) -> str:

@@ -1,7 +1,7 @@
-"""What the durable log says, event by event, in a model of its own that shares no code with `apply`.
+"""A model of the durable log, event by event; it shares no code with `apply`.
 
-A task's final status is set once. An attempt is placed once, ends once, and its number is never used again.
-Completed is true: a process of exactly that attempt exited with 0. Batches come from the newest epoch only.
+A task's final status is set once. An attempt is placed once, ends once, and its number is never used again. Completed
+is true: a process of exactly that attempt exited with 0. Batches come from the newest epoch only.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ _TRUE_ENDS = (Why.NONE, Why.EXITED, Why.SIGNALLED)  # ends that claim to have se
 
 
 class Task:
-    """One task, as the log tells it."""
+    """One task, as the log has it."""
 
     def __init__(self) -> None:
         self.final: Status | None = None
         self.number = 0
         self.live: AttemptKey | None = None
-        self.is_done = False  # it ended with code 0, and is Completed once its whole job is
+        self.is_done = False  # it ended with code 0 and becomes Completed with its whole job
 
 
 class Chronicle:
-    """Jobs and their tasks, the terms, and what users were told."""
+    """Jobs and their tasks, the terms, and what was acknowledged to users."""
 
     def __init__(self, floor: Floor) -> None:
         self.batches: list[Batch] = []
         self.jobs: dict[JobId, list[Task]] = {}
         self.requests: dict[str, list[JobId]] = {}
-        self._told: dict[str, list[JobId]] = {}
+        self._acknowledged: dict[str, list[JobId]] = {}
         self._floor = floor
-        self.epoch = 0  # the newest that was opened
+        self.epoch = 0  # the newest epoch
         self._revision = 0
 
-    # What users were told.
+    # What was acknowledged to users.
 
-    def told(self, request_id: str, jobs: list[JobId]) -> None:
+    def acknowledged(self, request_id: str, jobs: list[JobId]) -> None:
         """A submission was acknowledged: from now on it must never be lost."""
-        before = self._told.setdefault(request_id, jobs)
+        before = self._acknowledged.setdefault(request_id, jobs)
         if before != jobs:
             raise Violation("accepted", f"request {request_id} was answered with {before}, then with {jobs}")
-        self._check_told(request_id)
+        self._check_acknowledged(request_id)
 
-    def _check_told(self, request_id: str) -> None:
-        jobs, kept = self._told[request_id], self.requests.get(request_id, [])
+    def _check_acknowledged(self, request_id: str) -> None:
+        jobs, kept = self._acknowledged[request_id], self.requests.get(request_id, [])
         lost = [job for job in jobs if job not in self.jobs]
         if lost:
             raise Violation("accepted", f"job {lost[0]} was accepted and is not in the log")
         if kept != jobs:
-            raise Violation("accepted", f"request {request_id} made {kept}, its user knows of {jobs}")
+            raise Violation("accepted", f"request {request_id} made {kept}, its user was given {jobs}")
 
     # What became durable.
 
@@ -67,14 +67,14 @@ class Chronicle:
         self.epoch = epoch
 
     def was_placed(self, key: AttemptKey) -> bool:
-        """Whether it is durable that this attempt was given a place."""
+        """Whether the placement of this attempt is durable."""
         tasks = self.jobs.get(key[0])
         return tasks is not None and tasks[key[1]].number >= key[2]
 
     def committed(self, epoch: int, batch: Batch) -> list[e.Event]:
-        """Take note of a batch; the events in it."""
+        """Record a batch and return its events."""
         if epoch != self.epoch:
-            raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self.epoch} is in force")
+            raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self.epoch} is current")
         if batch.revision <= self._revision:
             raise Violation("epochs", f"revision {batch.revision} was written after {self._revision}")
         self._revision = batch.revision
@@ -127,7 +127,7 @@ class Chronicle:
             task.final = task.final or Status.CANCELLED
 
     def _end_all(self, job: JobId, rest: Status) -> None:
-        """The job is over: who has done its part is Completed, and all others share one end."""
+        """The job is over: tasks that ended with 0 are Completed, all others get the same end."""
         for task in self.jobs[job]:
             task.final = task.final or (Status.COMPLETED if task.is_done else rest)
 
@@ -139,7 +139,7 @@ class Chronicle:
             )
         task.live = None
         self._check_true(event.key, event.exit, event.status)
-        self._check_told_end(event)
+        self._check_reported_end(event)
         if task.final is not None and event.status != task.final:
             raise Violation("one-commit", f"{event.key} is {task.final.word} and became {event.status.word}")
         task.is_done = event.status == Status.RUNNING
@@ -159,13 +159,15 @@ class Chronicle:
         end = self._floor.ends.get(key)
         seen = None if end is None else (-end.signal if end.signal else end.code)
         if end is None or seen != exit.code:
-            raise Violation("one-commit", f"{key} is said to have exited with {exit.code}; truly: {end}")
+            raise Violation(
+                "one-commit", f"{key} is reported as exited with {exit.code} but really ended with {end}"
+            )
 
-    def _check_told_end(self, event: e.AttemptEnded) -> None:
-        """A runner that is in touch, and whose keeper lost nothing, tells every end that it saw."""
+    def _check_reported_end(self, event: e.AttemptEnded) -> None:
+        """A runner that is connected, and whose keeper lost nothing, reports every end that it saw."""
         gave_up = event.exit.why in (Why.LOST, Why.UNCONFIRMED) and event.cause != "lease over"
         if gave_up and self._floor.knows_end(event.key):
-            raise Violation("one-commit", f"{event.key} ended by itself, and its end was never told")
+            raise Violation("one-commit", f"{event.key} ended by itself, and its end was never reported")
 
     def _task(self, key: AttemptKey) -> Task:
         return self.jobs[key[0]][key[1]]
@@ -174,8 +176,8 @@ class Chronicle:
 
     def finish(self, state: ClusterState, remembers: Callable[[JobId], bool]) -> None:
         """Nothing accepted is lost, and everything has ended as the log says."""
-        for request_id in self._told:
-            self._check_told(request_id)
+        for request_id in self._acknowledged:
+            self._check_acknowledged(request_id)
         for id, tasks in self.jobs.items():
             if not remembers(id):
                 raise Violation(

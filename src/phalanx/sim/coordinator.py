@@ -1,7 +1,7 @@
-"""A coordinator under virtual time: the real member, loop, links and store, in a process that may pause and may die.
+"""A coordinator under virtual time: the real leadership, loop, links and store, in a process that may pause or die.
 
-The coroutines of `coordinator/leadership.py` run unchanged on an event loop of the simulator; what `server.py` and
-`main.py` do with sockets and signals is done here. Death loses the memory and the connections.
+The coroutines of `coordinator/leadership.py` run unchanged on an event loop of the simulator; this module does what
+`server.py` and `main.py` do with sockets and signals. Death loses the memory and the connections.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Reply = Callable[[list[Answer | None]], None]
 
 
 class CoordinatorWatcher(Protocol):
-    """Who looks at a coordinator from outside."""
+    """Sees what a coordinator does, from outside."""
 
     def count(self, what: str) -> None: ...
 
@@ -41,7 +41,7 @@ class CoordinatorWatcher(Protocol):
 
 
 class SimulatedCoordinator(Life):
-    """One process: it follows, leads or waits for its chance, until it dies. Its successor is another one."""
+    """One process: it follows, leads or stands by until it dies. Its successor is another object."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SimulatedCoordinator(Life):
 
     @property
     def is_open(self) -> bool:
-        """Whether it believes that it leads, and takes runners and wishes."""
+        """Whether it believes that it leads, and accepts runners and requests."""
         return self._member.role is Role.ACTIVE
 
     @property
@@ -83,7 +83,7 @@ class SimulatedCoordinator(Life):
         loop = self._member.loop
         return loop is not None and not self._store.is_writing and loop.trouble is None
 
-    # The life.
+    # The process.
 
     def begin(self) -> None:
         self.events.begin(self._live())
@@ -92,13 +92,13 @@ class SimulatedCoordinator(Life):
         try:
             await self._member.open()
         except StoreError as error:
-            self.world.tell(f"{self.name} stops: {error}")
+            self.world.trace(f"{self.name} stops: {error}")
             if isinstance(error, LogHole):
                 self._watcher.count("damaged log refused")
             self.end()
         else:
             await self._member.run()
-            self.world.tell(f"{self.name} has ended well")
+            self.world.trace(f"{self.name} has ended well")
             self.end()
 
     def retire(self) -> None:
@@ -106,7 +106,7 @@ class SimulatedCoordinator(Life):
         self.call(self._member.stop)
 
     def end(self) -> None:
-        """Death. The kernel closes the connections, unless the machine is gone as well."""
+        """The process dies. The kernel closes its connections, unless the machine is gone as well."""
         super().end()
         for socket in self._sockets:
             socket.close()
@@ -121,11 +121,11 @@ class SimulatedCoordinator(Life):
 
     def opened(self) -> None:
         self.links.not_active = None
-        self.world.tell(f"{self.name} takes epoch {self.state.epoch}")
+        self.world.trace(f"{self.name} takes epoch {self.state.epoch}")
         self._watcher.opened(self)
 
     def closed(self) -> None:
-        """Silence first: whoever is connected has to look for another."""
+        """Stop answering first: connected runners have to find another coordinator."""
         leader = self._member.leader
         other = leader.candidate.link if leader and leader.candidate.name != self.seat else ""
         self.links.not_active = wire.Rejected("NotActive", "this coordinator is a standby", True, other)
@@ -134,7 +134,7 @@ class SimulatedCoordinator(Life):
             socket.close()
 
     def turned(self, turn: Turn) -> None:
-        """The turn is durable: say it."""
+        """The turn is durable: send its effects."""
         self.links.dispatch(turn.effects)
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
@@ -142,7 +142,7 @@ class SimulatedCoordinator(Life):
         self._watcher.turned(self, turn)
 
     def followed(self, batch: Batch, turn: Turn) -> None:
-        """A standby learned of another's turn."""
+        """A standby applied another coordinator's turn."""
 
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
         """The state was read anew."""
@@ -150,7 +150,7 @@ class SimulatedCoordinator(Life):
     # Users.
 
     def ask(self, inputs: list[Input], reply: Reply) -> None:
-        """A user's request. No answers mean that it has to be asked again, here or elsewhere."""
+        """A user's request. An empty list of answers means: ask again, here or elsewhere."""
         self.events.begin(self._ask(inputs, reply))
 
     async def _ask(self, inputs: list[Input], reply: Reply) -> None:
@@ -162,8 +162,8 @@ class SimulatedCoordinator(Life):
     # Runners.
 
     def accept(self, socket: Socket) -> None:
-        """A runner dialled."""
-        socket.speaker = SimulatedConnection(self, socket)
+        """A runner connected."""
+        socket.receiver = SimulatedConnection(self, socket)
         self._sockets = [each for each in self._sockets if each.is_open]
         self._sockets.append(socket)
 
@@ -203,7 +203,7 @@ class SimulatedConnection:
         elif (envelope := links.receive(self._session, message)) is not None and not self._coordinator.post(
             envelope
         ):
-            self.close()  # nobody will read it
+            self.close()  # the other end is closed
 
     def closed(self) -> None:
         if (envelope := self._coordinator.links.closed(self._session)) is not None:

@@ -1,7 +1,7 @@
 """The disk under the coordinators: a real store that may be slow, full, or out of reach.
 
-A write takes effect at one instant and is heard of at a later one; between the two its coordinator may be
-paused, replaced or dead. The store's own code decides whether a write is allowed.
+A write takes effect at one instant and is acknowledged at a later one; between the two its coordinator may be paused,
+replaced or dead. The store's own code decides whether a write is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
-    """Run what waits for nothing: it may only let others go first, and here there is nobody."""
+    """Run a coroutine that never waits; it may only yield, and nothing else runs here."""
     try:
         while work.send(None) is None:
             pass
@@ -35,25 +35,25 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 
 class Disk:
-    """What is kept, and the moods of what keeps it. Without a folder it is in memory."""
+    """The stored state and the faults of its disk. Without a folder it is in memory."""
 
     def __init__(self, world: World, watcher: StoreWatcher, folder: Path | None) -> None:
         self.is_slow = False
-        self.is_full = False  # it can be read, not written
-        self.is_away = False  # it can be neither
-        self.forgets_to_answer = False  # it writes, and says that it could not
-        self.damaged: set[int] = set()  # revisions of batches that no coordinator can read just now
+        self.is_full = False  # readable, not writable
+        self.is_away = False  # neither readable nor writable
+        self.forgets_to_answer = False  # it writes, then reports a failure
+        self.damaged: set[int] = set()  # revisions of batches that no coordinator can read at present
         self.world = world
         self.watcher = watcher
-        self.epoch = 0  # the newest that was minted
+        self.epoch = 0  # the newest epoch
         self._dice = world.dice("disk")
         self._folder = folder
         self._memory = Memory()
         self._opened: list[Store] = []
-        self.outside: Store = self._open()  # what is really kept, whatever the moods
+        self.outside: Store = self._open()  # the store without faults
 
     def open(self, owner: Life, seat: str) -> Store:
-        """A store as one coordinator process opens it."""
+        """Open the store for one coordinator process."""
         return DiskStore(self, owner, self._open())
 
     def _open(self) -> Store:
@@ -71,17 +71,17 @@ class Disk:
             drive(store.close())
 
     def intends(self, epoch: int, batch: Batch) -> None:
-        """What is written is seen when it is written."""
+        """Nothing to do: a write is seen when it takes effect."""
 
     def takes_s(self) -> tuple[float, float]:
-        """After how long a write takes effect, and after how much more it is heard of."""
+        """Seconds until a write takes effect, and seconds more until it is acknowledged."""
         is_slow = self.is_slow and self._dice.random() < 0.5
         whole_s = self._dice.uniform(0.05, 3.0) if is_slow else self._dice.uniform(0.0002, 0.004)
         effect_s = self._dice.choice((0.0, whole_s))
         return effect_s, whole_s - effect_s
 
     def minted(self, epoch: int, seat: str) -> None:
-        """An epoch came out of the store; every new one is told of once."""
+        """The store gave out an epoch; each new one is reported once."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.watcher.term_opened(epoch, seat)
@@ -97,7 +97,7 @@ class Disk:
 
 
 class DiskStore:
-    """One coordinator's store on the disk: the real one, behind the disk's moods."""
+    """One coordinator's store on the disk: the real one, behind the disk's faults."""
 
     def __init__(self, disk: Disk, owner: Life, store: Store) -> None:
         self._disk = disk
@@ -189,10 +189,10 @@ class DiskStore:
         return await self._store.past(before, limit, prefix)
 
     async def close(self) -> None:
-        """The disk closes all at the end of the run."""
+        """The disk closes all stores at the end of the run."""
 
     async def _write(self, change: Callable[[], Any]) -> Any:
-        """Let a change take effect and be heard of, each after a while, even if nobody is there any more to hear."""
+        """Apply a change after a delay and acknowledge it after another, even if its process is dead by then."""
         future, tell = outside(self._owner)
         effect_s, reply_s = self._disk.takes_s()
 

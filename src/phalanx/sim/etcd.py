@@ -1,8 +1,8 @@
-"""An etcd cluster as its clients meet it: a model of what it holds, behind a network and members that fail.
+"""An etcd cluster as its clients see it: a model of its keys, behind a network and members that fail.
 
 A request travels, takes effect at one instant, and its answer travels back. It may be slow; its answer may be lost
 after it took effect; it may take effect after its client gave up; without a leader nothing is answered, and no lease
-ends. Nothing ever takes effect twice. Who looks from outside is called after every change.
+ends. Nothing ever takes effect twice. `on_change` is called after every change.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from phalanx.store.protocol import StoreError
 
 GIVE_UP_S = 2.0  # how long a client waits for an answer
 LATE_MAX_S = 12.0
-EXPIRY_EVERY_S = 0.5  # how often etcd looks for leases that are over
+EXPIRY_EVERY_S = 0.5  # how often etcd looks for expired leases
 
 
 class Etcd:
-    """The cluster and its moods."""
+    """The cluster and its faults."""
 
     def __init__(self, world: World, on_change: Callable[[], None]) -> None:
         self.world = world
@@ -44,28 +44,28 @@ class Etcd:
         self.has_leader = True
         self.is_slow = False
         self.loses_answers = False
-        self.delays_requests = False  # some take effect long after their client gave up
+        self.delays_requests = False  # some requests take effect long after their client gave up
         self.has_dead_member = False
         self.cut_off: set[str] = set()  # seats whose requests arrive nowhere
-        self.is_damaged: Callable[[bytes], bool] = _never  # whether clients read another value under a key
+        self.is_damaged: Callable[[bytes], bool] = _never  # whether clients read a damaged value under a key
         self._on_change = on_change
         self._proposed: list[
             Callable[[], None]
-        ] = []  # what a lost leader had taken in, and the next one may carry out
+        ] = []  # what a lost leader had accepted, and the next one may carry out
         world.after(EXPIRY_EVERY_S, self._expire)
 
     def client(self, owner: Life, seat: str) -> Kv:
         return SimulatedEtcdClient(self, owner, seat)
 
     def direct(self) -> Kv:
-        """What is really there, at once: for those who look from outside."""
+        """A client without network and faults, for checkers."""
         return Direct(self.held)
 
     def lose_leader(self) -> None:
         self.has_leader = False
 
     def find_leader(self) -> None:
-        """Etcd has a leader again, which gives every lease its whole time anew."""
+        """Etcd has a leader again, which restarts every lease with its full time."""
         if self.has_leader:
             return
         self.has_leader = True
@@ -136,7 +136,7 @@ class SimulatedEtcdClient:
         return structs.replace(outcome, found=[self._as_read(each) for each in outcome.found])
 
     def _as_read(self, entries: list[KeyValue]) -> list[KeyValue]:
-        """What comes of them, one bit of those that are damaged flipped."""
+        """The entries as a client reads them: one bit of each damaged value is flipped."""
         is_damaged = self._etcd.is_damaged
         return [
             structs.replace(each, value=each.value[:-1] + bytes((each.value[-1] ^ 1,)))
@@ -160,7 +160,7 @@ class SimulatedEtcdClient:
         """Nothing to do."""
 
     async def _ask(self, effect: Callable[[], Any]) -> Any:
-        """Send a request and wait for its answer, or give up; nobody knows then whether it took effect."""
+        """Send a request and wait for its answer, or give up; then it is unknown whether it took effect."""
         etcd, dice = self._etcd, self._etcd.dice
         future, tell = outside(self._owner)
         is_lost = self._seat in etcd.cut_off or (etcd.has_dead_member and dice.random() < 1 / 3)
@@ -175,7 +175,7 @@ class SimulatedEtcdClient:
 
 
 class Direct:
-    """The same without a network: nothing waits and nothing fails."""
+    """The same client without a network: nothing waits and nothing fails."""
 
     def __init__(self, held: Keyspace) -> None:
         self._held = held

@@ -1,7 +1,7 @@
-"""The state of one run in a model of etcd: the real etcd store for each coordinator, and one that looks from outside.
+"""The state of one run in a model of etcd: the real etcd store for each coordinator, and one for the checkers.
 
-What became durable is seen where it becomes so, in the model, and not where somebody was told of it: a write whose
-answer was lost counts, and so does one that takes effect when nobody waits for it any more.
+A write counts as durable when it takes effect in the model, not when it is acknowledged: a write whose answer was lost
+counts, and so does one that takes effect after its client gave up.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class EtcdVault:
         self.damaged: set[int] = set()
         self.etcd.is_damaged = self._is_damaged
         self._watcher = watcher
-        self._eye = EtcdStore(self.etcd.direct(), PREFIX)  # follows what is written
+        self._follower = EtcdStore(self.etcd.direct(), PREFIX)  # follows what is written
         self._epoch = 0
         self._revision = 0
         self._intended: dict[
             tuple[int, bytes], list[int]
-        ] = {}  # who meant to write a batch: under which epochs
+        ] = {}  # the epochs under which coordinators meant to write a batch
 
     def open(self, owner: Life, seat: str) -> Store:
         return EtcdStore(self.etcd.client(owner, seat), PREFIX)
@@ -44,7 +44,7 @@ class EtcdVault:
         self._intended.setdefault((batch.revision, batch.body), []).append(epoch)
 
     def close(self) -> None:
-        """Nothing stays behind."""
+        """Nothing to close."""
 
     # What faults can do to it.
 
@@ -86,17 +86,17 @@ class EtcdVault:
     def _is_damaged(self, key: bytes) -> bool:
         return any(key == _KEYS.log(revision) for revision in self.damaged)
 
-    # What is seen.
+    # What changes.
 
     def _changed(self) -> None:
-        """Something was written: perhaps an epoch, perhaps a batch."""
-        leader = drive(self._eye.leader())
+        """A key was written: perhaps an epoch, perhaps a batch."""
+        leader = drive(self._follower.leader())
         if leader is not None and leader.epoch != self._epoch:
             self._epoch = leader.epoch
             self._watcher.term_opened(leader.epoch, leader.candidate.name)
         try:
-            batches = drive(self._eye.since(self._revision, BATCHES_MAX))
-        except Regressed as error:  # nothing is ever lost here, so somebody has written over it
+            batches = drive(self._follower.since(self._revision, BATCHES_MAX))
+        except Regressed as error:  # the model never loses anything, so a batch was overwritten
             raise Violation("epochs", str(error)) from error
         for batch in batches:
             self._revision = batch.revision

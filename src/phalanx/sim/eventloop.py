@@ -1,8 +1,8 @@
 """asyncio under virtual time: the event loop of one simulated process, so that real coroutines run unchanged.
 
-Each process has a loop of its own, because each may be paused or die alone. Callbacks run when the world's clock
-leaps to them; a timer counts by the machine's own clock, which is a little fast or slow. There are no sockets here:
-what comes from outside comes through `Life.call`.
+Each process has its own loop, because each may be paused or die alone. Callbacks run when the world's clock reaches
+them; a timer counts by the machine's own clock, which is a little fast or slow. There are no sockets here: everything
+from outside arrives through `Life.call`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Work = Coroutine[Any, Any, T]
 
 
 class EventLoop(asyncio.AbstractEventLoop):
-    """What asyncio's tasks, futures, events and timeouts need of a loop, and nothing else."""
+    """The part of asyncio's event loop that tasks, futures, events and timeouts need."""
 
     def __init__(self, life: Life, clock: LocalClock) -> None:
         self._life = life
@@ -38,24 +38,24 @@ class EventLoop(asyncio.AbstractEventLoop):
         self._mistake: BaseException | None = None
 
     def begin(self, work: Work[Any]) -> None:
-        """Let a coroutine run. What it raises, but for trouble with a store, ends the whole run of the simulator."""
+        """Start a coroutine. An exception of it, other than a StoreError, ends the run of the simulator."""
         self.create_task(work)
 
-    def bury(self) -> None:
-        """The run is over: end what still waits here, so that nothing of it is heard of later."""
+    def abandon(self) -> None:
+        """The run is over: end what still waits here, so that no warning about it appears later."""
         self._life.end()
         set_running_loop(self)
         try:
             for task in self._tasks:
                 if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
                     _close(task.get_coro())
         finally:
             set_running_loop(None)
         self._tasks.clear()
         self._ready.clear()
 
-    # What asyncio asks for.
+    # What asyncio calls.
 
     def time(self) -> float:
         return self._clock.monotonic()
@@ -109,9 +109,9 @@ class EventLoop(asyncio.AbstractEventLoop):
             self._mistake = self._mistake or error
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the world's queue and does nothing when it is due."""
+        """The handle stays in the world's queue and does nothing when it is due."""
 
-    # Turning.
+    # Turns of the loop.
 
     def _due(self, handle: asyncio.TimerHandle) -> None:
         if not handle.cancelled():
@@ -119,7 +119,7 @@ class EventLoop(asyncio.AbstractEventLoop):
             self._turn()
 
     def _turn(self) -> None:
-        """Run all that is ready now; what becomes ready meanwhile runs in the next turn, at the same instant."""
+        """Run all callbacks that are ready; what becomes ready meanwhile runs in the next turn, at the same instant."""
         self._is_awake = True
         set_running_loop(self)
         try:
@@ -142,12 +142,12 @@ class EventLoop(asyncio.AbstractEventLoop):
 
 
 def an_event_loop(life: Life, clock: LocalClock) -> EventLoop:
-    """The loop of one process. Of asyncio's abstract class only that is there which coroutines without sockets need."""
+    """The loop of one process. It implements only what coroutines without sockets need of asyncio's abstract class."""
     return EventLoop(life, clock)  # type: ignore[abstract]
 
 
 def _close(work: Any) -> None:
-    """End a coroutine, as often as it has something to wait for while it ends; what goes wrong then is no matter."""
+    """Close a coroutine, again whenever it awaits something while it ends; errors on the way do not matter."""
     for _ in range(CLOSE_TRIES_MAX):
         if getcoroutinestate(work) == CORO_CLOSED:
             return
@@ -156,9 +156,9 @@ def _close(work: Any) -> None:
 
 
 def outside(life: Life) -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
-    """Something to wait for that happens outside of this process, and the way to tell the process.
+    """A future for something that happens outside of this process, and the function that settles it.
 
-    What is told to a paused process waits, and what is told to a dead one is lost. An exception is raised there.
+    The outcome waits for a paused process and is lost for a dead one. An exception is raised in the process.
     """
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from random import Random
 
 from phalanx.core.cluster.events import RoomPromised
-from phalanx.sim import faults_coordinators as office
+from phalanx.sim import faults_coordinators as on_coordinators
 from phalanx.sim.checkers import ignore
 from phalanx.sim.harm import Harm
 from phalanx.sim.node import Node
 
 Fault = Callable[[Harm, float], None]
-# What these do to a node excuses nothing else: limits are kept and trouble is told meanwhile.
-LONGEST = 3.0  # some faults last so many times longer than they are told to
+# These excuse nothing else on the node: limits are kept and failures are reported meanwhile.
+LONGEST = 3.0  # some faults last up to so many times their duration
 CLOCK_ONLY, KEEPER_ONLY = ("clock-step",), ("stopped-keeper", "no-keeper")
 
 
@@ -27,23 +27,23 @@ def crash_before_append(harm: Harm, for_s: float) -> None:
 
 
 def crash_after_append(harm: Harm, for_s: float) -> None:
-    """The write is kept and its answer never given."""
+    """The write takes effect and is never acknowledged."""
     harm.trap.arm("after")
     harm.world.after(for_s, harm.trap.disarm)
 
 
 def crash_with_release(harm: Harm, for_s: float) -> None:
-    """The coordinator dies with the write that releases, recalls or restarts a gang, before or after it is kept."""
+    """The coordinator dies with the write that releases, recalls or restarts a gang, before or after its effect."""
     _crash_with(harm, for_s, "GangReleased", "GangRecalled", "JobRestarted")
 
 
 def crash_with_promise(harm: Harm, for_s: float) -> None:
-    """The same with the write by which attempts are asked to leave, or by which they have left."""
+    """The same with the write that evicts attempts, or that ends a promise."""
     _crash_with(harm, for_s, "RoomPromised", "PromiseWithdrawn", "TasksEvicted")
 
 
 def death_at_barrier(harm: Harm, for_s: float) -> None:
-    """A node loses its power, or its runner or keeper, in the moment in which a member of a gang is ready on it."""
+    """A node loses its power, its runner or its keeper at the moment when a member of a gang is ready on it."""
 
     def strike(name: str) -> None:
         harm.checkers.on_ready = ignore
@@ -56,7 +56,7 @@ def death_at_barrier(harm: Harm, for_s: float) -> None:
 
 
 def trouble_at_promise(harm: Harm, for_s: float) -> None:
-    """When attempts are asked to leave for others, a node on which places were promised fails or falls silent."""
+    """When attempts are evicted to make room, a node with promised places fails or is cut off."""
 
     def strike(event: RoomPromised) -> None:
         harm.checkers.on_promise = ignore
@@ -84,7 +84,7 @@ def lost_disk(harm: Harm, for_s: float) -> None:
 
 
 def lost_commit(harm: Harm, for_s: float) -> None:
-    """Writes are kept, and their coordinator is told that they were not."""
+    """Writes take effect, and their coordinator gets an error."""
     _set_disk(harm, min(for_s, 2.0), "forgets_to_answer")
 
 
@@ -93,7 +93,7 @@ def partition(harm: Harm, for_s: float) -> None:
 
 
 def deaf_coordinator(harm: Harm, for_s: float) -> None:
-    """What the runner says is held back; what it is told arrives."""
+    """Messages of the runner are held back; messages to it arrive."""
     _block(harm, for_s, "up")
 
 
@@ -109,14 +109,14 @@ def split(harm: Harm, for_s: float) -> None:
 
 
 def silence(harm: Harm, for_s: float) -> None:
-    """All nodes are cut off at once: it is likelier that we are."""
+    """All nodes are cut off at once: more likely the coordinator is."""
     for node in harm.nodes:
         harm.network.block(node.name, "up", "down")
         harm.world.after(for_s, harm.network.heal, node.name, "up", "down")
 
 
 def broken_connection(harm: Harm, for_s: float) -> None:
-    """A few times over, at any moment."""
+    """Connections break three times, at random moments."""
     for _ in range(3):
         node = harm.a_node().name
         harm.world.after(harm.dice.uniform(0.0, for_s), lambda node=node: harm.network.reset(node=node))
@@ -129,7 +129,7 @@ def storm(harm: Harm, for_s: float) -> None:
 
 
 def late_orders(harm: Harm, for_s: float) -> None:
-    """An order that an older coordinator had given reaches a runner that serves a newer one."""
+    """An order of an older coordinator reaches a runner that serves a newer one."""
     for node in harm.nodes:
         harm.world.after(harm.dice.uniform(0.0, for_s), _deliver_late, harm, node)
 
@@ -158,12 +158,12 @@ def no_keeper(harm: Harm, for_s: float) -> None:
 
 
 def idle_runner(harm: Harm, for_s: float) -> None:
-    """A runner takes what it is given, and nothing of it starts; it lists that, or does not even know it."""
-    harm.a_node().swallow_starts(for_s, harm.dice.choice(("runner", "keeper")))
+    """A runner accepts attempts that then never start; it lists them, or does not even know them."""
+    harm.a_node().lose_starts(for_s, harm.dice.choice(("runner", "keeper")))
 
 
 def clock_step(harm: Harm, for_s: float) -> None:
-    """Somebody sets a node's clock, by seconds or by hours, and it stays so."""
+    """A node's wall clock is set, by seconds or by hours, and stays so."""
     by_s = harm.dice.choice((-1.0, 1.0)) * harm.dice.choice((30.0, 3600.0, 18_000.0))
     harm.world.after(harm.dice.uniform(0.0, for_s), harm.a_node().clock.step, by_s)
 
@@ -180,7 +180,7 @@ def relocation(harm: Harm, for_s: float) -> None:
 
 
 def dying_node(harm: Harm, for_s: float) -> None:
-    """A node whose words stop coming through a moment before it reboots."""
+    """A node is cut off a moment before it reboots."""
     node = harm.a_node()
     silent_s = min(for_s, harm.dice.uniform(0.2, 6.0))
     harm.network.block(node.name, "up")
@@ -191,25 +191,25 @@ def dying_node(harm: Harm, for_s: float) -> None:
 FAULTS: dict[str, Fault] = {
     fault.__name__.replace("_", "-"): fault
     for fault in (
-        office.crash,
-        office.blackout,
+        on_coordinators.crash,
+        on_coordinators.blackout,
         crash_before_append,
         crash_after_append,
         crash_with_release,
         crash_with_promise,
         death_at_barrier,
         trouble_at_promise,
-        office.usurper,
-        office.second_leader,
-        office.stall,
-        office.retirement,
-        office.standby_crash,
-        office.lonely_leader,
-        office.damaged_record,
-        office.cut_off,
-        office.late_writes,
-        office.dead_member,
-        office.etcd_election,
+        on_coordinators.usurper,
+        on_coordinators.second_leader,
+        on_coordinators.stall,
+        on_coordinators.retirement,
+        on_coordinators.standby_crash,
+        on_coordinators.lonely_leader,
+        on_coordinators.damaged_record,
+        on_coordinators.cut_off,
+        on_coordinators.late_writes,
+        on_coordinators.dead_member,
+        on_coordinators.etcd_election,
         slow_disk,
         full_disk,
         lost_disk,
@@ -237,13 +237,16 @@ FAULTS: dict[str, Fault] = {
 
 
 def possible(names: list[str], is_etcd: bool, seats: int) -> list[str]:
-    """Those of the faults that can happen in such a run."""
-    never = (*(() if is_etcd else office.ETCD_ONLY), *(() if seats > 1 else office.SEVERAL_ONLY))
+    """The faults that can happen in a run of this kind."""
+    never = (
+        *(() if is_etcd else on_coordinators.ETCD_ONLY),
+        *(() if seats > 1 else on_coordinators.SEVERAL_ONLY),
+    )
     return [name for name in names if name not in never]
 
 
 def schedule(dice: Random, names: list[str], until_s: float) -> list[tuple[float, str, float]]:
-    """When, what and for how long; everything is over at `until_s`, and no fault lasts for two whole leases."""
+    """When, what and for how long; every fault is over at `until_s`, and none lasts for two whole leases."""
     planned = []
     for _ in range(dice.randint(5, 14) if names else 0):
         at = dice.uniform(3.0, until_s - 8.0)
@@ -258,7 +261,7 @@ def unleash(harm: Harm, planned: list[tuple[float, str, float]]) -> None:
 
 
 def _strike(harm: Harm, name: str, for_s: float) -> None:
-    harm.world.tell(f"-- {name} for {for_s:.1f} s")
+    harm.world.trace(f"-- {name} for {for_s:.1f} s")
     harm.checkers.count(f"fault {name}")
     if name not in CLOCK_ONLY:
         harm.checkers.limits.excuse(LONGEST * for_s)
@@ -277,7 +280,7 @@ def _crash_with(harm: Harm, for_s: float, *events: str) -> None:
 
 
 def _deliver_late(harm: Harm, node: Node) -> None:
-    harm.network.deliver_late(node.name, before=node.runner.agent.state.epoch)
+    harm.network.deliver_late(node.name, before=node.runner.engine.state.epoch)
 
 
 def _set_disk(harm: Harm, for_s: float, mood: str) -> None:

@@ -1,7 +1,7 @@
-"""What goes wrong with coordinators and with the etcd under them: death, pauses, doubles, and being cut off.
+"""What goes wrong with coordinators and with the etcd under them: death, pauses, second processes, partitions.
 
-A leader is struck more often than a standby, because more depends on it. What concerns only etcd does nothing in a
-run on another store.
+A leader is hit more often than a standby, because more depends on it. Faults of etcd do nothing in a run on another
+store.
 """
 
 from __future__ import annotations
@@ -10,57 +10,57 @@ from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.harm import Harm
 
 ETCD_ONLY = ("late-writes", "dead-member", "cut-off", "etcd-election")
-RECENT = 8  # batches among which one is damaged: an image may cover the older ones
-SEVERAL_ONLY = ("standby-crash", "lonely-leader")  # there must be another seat
+RECENT = 8  # one of the newest so many batches is damaged: an image may cover older ones
+SEVERAL_ONLY = ("standby-crash", "lonely-leader")  # they need another seat
 
 
 def crash(harm: Harm, for_s: float) -> None:
-    """The coordinator dies; its office is vacant for a while."""
+    """The coordinator dies; its seat stays empty for a while."""
     if (leader := harm.leader()) is not None:
-        harm.office.leave_vacant(leader.seat, for_s)
+        harm.coordinators.leave_vacant(leader.seat, for_s)
         leader.end()
 
 
 def blackout(harm: Harm, for_s: float) -> None:
-    """The coordinator's machine loses its power: its connections stay open and nobody is there."""
+    """The coordinator's machine loses its power: its connections stay open and are never answered."""
     if (leader := harm.leader()) is not None:
-        harm.office.leave_vacant(leader.seat, for_s)
+        harm.coordinators.leave_vacant(leader.seat, for_s)
         leader.vanish()
 
 
 def usurper(harm: Harm, for_s: float) -> None:
-    """The coordinator is paused, another takes over, and the old one wakes up believing nothing happened."""
+    """The coordinator is paused, another takes over, and the old one resumes without knowing it."""
     if (leader := harm.leader()) is not None:
         leader.pause()
-        harm.world.after(harm.dice.uniform(0.0, for_s), harm.office.sit, leader.seat)
+        harm.world.after(harm.dice.uniform(0.0, for_s), harm.coordinators.sit, leader.seat)
         harm.world.after(for_s, leader.resume)
 
 
 def second_leader(harm: Harm, for_s: float) -> None:
-    """A second process is started on the leader's seat while the first one is in good health."""
+    """A second process is started on the leader's seat while the first one is healthy."""
     if (leader := harm.leader()) is not None:
-        harm.world.after(harm.dice.uniform(0.0, for_s), harm.office.sit, leader.seat)
+        harm.world.after(harm.dice.uniform(0.0, for_s), harm.coordinators.sit, leader.seat)
 
 
 def stall(harm: Harm, for_s: float) -> None:
-    """The coordinator hangs, and nobody replaces it."""
+    """The coordinator hangs, and no other process is started on its seat."""
     if (leader := harm.leader()) is not None:
         leader.pause()
         harm.world.after(for_s, leader.resume)
 
 
 def retirement(harm: Harm, for_s: float) -> None:
-    """The leader is told to stop: it answers what it has taken in, resigns and ends."""
+    """The leader gets SIGTERM: it answers what it has accepted, resigns and ends."""
     if (leader := harm.leader()) is not None:
-        harm.office.leave_vacant(leader.seat, for_s)
+        harm.coordinators.leave_vacant(leader.seat, for_s)
         leader.retire()
 
 
 def standby_crash(harm: Harm, for_s: float) -> None:
-    standbys = [each for each in harm.office.alive() if not each.is_open]
+    standbys = [each for each in harm.coordinators.alive() if not each.is_open]
     if standbys:
         one = harm.dice.choice(standbys)
-        harm.office.leave_vacant(one.seat, for_s)
+        harm.coordinators.leave_vacant(one.seat, for_s)
         one.end()
 
 
@@ -75,9 +75,9 @@ def lonely_leader(harm: Harm, for_s: float) -> None:
 
 
 def damaged_record(harm: Harm, for_s: float) -> None:
-    """A record of the log cannot be read, and all coordinators die: whoever comes must refuse to lead over the hole.
+    """A record of the log cannot be read, and all coordinators die: their successors must refuse to lead over the gap.
 
-    After a while the operator puts it back from a backup. A standby that knew the record before may lead meanwhile.
+    After a while the operator restores it from a backup. A standby that has read the record before may lead meanwhile.
     """
     batches = harm.checkers.chronicle.batches[-RECENT:]
     if not batches:
@@ -85,22 +85,22 @@ def damaged_record(harm: Harm, for_s: float) -> None:
     revision = harm.dice.choice(batches).revision
     harm.vault.damaged.add(revision)
     harm.world.after(for_s, harm.vault.damaged.discard, revision)
-    spared = harm.dice.choice([*harm.office.alive(), None])
-    for each in harm.office.alive():
+    spared = harm.dice.choice([*harm.coordinators.alive(), None])
+    for each in harm.coordinators.alive():
         if each is not spared:
             each.end()
 
 
 def cut_off(harm: Harm, for_s: float) -> None:
-    """A coordinator, mostly the leader, does not reach etcd any more."""
-    leader, alive = harm.leader(), harm.office.alive()
+    """A coordinator, mostly the leader, cannot reach etcd."""
+    leader, alive = harm.leader(), harm.coordinators.alive()
     one = leader if leader is not None and harm.dice.random() < 0.7 else harm.dice.choice(alive or [None])
     if one is not None:
         _cut_off(harm, one, for_s)
 
 
 def late_writes(harm: Harm, for_s: float) -> None:
-    """Some requests to etcd are held up on the way, and take effect when their sender has given up."""
+    """Some requests to etcd are delayed, and take effect after their sender has given up."""
     _set_etcd(harm, for_s, "delays_requests")
 
 
@@ -110,7 +110,7 @@ def dead_member(harm: Harm, for_s: float) -> None:
 
 
 def etcd_election(harm: Harm, for_s: float) -> None:
-    """Etcd loses its leader and finds another, several times; whoever pauses meanwhile loses its lease late."""
+    """Etcd changes its leader several times; a coordinator that pauses meanwhile loses its lease late."""
     if harm.etcd() is None:
         return
     for _ in range(3):

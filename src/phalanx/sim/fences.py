@@ -1,9 +1,9 @@
-"""Who may write, who may speak, and whose lease counts: watched in the log and on the wire.
+"""Who may write, who may send, and whose lease counts: checked in the log and on the wire.
 
-An epoch has one writer. A coordinator that another seat has replaced says nothing any more, for its own clock tells it
-that its lease may be over. One that a second process of its own seat has replaced had its lease taken while it ran, and
-learns it when it renews, whoever leads by then. A node's lease generation only grows, over every term. While the brake
-is set, nobody is lost for being silent.
+An epoch has one writer. A coordinator that another seat has replaced sends nothing any more, because its own clock
+tells it that its lease may be over. One that a second process of its own seat has replaced had its lease taken while
+it ran, and learns it when it renews, whichever seat leads by then. A node's lease generation only grows, over every
+term. While the brake is set, no node is declared lost for its silence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Fences:
 
     def __init__(self, count: Callable[[str], None]) -> None:
         self._count = count
-        self._seats = {0: ""}  # by epoch, oldest first: whose it is
+        self._seats = {0: ""}  # by epoch, oldest first: the seat that leads under it
         self._writers: dict[int, str] = {}
         self._generations: dict[str, int] = {}
         self._is_braked = False
@@ -32,10 +32,10 @@ class Fences:
         self._seats[epoch] = seat
 
     def wrote(self, process: str, epoch: int) -> None:
-        """An append of this process was kept."""
+        """An append of this process took effect."""
         first = self._writers.setdefault(epoch, process)
         if first != process:
-            raise Violation("epochs", f"{process} wrote under epoch {epoch}, which is that of {first}")
+            raise Violation("epochs", f"{process} wrote under epoch {epoch}, which belongs to {first}")
 
     def said(self, seat: str, message: wire.Message) -> None:
         """A coordinator sent something to a runner."""
@@ -51,16 +51,16 @@ class Fences:
         if after is not None and after[1] != seat:
             kind = type(message).__name__
             raise Violation(
-                "leader", f"{seat} says {kind} under epoch {epoch} while {after[1]} holds {after[0]}"
+                "leader", f"{seat} sends {kind} under epoch {epoch} while {after[1]} holds {after[0]}"
             )
 
     def note(self, event: e.Event) -> None:
-        """What the log says of leases."""
+        """What the log says about leases."""
         match event:
             case e.NodeJoined() | e.NodeLost():
                 self._leased(event.node, event.generation)
             case e.TermOpened():
-                self._is_braked = False  # every lease begins anew, and so does the count of the silent
+                self._is_braked = False  # every lease starts anew, and so does the count of silent nodes
             case e.BrakeSet():
                 self._count("brake")
                 self._is_braked = True

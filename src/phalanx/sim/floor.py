@@ -1,7 +1,7 @@
-"""The processes that really run, on all nodes: who is alive, what each holds, and how each ended.
+"""The processes that really run, on all nodes: which are alive, what each holds, and how each ended.
 
-Kept from what keepers do, not from what coordinators believe. Members of gangs that a keeper holds at the barrier are
-known here too.
+It records what keepers do, not what coordinators believe. Members of gangs that a keeper holds at the barrier are
+recorded too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Floor:
         self.ready: set[AttemptKey] = set()  # members that a keeper has held at the barrier
         self._capacities = capacities
         self._begun: dict[AttemptKey, str] = {}
-        self._remembered: set[AttemptKey] = set()  # what ended by itself, and whose keeper remembers it
+        self._remembered: set[AttemptKey] = set()  # ended by themselves, and still in a journal
 
     def started(self, node: str, start: Start, now: float) -> None:
         key = start.key
@@ -41,7 +41,7 @@ class Floor:
     def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
         self.ends[key] = end
         if self.alive.pop(key)[0] != node:
-            raise Violation("one-run", f"{key} ended on {node}, where it never was")
+            raise Violation("one-run", f"{key} ended on {node}, where it never ran")
 
     def seen(self, key: AttemptKey, by_itself: bool, now: float) -> None:
         """A keeper has seen this attempt end, perhaps late, and has it in its journal."""
@@ -50,11 +50,11 @@ class Floor:
             self._remembered.add(key)
 
     def journal_lost(self, node: str) -> None:
-        """Nobody on this node remembers any more what ran there."""
+        """The node's record of what ran there is gone."""
         self._remembered -= {key for key, where in self._begun.items() if where == node}
 
     def knows_end(self, key: AttemptKey) -> bool:
-        """Whether a keeper saw this attempt end by itself and can still tell."""
+        """Whether a keeper saw this attempt end by itself and can still report it."""
         return key in self._remembered
 
     def _check_devices(self, node: str, start: Start) -> None:

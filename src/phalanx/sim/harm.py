@@ -1,4 +1,4 @@
-"""All that faults can reach in one run."""
+"""Everything that faults can reach in one run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from phalanx.sim.world import World
 
 
 class Harm:
-    """All that faults can reach."""
+    """The parts of a run that faults act on."""
 
     def __init__(
         self,
         world: World,
-        office: SimulatedCoordinators,
+        coordinators: SimulatedCoordinators,
         vault: Vault,
         trap: Trap,
         network: Network,
@@ -28,7 +28,7 @@ class Harm:
         checkers: Checkers,
     ) -> None:
         self.world = world
-        self.office = office
+        self.coordinators = coordinators
         self.vault = vault
         self.trap = trap
         self.network = network
@@ -40,10 +40,10 @@ class Harm:
         return self.dice.choice(self.nodes)
 
     def leader(self) -> SimulatedCoordinator | None:
-        """Who leads, if it is not paused already."""
-        found = self.office.leader()
+        """The leader, unless it is paused already."""
+        found = self.coordinators.leader()
         return None if found is None or found.is_paused else found
 
     def etcd(self) -> Etcd | None:
-        """The model of etcd, in a run that is on one."""
+        """The model of etcd, if the run uses one."""
         return self.vault.etcd if isinstance(self.vault, EtcdVault) else None

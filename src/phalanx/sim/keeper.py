@@ -1,8 +1,8 @@
 """A node's keeper under virtual time: the real table, with modelled processes, a modelled journal and socket.
 
-What is decided is `runner/keeper/table.py`; the order of a turn is that of `runner/keeper/loop.py`: requests are
-served, ends are told, deadlines are kept, then it speaks. A keeper that is stopped does all of it later, one that is
-killed leaves its processes without a parent.
+`runner/keeper/table.py` decides; the order of a turn is that of `runner/keeper/loop.py`: requests, ends of processes,
+deadlines, then the replies are sent. A stopped keeper does all of it later; a killed one leaves its processes without
+a parent.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from phalanx.sim.script import script
 from phalanx.sim.watchdog import SimulatedWatchdog
 from phalanx.sim.world import LocalClock, World
 
-SLOW_SHARE, SLOW_MAX_S = 0.15, 5.0  # how many members take time to get ready, and how long at the most
+SLOW_SHARE, SLOW_MAX_S = (
+    0.15,
+    5.0,
+)  # share of members that need time to get ready, and the most that they need
 
 
 class KeeperWatcher(Protocol):
-    """Who sees processes come and go."""
+    """Sees processes start and end."""
 
     def process_ready(self, node: str, key: AttemptKey) -> None: ...
 
@@ -43,7 +46,7 @@ class KeeperWatcher(Protocol):
     def process_ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None: ...
 
     def end_seen(self, node: str, key: AttemptKey, by_itself: bool) -> None:
-        """A keeper has seen it end, and written it down."""
+        """A keeper has seen it end, and written it to its journal."""
         ...
 
     def keeper_stands(self, node: str) -> None:
@@ -64,7 +67,7 @@ class KeeperLink(Protocol):
 
 
 class KeeperDisk:
-    """What a node has on its disk and outlives its keepers: the journal. And the orders that its runners were given."""
+    """What is on a node's disk and outlives its keepers: the journal, and the orders that its runners received."""
 
     def __init__(self) -> None:
         self.journal: list[str] = []
@@ -72,7 +75,7 @@ class KeeperDisk:
 
 
 class Keeper(Life):
-    """One life of the keeper of a node."""
+    """One process of a node's keeper."""
 
     def __init__(
         self,
@@ -155,7 +158,7 @@ class Keeper(Life):
             self._watchdog.renew(until, self.table.fence_grace_s)
 
     def _look_later(self) -> None:
-        """Wake up for what is due next, unless that was arranged already."""
+        """Set a timer for the next deadline, unless one is set already."""
         at = self.table.next_at
         if self.table.is_on_watch and at < self._looks_at:
             self._looks_at = at
@@ -171,7 +174,7 @@ class Keeper(Life):
         if lines and self._link is not None:
             self._link.say(lines)
 
-    # What the table wants done.
+    # Effects of the table.
 
     def _carry_out(self, effects: list[KeeperEffect]) -> None:
         for effect in effects:
@@ -214,7 +217,7 @@ class Keeper(Life):
         return self.table.started(attempt)
 
     def _prepared(self, key: str) -> None:
-        """Its program and its folder were looked at, which takes a moment; it may be gone by now."""
+        """Its program and folder have been checked, which takes a moment; the attempt may be gone by now."""
         if effects := self.table.prepared(key):
             self._watcher.process_ready(self.node, key_of(key))
             self._carry_out(effects)
@@ -223,7 +226,7 @@ class Keeper(Life):
     # What processes do.
 
     def _process_ended(self, process: SimulatedProcess) -> None:
-        """It is over, whether its keeper can see it or not."""
+        """The process is over, whether its keeper can see it or not."""
         attempt = process.attempt
         end = ProcessEnd(process.code, process.signal, False, None, attempt.started_at, self.clock.now())
         self._watcher.process_ended(self.node, key_of(attempt.key), end)
@@ -247,11 +250,11 @@ class Keeper(Life):
 
 
 def key_of(name: str) -> AttemptKey:
-    """The runner's name of an attempt has its lane at the end."""
+    """The attempt's key in a runner's key, which has the lane at its end."""
     return key_from_text(name.rpartition("/")[0])
 
 
 def requests_in(frame: bytes) -> list[Any]:
-    """The requests in one frame of the runner's."""
+    """The requests in one frame from the runner."""
     found: list[Any] = json.loads(frame[4:])
     return found

@@ -1,6 +1,6 @@
 """The unix socket between a runner and its keeper: in order, without loss, until one of the two dies.
 
-A keeper that is stopped is connected to all the same, as the kernel does it, and answers when it is let go on.
+A stopped keeper can still be connected to, because the kernel accepts, and it answers when it is resumed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phalanx.sim.keeper import Keeper, requests_in
 if TYPE_CHECKING:
     from phalanx.sim.runner import SimulatedRunner
 
-NEWS_S = 0.0005  # how long a word takes
+NEWS_S = 0.0005  # travel time of a message
 
 
 class KeeperSocket:
@@ -34,7 +34,7 @@ class KeeperSocket:
         self._is_open = True
         self._after = keeper.world.after
 
-    # What the runner does with it.
+    # The runner's side.
 
     def write(self, data: bytes) -> None:
         requests = [request for request in requests_in(data) if self._passes(request)]
@@ -44,7 +44,7 @@ class KeeperSocket:
         return not self._is_open
 
     def close(self) -> None:
-        """The runner leaves; its own end hears of it in the next turn."""
+        """The runner closes; it is notified in the next turn."""
         if self._is_open:
             self.runner_died()
             self._runner.events.call_soon(self._processes.connection_lost, None)
@@ -58,7 +58,7 @@ class KeeperSocket:
         self._is_open = False
         self._after(NEWS_S, self._keeper.call, self._keeper.lost, self)
 
-    # What the keeper does with it.
+    # The keeper's side.
 
     def say(self, lines: list[str]) -> None:
         body = f"[{','.join(lines)}]".encode()

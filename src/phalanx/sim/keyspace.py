@@ -1,7 +1,7 @@
-"""What an etcd cluster holds, as a model: keys in order, revisions that count, transactions, leases that end.
+"""What an etcd cluster holds, as a model: ordered keys, counted revisions, transactions, leases that end.
 
-It does at once what it is told, and knows nothing of networks and faults; those are in `etcd.py`. Limits are etcd's
-own: so many operations and so many bytes in one request.
+It carries out each request at once and knows nothing of networks and faults; those are in `etcd.py`. Limits on
+operations and bytes of one request are etcd's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ABSENT = KeyValue(b"", b"", 0, 0)
 
 
 class Lease:
-    """A lease and the keys that hang on it."""
+    """A lease and the keys attached to it."""
 
     def __init__(self, ttl_s: int, until: float) -> None:
         self.ttl_s = ttl_s
@@ -84,7 +84,7 @@ class Keyspace:
         return lease.ttl_s
 
     def revoke(self, id: int) -> None:
-        """End a lease and all keys on it, in one revision. One that is over already is no matter."""
+        """End a lease and delete its keys in one revision. A lease that is over already is ignored."""
         lease = self.leases.pop(id, None)
         if lease is not None and lease.keys:
             self.revision += 1
@@ -95,7 +95,7 @@ class Keyspace:
         return [id for id, lease in self.leases.items() if lease.until <= self._now()]
 
     def extend_leases(self) -> None:
-        """As a new leader of etcd does: nobody knows how long the old one's leases had, so all begin anew."""
+        """As a new leader of etcd does: it does not know the time left of the old one's leases, so all start anew."""
         for lease in self.leases.values():
             lease.until = self._now() + lease.ttl_s
 
@@ -140,7 +140,7 @@ class Keyspace:
         entry = self._entries.get(compare.key, _ABSENT)
         match compare.field:
             case "value":
-                # etcd finds a key that does not exist unequal to every value, an empty one too.
+                # etcd finds a key that does not exist unequal to every value, even an empty one.
                 return entry is not _ABSENT and entry.value == compare.equals
             case "create":
                 return entry.create_revision == compare.equals

@@ -10,7 +10,7 @@ from phalanx.sim.world import World
 
 
 class Life:
-    """One process, from its start to its death. It never comes back; its successor is another Life."""
+    """One process, from its start to its death. It never comes back; its successor is another `Life`."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -20,7 +20,7 @@ class Life:
         self._backlog: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def call(self, effect: Callable[..., None], *args: Any) -> None:
-        """Do it now, or when the process is let go on, or never."""
+        """Call it now, or when the process is resumed, or never if it is dead."""
         if not self.is_alive:
             return
         if self.is_paused:
@@ -36,13 +36,13 @@ class Life:
         self.is_paused = True
 
     def resume(self) -> None:
-        """As SIGCONT does: all that has waited is met at once, in the order it came."""
+        """As SIGCONT does: everything that has waited is delivered at once, in order."""
         self.is_paused = False
         while self._backlog and self.is_alive and not self.is_paused:
             effect, args = self._backlog.popleft()
             effect(*args)
 
     def end(self) -> None:
-        """As SIGKILL does: memory is gone."""
+        """As SIGKILL does: the memory is gone."""
         self.is_alive = False
         self._backlog.clear()

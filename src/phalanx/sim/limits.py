@@ -1,7 +1,7 @@
 """A time limit counts the time that has really passed, whatever the clocks of the node show.
 
-Nobody is ended for a limit that was not reached. Who has reached it is stopped soon, unless something else than a
-clock has just gone wrong: the runner that keeps limits may be dead, or may not have been told about them yet.
+No attempt is ended for a limit that it has not reached. One that has reached it is stopped soon, unless a fault other
+than a clock's has just happened: the runner that enforces limits may be dead, or may not have received them yet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phalanx.sim.places import Places
 from phalanx.sim.violation import Violation
 from phalanx.sim.world import World
 
-DRIFT_MAX = 0.02  # of the node's clock
+DRIFT_MAX = 0.02  # rate error of the node's clock
 SOON_S = 3.0
 RECOVERS_S = 45.0  # how long after a fault limits may be late
 
@@ -29,7 +29,7 @@ class TimeLimits:
         self._excused_until = 0.0
 
     def excuse(self, for_s: float) -> None:
-        """Something goes wrong for so long."""
+        """A fault of this duration begins."""
         self._excused_until = max(self._excused_until, self._world.now + for_s + RECOVERS_S)
 
     def note(self, event: e.Event) -> None:
@@ -44,7 +44,7 @@ class TimeLimits:
             )
 
     def ended(self, key: AttemptKey) -> None:
-        """A process is over."""
+        """A process has ended."""
         job = self._places.jobs.get(key[0])
         if job is None or job.time_limit_s is None:
             return

@@ -1,4 +1,4 @@
-"""`python -m phalanx.sim`: many seeds, or one seed told line by line. Exit code 1 if a promise was broken."""
+"""`python -m phalanx.sim`: runs many seeds, or one seed with its trace. Exit code 1 if a promise was broken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRESS_EVERY = 50
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.faults == "list":
-        print("\n".join(f"{name:22} {_told(name)}" for name in FAULTS))
+        print("\n".join(f"{name:22} {_summary(name)}" for name in FAULTS))
         return 0
     faults = None if options.faults is None else _chosen(options.faults)
     if faults is not None and (unknown := [name for name in faults if name not in FAULTS]):
@@ -48,7 +48,7 @@ def _many(seeds: range, faults: list[str] | None, jobs: int) -> int:
         if not result.is_good:
             print(describe_failure(result, faults), flush=True)
             if len(report.failures) >= FAILURES_MAX:
-                print(f"{FAILURES_MAX} seeds failed, the rest is not tried")
+                print(f"{FAILURES_MAX} seeds failed, the others are not tried")
                 break
         if report.seeds % PROGRESS_EVERY == 0:
             print(f"{report.seeds} of {len(seeds)} seeds, {len(report.failures)} failed", flush=True)
@@ -70,18 +70,16 @@ def _chosen(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _told(name: str) -> str:
+def _summary(name: str) -> str:
     return (FAULTS[name].__doc__ or "").strip().partition("\n")[0]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many seeds to try (100)")
-    parser.add_argument(
-        "--from", type=int, default=0, dest="start", metavar="S", help="the first of them (0)"
-    )
-    parser.add_argument("--seed", type=int, metavar="S", help="only this one; prints the hash of its trace")
-    parser.add_argument("--trace", action="store_true", help="with --seed: tell its whole story")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once (2)")
+    parser.add_argument("--from", type=int, default=0, dest="start", metavar="S", help="the first seed (0)")
+    parser.add_argument("--seed", type=int, metavar="S", help="only this seed; prints the hash of its trace")
+    parser.add_argument("--trace", action="store_true", help="with --seed: print its trace")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="number of processes (2)")
     parser.add_argument("--faults", metavar="A,B", help="only these faults; 'list' shows them, '' means none")
     return parser

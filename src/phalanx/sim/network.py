@@ -1,9 +1,9 @@
 """The network between runners and coordinators: connections that delay, break, repeat and fall silent.
 
-Within a connection bytes keep their order, as TCP promises, so a message that is lost is a connection that
-breaks, with all that was in flight. Between connections nothing is in order: what an old one carried may
-arrive after a newer one's hello. A partition holds messages back, one way or both, until it heals. Harder than
-TCP, frames may come twice, because orders and reports promise that telling twice changes nothing.
+Within a connection bytes keep their order, as TCP guarantees, so a lost message means a broken connection, with all
+that was in flight. Between connections there is no order: what an old one carried may arrive after a newer one's
+hello. A partition holds messages back, one way or both, until it heals. Unlike TCP, frames may come twice, because a
+repeated order or report must change nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _REPEATED_LATE = (wire.Reports, wire.BeatAck, wire.Dispositions)
 _REPEATED_AT_ONCE = (*_REPEATED_LATE, wire.Beat, wire.Orders)
 
 
-class LinkSpeaker(Protocol):
-    """Whoever holds one end of a connection."""
+class LinkReceiver(Protocol):
+    """Receives what arrives at one end of a connection."""
 
     def arrived(self, data: bytes) -> None: ...
 
@@ -42,13 +42,13 @@ class LinkListener(Protocol):
 
 
 class Socket:
-    """One end of a connection, in the hands of a process. It is what `Links` sends orders through."""
+    """One end of a connection, owned by a process. `Links` sends orders through it."""
 
     def __init__(self, life: Life, out: Pipe) -> None:
         self._life = life
         self._out = out
         self._written = wire.Unpacker()
-        self.speaker: LinkSpeaker | None = None
+        self.receiver: LinkReceiver | None = None
         self.is_open = True
 
     def send(self, messages: list[wire.Message]) -> None:
@@ -66,7 +66,7 @@ class Socket:
             self._out.finish()
 
     def vanish(self) -> None:
-        """The machine is gone: nobody is told, and nobody answers."""
+        """The machine is gone: the other end is not notified, and nothing answers."""
         self.is_open = False
         self._out.cut()
 
@@ -76,15 +76,15 @@ class Socket:
             self._life.call(self._hand_over, pieces)
 
     def _hand_over(self, pieces: list[bytes] | None) -> None:
-        if not self.is_open or self.speaker is None:
+        if not self.is_open or self.receiver is None:
             return
         if pieces is None:
             self.close()
-            self.speaker.closed()
+            self.receiver.closed()
             return
         for piece in pieces:
             if self.is_open:
-                self.speaker.arrived(piece)
+                self.receiver.arrived(piece)
 
 
 class Pipe:
@@ -103,7 +103,7 @@ class Pipe:
     def send(self, messages: list[wire.Message], data: bytes) -> None:
         network = self._network
         if self._direction == "down":
-            network.note_words(self._node, self._seat, messages)
+            network.note_messages(self._node, self._seat, messages)
         at = network.dice.randrange(len(data))
         pieces = [data[:at], data[at:]] if network.dice.random() < 0.1 else [data]
         if network.repeats():
@@ -125,7 +125,7 @@ class Pipe:
         self._stuck.clear()
 
     def flush(self) -> None:
-        """The partition is over: what was held back goes on."""
+        """The partition is over: deliver what was held back."""
         stuck, self._stuck = self._stuck, []
         for pieces in stuck:
             self._carry(pieces)
@@ -165,7 +165,7 @@ class SimulatedLink:
 
 
 class NetworkWatcher(Protocol):
-    """Who listens in."""
+    """Sees what goes over the network."""
 
     def count(self, what: str) -> None: ...
 
@@ -175,7 +175,7 @@ class NetworkWatcher(Protocol):
 
 
 class Network:
-    """All connections, and the weather."""
+    """All connections and the faults of the network."""
 
     def __init__(self, world: World, watcher: NetworkWatcher) -> None:
         self.world = world
@@ -183,16 +183,18 @@ class Network:
         self.count = watcher.count
         self._watcher = watcher
         self.is_stormy = False
-        self.listener: Callable[[str], LinkListener | None] = _nobody  # who answers at a seat's address
+        self.listener: Callable[[str], LinkListener | None] = (
+            _no_listener  # finds the process at a seat's address
+        )
         self._blocked: set[tuple[str, str]] = set()  # node and direction
         self._isolated: set[str] = set()  # seats that no runner reaches
         self._connections: list[SimulatedLink] = []
         self._orders: dict[str, deque[tuple[int, bytes]]] = {}
 
     def dial(self, node: str, client: Life, seat: str, done: Callable[[Socket | None], None]) -> None:
-        """Connect a runner to whoever listens at a seat; `done` is given its end, or None where nobody does.
+        """Connect a runner to the process at a seat; `done` gets its end, or None if nothing listens there.
 
-        Where nothing comes through there is no answer at all.
+        If the network is cut, `done` is never called.
         """
         if not self._is_away(node) and seat not in self._isolated:
             client.later(self.delay_s(), self._reached, node, client, seat, done)
@@ -230,7 +232,7 @@ class Network:
         self._flush()
 
     def isolate(self, seat: str) -> None:
-        """No runner reaches this coordinator, nor it them."""
+        """Cut this coordinator off from all runners, both ways."""
         self._isolated.add(seat)
 
     def rejoin(self, seat: str) -> None:
@@ -246,7 +248,7 @@ class Network:
         return (node, direction) in self._blocked or seat in self._isolated
 
     def reset(self, pipe: Pipe | None = None, node: str | None = None) -> None:
-        """A connection breaks: what was in flight is lost, and both ends are told."""
+        """Break connections: what was in flight is lost, and both ends are notified."""
         for each in self._connections:
             if pipe in (each.up, each.down) or each.node == node:
                 self.count("broken connection")
@@ -256,14 +258,14 @@ class Network:
                     self.world.after(self.delay_s(), socket.arrive, None)
 
     def deliver_late(self, node: str, before: int) -> None:
-        """Hand a runner an order that some coordinator had given in an epoch before this one."""
+        """Deliver an order that a coordinator sent to this runner in an epoch before this one."""
         carriers = [each for each in self._connections if each.node == node and each.client.is_open]
         orders = [data for epoch, data in self._orders.get(node, ()) if epoch < before]
         if carriers and orders:
             carriers[-1].client.arrive([self.dice.choice(orders)])
 
-    def note_words(self, node: str, seat: str, messages: list[wire.Message]) -> None:
-        """Let the watcher hear what a coordinator says, and keep some orders, so that they can arrive late."""
+    def note_messages(self, node: str, seat: str, messages: list[wire.Message]) -> None:
+        """Show the watcher what a coordinator sends, and keep some orders, so that they can arrive late."""
         for message in messages:
             self._watcher.said(seat, message)
             if isinstance(message, wire.Orders):
@@ -275,5 +277,5 @@ class Network:
         return (node, "up") in self._blocked or (node, "down") in self._blocked
 
 
-def _nobody(seat: str) -> None:
-    """Before there are coordinators."""
+def _no_listener(seat: str) -> None:
+    """Used before there are coordinators."""

@@ -1,6 +1,6 @@
-"""A node: a machine with processes, a keeper, and a runner that comes and goes. Its clock is its own.
+"""A node: a machine with processes, a keeper, a runner that may die and restart, and its own clock.
 
-It is the `Machine` that the runner's shell is given: a keeper is connected to, or started when there is none.
+It is the `Machine` of the runner's loop, which connects to a keeper, or starts one when there is none.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ RUNNER_RESTARTS_S = 1.0
 
 
 class NodeWatcher(keeping.KeeperWatcher, running.RunnerWatcher, Protocol):
-    """Who looks at a node from outside."""
+    """Sees what a node does, from outside."""
 
 
 class Node:
-    """One machine, through its reboots."""
+    """One machine, over all its reboots."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class Node:
         self._keeper_starts_s = KEEPER_STARTS_S
         self._no_keeper_until = 0.0
         self.is_powered = True
-        self.swallows = ""  # who loses what is to be started, if anybody does
+        self.loses_starts = ""  # "runner" or "keeper": the part that loses the next starts; "" for none
         self.keeper = Keeper(world, name, clock, watcher, self._disk)
         self.runner = self._new_runner()
 
     def __str__(self) -> str:
         return self.name
 
-    # What the runner's shell is given.
+    # What the runner's loop is given.
 
     async def connect(self, make: Callable[[], Processes]) -> Processes:
         await asyncio.sleep(0)
@@ -85,8 +85,8 @@ class Node:
         return processes
 
     def _passes(self, request: list[Any]) -> bool:
-        """Whether a request gets to the keeper."""
-        return self.swallows != "keeper" or request[0] != "start"
+        """Whether a request reaches the keeper."""
+        return self.loses_starts != "keeper" or request[0] != "start"
 
     async def start_keeper(self, within_s: float) -> None:
         started, tell = outside(self.runner)
@@ -103,7 +103,7 @@ class Node:
         return was_alive
 
     def make_folder(self, path: Path) -> None:
-        """There are none."""
+        """Nothing to do: there are no folders."""
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         past = _read_lines(self._disk.journal)
@@ -115,9 +115,9 @@ class Node:
     # What goes wrong.
 
     def crash_runner(self, for_s: float) -> None:
-        """The runner dies; whoever looks after it starts a new one."""
+        """The runner dies and is restarted later."""
         if self.runner.is_alive:
-            self._world.tell(f"{self.runner.name} crashes")
+            self._world.trace(f"{self.runner.name} crashes")
             self.runner.end()
             self._world.after(for_s, self._start_runner, self._boots)
 
@@ -131,7 +131,7 @@ class Node:
     def crash_keeper(self, for_s: float) -> None:
         """The keeper dies, and its runner starts another, which takes a while and ends what the first one ran."""
         if self.keeper.is_alive:
-            self._world.tell(f"{self.keeper.name} crashes")
+            self._world.trace(f"{self.keeper.name} crashes")
             self._watcher.keeper_stands(self.name)
             self._keeper_starts_s = for_s
             self.keeper.end()
@@ -142,23 +142,25 @@ class Node:
         self.crash_keeper(KEEPER_STARTS_S)
 
     def pause_keeper(self, for_s: float) -> None:
-        """The keeper is stopped, as SIGSTOP does it; its processes go on."""
+        """The keeper is stopped, as by SIGSTOP; its processes go on."""
         keeper = self.keeper
         if keeper.is_alive and not keeper.is_paused:
             self._watcher.keeper_stands(self.name)
             keeper.pause()
             self._world.after(for_s, self._let_go_on, keeper)
 
-    def swallow_starts(self, for_s: float, who: str) -> None:
-        """For a while what is to be started is lost: before the runner takes note of it, or before the keeper does."""
-        self.swallows = who
-        self._world.after(for_s, setattr, self, "swallows", "")
+    def lose_starts(self, for_s: float, part: str) -> None:
+        """For a while attempts to start are lost: before the runner records them, or before the keeper does."""
+        self.loses_starts = part
+        self._world.after(for_s, setattr, self, "loses_starts", "")
 
     def reboot(self, for_s: float, keeps_journal: bool) -> None:
-        """Keeper and processes die as well. The journal tells the next keeper what there was, if it is kept."""
+        """Keeper and processes die as well. If the journal is kept, the next keeper reads it."""
         if not self.is_powered:
             return
-        self._world.tell(f"{self.name} loses its power, its journal is {'kept' if keeps_journal else 'lost'}")
+        self._world.trace(
+            f"{self.name} loses its power, its journal is {'kept' if keeps_journal else 'lost'}"
+        )
         self.is_powered = False
         self._boots += 1
         self.runner.vanish()
@@ -167,20 +169,20 @@ class Node:
         self._world.after(for_s, self._boot, keeps_journal)
 
     def move(self, labels: dict[str, str]) -> None:
-        """It stands elsewhere from its next start on."""
+        """Change the node's labels from its next start on."""
         self.capacity = structs.replace(self.capacity, labels=labels)
 
     def wake(self) -> None:
-        """Nobody is stopped any longer."""
+        """Resume the runner and the keeper."""
         self.runner.resume()
         self._let_go_on(self.keeper)
 
-    def bury(self) -> None:
+    def close(self) -> None:
         """The run is over."""
         for runner in self._lives:
-            runner.events.bury()
+            runner.events.abandon()
 
-    # How it goes on.
+    # What follows.
 
     def _let_go_on(self, keeper: Keeper) -> None:
         keeper.resume()
@@ -195,7 +197,7 @@ class Node:
         self._start_runner(self._boots)
 
     def _revive_keeper(self, boot: int, tell: Callable[[object], None]) -> None:
-        """A new keeper settles the past: what an earlier one ran is ended, and told as the journal has it."""
+        """A new keeper recovers: it ends what an earlier one ran, and reports it by the journal."""
         if boot != self._boots:
             return
         if not self.keeper.is_alive:
@@ -209,7 +211,7 @@ class Node:
         tell(None)
 
     def _end_processes(self) -> set[str]:
-        """Everything that runs is ended, and nobody sees how; their names."""
+        """End everything that runs, unseen by any keeper; returns the keys."""
         orphans = [*self.keeper.processes.values()]
         for process in orphans:
             process.take(9)
@@ -231,7 +233,7 @@ class Node:
 
 
 def _read_lines(journal: list[str]) -> Past:
-    """What a journal says, as `journal.read` finds it in a file."""
+    """What a journal contains, as `journal.read` finds it in a file."""
     past = Past()
     for line in journal:
         past.apply(json.loads(line))
@@ -239,7 +241,7 @@ def _read_lines(journal: list[str]) -> Past:
 
 
 def _compact(attempts: list[KeptAttempt], stopped: dict[str, None]) -> list[str]:
-    """A journal that says only what still matters, as `Journal.compact` writes it."""
+    """A journal with only what still matters, as `Journal.compact` writes it."""
     lines: list[str] = []
     for attempt in attempts:
         lines += [attempt.started_line(), attempt.ended_line()]

@@ -1,6 +1,6 @@
-"""Who holds which place, who has been asked to leave it, and which places are promised: as the log tells it.
+"""Which attempts hold places, which of them are leaving, and which places are promised, by the log.
 
-A model of its own that shares no code with `apply`. The watchers of gangs and of preemption ask it.
+This model shares no code with `apply`. The checkers of gangs and of preemption use it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status
 
 Gone = frozenset[AttemptKey]
-Promised = dict[int, tuple[str, Grant]]  # by position: on which node, and what
+Promised = dict[int, tuple[str, Grant]]  # by position: the node and the grant
 
 
 class PlaceHolder:
-    """An attempt that holds a place, or queues in a lane that is held."""
+    """An attempt that holds a place, or is queued in a lane."""
 
     def __init__(self, event: e.TaskPlaced, group: int) -> None:
         self.key = event.key
@@ -35,24 +35,24 @@ class PlaceHolder:
 
 
 class Places:
-    """Every place of the cluster."""
+    """All places of the cluster."""
 
     def __init__(self, capacities: dict[str, Capacity]) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.holders: dict[AttemptKey, PlaceHolder] = {}
         self.promises: dict[JobId, Promised] = {}
-        self.well: dict[JobId, set[int]] = {}  # positions that ended with code 0, in the job's present life
+        self.well: dict[JobId, set[int]] = {}  # positions that ended with code 0 since the job's last restart
         self._capacities = capacities
 
     def of(self, job: JobId) -> list[PlaceHolder]:
         return [holder for holder in self.holders.values() if holder.key[0] == job]
 
     def staying(self, job: JobId) -> Counter[int]:
-        """How many of each group hold a place and have not been asked to leave it."""
+        """How many of each group hold a place and are not leaving."""
         return Counter(holder.group for holder in self.of(job) if not holder.is_leaving)
 
     def ended_well(self, job: JobId) -> Counter[int]:
-        """How many of each group have done their part."""
+        """How many of each group have ended with code 0."""
         return Counter(self.jobs[job].group_at(position)[0] for position in self.well[job])
 
     def is_enough(self, job: JobId, held: Counter[int]) -> bool:
@@ -85,7 +85,7 @@ class Places:
                 self._note_whole(event)
 
     def _note_whole(self, event: e.Event) -> None:
-        """What befalls a job: a promise made to it is over, whatever else happens."""
+        """Events that concern a whole job; most of them also end a promise made to it."""
         match event:
             case e.PromiseWithdrawn():
                 del self.promises[event.job]
@@ -118,9 +118,9 @@ class Places:
         gone: Gone = frozenset(),
         displaced: frozenset[JobId] = frozenset(),
     ) -> str:
-        """What of a node would be given out twice with these grants, once all who are leaving have left; or "".
+        """What would be given out twice on a node with these grants, once all leaving attempts have ended; or "".
 
-        Promised places count as given out. `gone` and `displaced` are left out of the account.
+        Promised places count as given out. `gone` and `displaced` are not counted.
         """
         grants = [*self._kept(node, gone, displaced), *more]
         capacity = self._capacities[node]
@@ -134,7 +134,7 @@ class Places:
         return "" if memory <= capacity.memory_bytes else f"{memory} bytes of {node}, which has fewer"
 
     def _kept(self, node: str, gone: Gone, displaced: frozenset[JobId]) -> Iterator[Grant]:
-        """The grants on a node that stay: one for each lane that somebody keeps, one for each promise."""
+        """The grants on a node that stay: one for each lane with an attempt that stays, one for each promise."""
         lanes = {
             holder.lane: holder.grant
             for key, holder in self.holders.items()
@@ -147,5 +147,5 @@ class Places:
 
 
 def least(group: Group) -> int:
-    """How many of a group a gang cannot start without. Counted here anew: `Group.needed` is what is being watched."""
+    """How many of a group a gang needs to start. Computed again here, because `Group.needed` is being checked."""
     return 0 if group.optional else group.min or group.tasks

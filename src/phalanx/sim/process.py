@@ -1,7 +1,7 @@
-"""A process that is only modelled: it does what its script says, and takes signals as a real one does.
+"""A modelled process: it does what its script says, and reacts to signals as a real one does.
 
-It belongs to the machine and not to its keeper: it goes on while the keeper is stopped or dead, and its end is seen
-by whoever is its parent then, if anybody is.
+It belongs to the machine and not to its keeper: it goes on while the keeper is stopped or dead, and its parent at that
+time, if any, sees its end.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class SimulatedProcess:
         self._dice = dice
         self._fate = fate
         self._ended = ended
-        self._left_s = fate.run_s  # what it still has to do
+        self._left_s = fate.run_s  # seconds of work left
         self._working_since: float | None = None  # None while it is frozen
         self._timer = 0  # only the newest timer may end it
-        self._is_leaving = False  # it has heeded SIGTERM
+        self._is_leaving = False  # it has received and obeyed SIGTERM
         self._work()
 
     def take(self, number: int) -> None:
@@ -64,7 +64,7 @@ class SimulatedProcess:
             self._timer += 1
 
     def _work(self) -> None:
-        """Go on with what is left; one that heeds SIGTERM is gone soon, unless it is done even before that."""
+        """Continue with the work that is left; after SIGTERM a process ends soon, or earlier if its work is done."""
         self._freeze()
         self._working_since = self._world.now
         dies_s = self._dice.uniform(0.0, DIES_WITHIN_S) if self._is_leaving else None

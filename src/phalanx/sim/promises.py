@@ -1,8 +1,8 @@
-"""Taking room from others: nobody leaves for nothing, and a place that was promised is given to nobody else.
+"""Preemption: no attempt is evicted for nothing, and a promised place is given to no other job.
 
-An eviction for room and the promise of that room are one event. The victims are less urgent and may be evicted, a
+An eviction to make room and the promise of that room are one event. The victims are less urgent and may be evicted, a
 gang among them keeps what it needs or leaves whole, and what is promised fits once they have gone. A promise ends
-soon: it is kept to the letter, all of it at once, or it is withdrawn.
+soon: it is kept exactly, all of it at once, or it is withdrawn.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from phalanx.sim.floor import Floor
 from phalanx.sim.places import Places, Promised, least
 from phalanx.sim.violation import Violation
 
-CLOCKS_S = 4.5  # how much two coordinators' clocks may differ, and a little
-LATE_S = 2.0  # how long after its last moment, or after the begin of a term, a promise may still stand
+CLOCKS_S = 4.5  # how much two coordinators' clocks may differ, with a margin
+LATE_S = 2.0  # how long after its deadline, or after the start of a term, a promise may still exist
 
 
 class Promises:
-    """What was promised and who had to leave."""
+    """What was promised, and which attempts were evicted for it."""
 
     def __init__(self, places: Places, floor: Floor, count: Callable[[str], None]) -> None:
         self._places = places
@@ -33,13 +33,13 @@ class Promises:
         self._until: dict[JobId, float] = {}
         self._redeemed: dict[JobId, Promised] = {}  # in this batch: what has yet to be given
         self._term_at = 0.0
-        self._last_at = 0.0  # of the batch before
+        self._last_at = 0.0  # time of the batch before
 
     def was_evicted(self, key: AttemptKey) -> bool:
-        """Whether it is durable that this attempt has to leave."""
+        """Whether the eviction of this attempt is durable."""
         return key in self._evicted
 
-    # What became durable. `note` is asked before the places have changed.
+    # Events that became durable. `note` is called before `Places` applies the event.
 
     def note(self, event: e.Event, now: float) -> None:
         match event:
@@ -52,14 +52,14 @@ class Promises:
             case e.TasksEvicted():
                 self._taken(event)
             case e.AttemptEnded() if event.exit.why == Why.EVICTED and event.key not in self._evicted:
-                raise Violation("preemption", f"{event.key} ended as evicted, and nobody had evicted it")
+                raise Violation("preemption", f"{event.key} ended as evicted, but no event evicted it")
             case e.PromiseWithdrawn():
                 self._withdrawn(event)
 
     def end_of_batch(self, at: float) -> None:
-        """What is kept is kept whole, and nothing stays promised for long.
+        """A promise is kept whole, and none stays for long.
 
-        A batch that could not be written for long says nothing of what is decided next, so two of them must be late.
+        A batch that could not be written for long does not show what is decided next, so two batches must be late.
         """
         for job, left in self._redeemed.items():
             if left:
@@ -69,7 +69,7 @@ class Promises:
             if min(at, self._last_at) > max(self._until[job], self._term_at) + LATE_S:
                 late_s = at - self._until[job]
                 raise Violation(
-                    "nomination", f"what {job} was promised still stands {late_s:.1f} s after its end"
+                    "nomination", f"the promise to {job} still exists {late_s:.1f} s after its end"
                 )
         self._last_at = at
 
@@ -89,7 +89,7 @@ class Promises:
             self._check_victim(key, event, now)
         for key in event.awaited:
             if not self._places.holders[key].is_leaving:
-                raise Violation("preemption", f"{event.job} waits for {key}, which nobody asked to leave")
+                raise Violation("preemption", f"{event.job} waits for {key}, which is not leaving")
         self._check_gangs(event)
         self._check_fits(event)
         self._evicted.update(event.victims)
@@ -104,23 +104,23 @@ class Promises:
         elif victim.priority >= preemptor.priority:
             no = f"whose priority {victim.priority} is not below {preemptor.priority}"
         elif not victim.evictable:
-            no = "which says that nobody may evict it"
+            no = "whose job is not evictable"
         elif not preemptor.may_evict:
-            no = "though its job says that it evicts nobody"
+            no = "though its job may not evict"
         elif holder.has_started:
             no = self._too_young(key, victim.min_run_s, now)
         if no:
             raise Violation("preemption", f"{event.job} evicts {key}, {no}")
 
     def _too_young(self, key: AttemptKey, min_run_s: float, now: float) -> str:
-        """In true time; clocks differ a little, and run a little fast or slow."""
+        """Checked in true time; clocks differ a little, and run a little fast or slow."""
         ran_s = now - self._floor.begun_at[key]
         if ran_s >= 0.98 * min_run_s - CLOCKS_S:
             return ""
-        return f"which had run for {ran_s:.1f} of the {min_run_s:.1f} s that it was given"
+        return f"which had run for {ran_s:.1f} of the {min_run_s:.1f} s of its min_run"
 
     def _check_gangs(self, event: e.RoomPromised) -> None:
-        """A gang that loses members of a group keeps as many as it needs of it, or loses all that it has."""
+        """A gang that loses members of a group keeps as many of it as it needs, or loses all of them."""
         for job in dict.fromkeys(key[0] for key in event.victims):
             members = [each for each in self._places.of(job) if not each.is_leaving]
             staying = Counter(each.group for each in members if each.key not in event.victims)
@@ -132,7 +132,7 @@ class Promises:
                 raise Violation("preemption", f"{event.job} leaves {job} too small a gang: {dict(staying)}")
 
     def _check_fits(self, event: e.RoomPromised) -> None:
-        """The promised places are there once the victims have gone, beside all that others keep or are promised."""
+        """The promised places fit once the victims have gone, beside everything that others keep or are promised."""
         for node in dict.fromkeys(node for _, node, _ in event.members):
             mine = [grant for _, where, grant in event.members if where == node]
             gone = frozenset(event.victims)
@@ -156,10 +156,10 @@ class Promises:
                     f"{event.key} was promised {promised}, and got {event.grant} on {event.node}",
                 )
         if event.opens and (too_much := self._why_not_free(event)):
-            raise Violation("nomination", f"{event.key} got what is kept for others: {too_much}")
+            raise Violation("nomination", f"{event.key} got what is promised to others: {too_much}")
 
     def _why_not_free(self, event: e.TaskPlaced) -> str:
-        """What others were promised must still be there for them. Of the own job the promise is being kept."""
+        """What is promised to others must still be free for them; the job's own promise does not count."""
         own = frozenset({event.key[0]}) if event.promised else frozenset()
         waiting = [
             grant
@@ -172,20 +172,18 @@ class Promises:
     def _taken(self, event: e.TasksEvicted) -> None:
         self._count("eviction by a user")
         if event.cause != "user":
-            raise Violation(
-                "preemption", f"{event.keys[0]} was evicted by {event.cause} without a promise to anybody"
-            )
+            raise Violation("preemption", f"{event.keys[0]} was evicted by {event.cause} without a promise")
         self._evicted.update(event.keys)
 
     def _withdrawn(self, event: e.PromiseWithdrawn) -> None:
         self._count("promise withdrawn")
         if event.job not in self._places.promises:
-            raise Violation("nomination", f"a promise to {event.job} was withdrawn that nobody had made")
+            raise Violation("nomination", f"a promise to {event.job} was withdrawn that was never made")
 
     # What a coordinator believes.
 
     def compare(self, promised: set[JobId]) -> None:
-        """Places are kept for exactly those to whom they are promised."""
+        """Places are set aside for exactly the jobs that the log has promises for."""
         if wrong := sorted(promised ^ set(self._places.promises)):
             word = "still kept" if wrong[0] in promised else "no longer kept"
             raise Violation("nomination", f"places for {wrong[0]} are {word}, against what the log says")

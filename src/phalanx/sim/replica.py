@@ -1,4 +1,4 @@
-"""What a restart would remember, compared with what is in memory, field by field."""
+"""Compares the state that a restart would read with the one in memory, field by field."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from phalanx.store.protocol import Loaded
 
 
 def differences(state: ClusterState, loaded: Loaded, now: float, latest: float = 0.0) -> list[str]:
-    """Where the state that the store remembers differs from this one, which has seen the time `now`.
+    """Where the stored state differs from this one, which has seen the time `now`.
 
-    `latest` is what the fastest clock of a coordinator has shown. Backoffs end with time, not with events, so an image
-    that a faster one left has more of them behind it than the log tells a slower one: both count as woken by then.
+    `latest` is the latest time that any coordinator's clock has shown. Backoffs end with time, not with events, so an
+    image written by a faster clock has more of them ended than the log tells a slower one: both are woken up to then.
     """
     replayed = restore(loaded, state.rules)
     if latest > now:
@@ -34,7 +34,7 @@ def differences(state: ClusterState, loaded: Loaded, now: float, latest: float =
 
 
 def _fields(state: ClusterState) -> dict[str, Any]:
-    """Everything that must survive, by name. Heaps and sets are compared as what they hold."""
+    """Everything that must survive, by name. Heaps and sets are compared by their contents."""
     image = msgpack.decode(encode_state(state), type=ClusterImage)
     fields: dict[str, Any] = {
         "epoch": image.epoch,
@@ -68,6 +68,6 @@ def _fields(state: ClusterState) -> dict[str, Any]:
 
 
 def _facts(tenant: Tenant) -> tuple[Any, ...]:
-    """What preemption asks of a tenant: whose it is, whether it may be evicted, and whether it will end."""
+    """What preemption uses of a tenant: its job, whether it may be evicted, and whether it is leaving."""
     may_go, will_end = tenant.evictable_at < NEVER, tenant.ends_at < NEVER
     return tenant.job, tenant.group, may_go, will_end, tenant.is_leaving, tenant.is_promise

@@ -1,4 +1,4 @@
-"""What a number of seeds came to: faults injected, fences that held, gangs that started, and how a failure is told."""
+"""Sums over many seeds: faults injected, fences that held, gangs that started; and the text of a failure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import Counter
 
 from phalanx.sim.trial import Result
 
-# Anything of a replaced coordinator or a former life that was seen and refused.
+# Messages of a replaced coordinator or an earlier incarnation that were seen and refused.
 FENCES = ("fenced report", "refused order", "refused coordinator", "fenced append")
 
-# What gangs and urgent jobs did: a rig in which one of these never happens says nothing about it.
-DEEDS = (
+# What gangs and urgent jobs did: a simulator in which one of these never happens does not test it.
+ACTIONS = (
     "gang released",
     "formation recalled",
     "eviction for room",
@@ -61,7 +61,7 @@ class SeedReport:
         lines += [self._row(what) for what in sorted(self._totals) if what.startswith("report refused")]
         lines += [self._row(what) for what in ("term", "brake", "node rested")]
         lines.append("")
-        lines += [f"{self._row(what)}{self.share(what):8.0%}" for what in DEEDS]
+        lines += [f"{self._row(what)}{self.share(what):8.0%}" for what in ACTIONS]
         speed = f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s"
         size = f"{self._totals['tasks']} tasks, {self._totals['epochs']} epochs"
         hours = f"{self._virtual_s / 3600:.1f} virtual hours"
@@ -74,7 +74,7 @@ class SeedReport:
 
 
 def describe_failure(result: Result, faults: list[str] | None) -> str:
-    """The sentence that does not hold, the end of the story, and the one command that tells it again."""
+    """The broken promise, the end of the trace, and the command that repeats the run."""
     only = "" if faults is None else f" --faults '{','.join(faults)}'"
     return "\n".join(
         [

@@ -1,8 +1,8 @@
-"""Jobs that restart and end as one: the budget of restarts, and who has to run again.
+"""Jobs that restart and end as one: the budget of restarts, and which tasks have to run again.
 
-A counted restart uses up one of the job's limit. A job that failed for its limit had used it up. After a restart
-of the whole job nobody counts as done any more, and a job is Completed only if those it needs have ended well in its
-present life. The loss of a member that is needed is never passed over in silence.
+A counted restart uses up one of the job's limit. A job that failed for its limit had used it up. After a restart of
+the whole job no task counts as done any more, and a job is Completed only if the tasks it needs have ended with 0
+since then. The loss of a needed member always has a consequence.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from phalanx.sim.violation import Violation
 
 
 class Restarts:
-    """Every job that may restart."""
+    """All jobs that may restart."""
 
     def __init__(self, places: Places, barrier: Barrier, count: Callable[[str], None]) -> None:
         self._places = places
         self._barrier = barrier
         self._count = count
         self._counted: Counter[JobId] = Counter()
-        self._bereft: set[JobId] = set()  # in this batch: jobs that lost a member and have to answer
+        self._short: set[JobId] = (
+            set()
+        )  # in this batch: jobs that lost a member and have not restarted or ended yet
 
     def note(self, event: e.Event) -> None:
         match event:
@@ -38,9 +40,9 @@ class Restarts:
                 self._settled(event)
 
     def end_of_batch(self) -> None:
-        if self._bereft:
-            job = min(self._bereft)
-            raise Violation("restarts", f"{job} lost a member, and neither starts anew nor ends")
+        if self._short:
+            job = min(self._short)
+            raise Violation("restarts", f"{job} lost a member, and neither restarts nor ends")
 
     def _ended(self, event: e.AttemptEnded) -> None:
         job = self._places.jobs[event.key[0]]
@@ -48,21 +50,21 @@ class Restarts:
         restarts_whole = job.restart.whole or any(rule.action != "fail" for rule in job.restart.rules)
         runs = self._barrier.may_go(event.key) if holder.formation else True
         if event.loss and restarts_whole and runs and not holder.is_leaving:
-            self._bereft.add(job.id)
+            self._short.add(job.id)
 
     def _restarted(self, event: e.JobRestarted) -> None:
         limit = self._places.jobs[event.job].restart.limit
-        self._bereft.discard(event.job)
+        self._short.discard(event.job)
         self._count("whole restart" if event.positions is None else "restart of a replica")
         self._counted[event.job] += event.counted
         if (count := self._counted[event.job]) > limit:
             raise Violation("restarts", f"{event.job} was restarted {count} times, its limit is {limit}")
 
     def _settled(self, event: e.JobSettled) -> None:
-        self._bereft.discard(event.job)
+        self._short.discard(event.job)
         count, limit = self._counted[event.job], self._places.jobs[event.job].restart.limit
         if event.status == Status.COMPLETED and (lacking := self._lacking(event.job)):
-            raise Violation("restarts", f"{event.job} is Completed, and its {lacking} has not ended well")
+            raise Violation("restarts", f"{event.job} is Completed, but its {lacking} has not succeeded")
         if event.text.startswith("restarted ") and count < limit:
             raise Violation("restarts", f"{event.job} failed for its limit of {limit} restarts after {count}")
 

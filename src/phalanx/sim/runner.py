@@ -1,8 +1,8 @@
-"""A runner process under virtual time: the real shell, its keeper's connection and its link, in a process that may die.
+"""A runner process under virtual time: the real loop, its keeper's connection and its link, in a process that may die.
 
-The coroutines of `runner/loop.py`, `processes.py` and `link.py` run unchanged on an event loop of the simulator; what
-`runner/main.py` does with signals is done here. A runner dies without a word and its successor, with a new
-incarnation, adopts what the keeper has kept.
+The coroutines of `runner/loop.py`, `processes.py` and `link.py` run unchanged on an event loop of the simulator; this
+module does what `runner/main.py` does with signals. A runner dies without notice and its successor, with a new
+incarnation, adopts what the keeper has.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class RunnerWatcher(Protocol):
-    """Who sees what a runner obeys."""
+    """Sees which messages a runner obeys."""
 
     def heard(self, runner: SimulatedRunner, message: wire.Message, obeyed: bool) -> None: ...
 
 
 class Host(Machine, Protocol):
-    """The machine that a runner lives on."""
+    """The machine that a runner runs on."""
 
     name: str
     capacity: Capacity
     clock: LocalClock
-    swallows: str  # "runner" while a runner here takes no note of what it is to start
+    loses_starts: str  # "runner" while a runner here ignores orders to start
 
     def given(self, start: Start) -> None:
-        """Keep what a runner was told to start, for the model of the processes."""
+        """Keep an order to start, for the model of the processes."""
         ...
 
 
 class SimulatedRunner(Life):
-    """One life of the runner of a node."""
+    """One incarnation of a node's runner."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SimulatedRunner(Life):
     ) -> None:
         super().__init__(world, incarnation)
         self.host = host
-        self.agent = WatchedAgent(self, host, watcher)
+        self.engine = WatchedEngine(self, host, watcher)
         self.events = RunnerEventLoop(self, network)  # type: ignore[abstract]
         self.keeper_socket: KeeperSocket | None = None
         self.sockets: list[Socket] = []
@@ -76,28 +76,28 @@ class SimulatedRunner(Life):
         self._dice = world.dice(f"runner {incarnation}")
 
     def begin(self, failed: Callable[[], None]) -> None:
-        """Live. If no keeper can be had at the start, the process ends, and `failed` is told."""
+        """Run. If no keeper can be started at first, the process ends and calls `failed`."""
         self.events.begin(self._live(failed))
 
     async def _live(self, failed: Callable[[], None]) -> None:
-        clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "there are none here", False)
-        shell = RunnerLoop(self.agent, STATE_DIR, clock, {}, 0, cgroups, self.host)
+        clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "not simulated", False)
+        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, cgroups, self.host)
         try:
-            await shell.open()
+            await loop.open()
         except KeeperFailed as error:
-            self.world.tell(f"{self.name} cannot start: {error}")
+            self.world.trace(f"{self.name} cannot start: {error}")
             self.end()
             failed()
             return
-        self.world.tell(f"{self.name} starts with {len(self.agent.state.held)} attempts adopted")
-        self.events.begin(shell.beat())
-        self.events.begin(shell.tick())
-        await keep_connected(Dialler(LinkAddresses(self._addresses)), shell, self._dice.random)
-        self.world.tell(f"{self.name} gives up: nobody will have it")
+        self.world.trace(f"{self.name} starts with {len(self.engine.state.held)} attempts adopted")
+        self.events.begin(loop.beat())
+        self.events.begin(loop.tick())
+        await keep_connected(Dialler(LinkAddresses(self._addresses)), loop, self._dice.random)
+        self.world.trace(f"{self.name} gives up: it was refused for good")
         self.end()
 
     def end(self) -> None:
-        """Death: the kernel closes the connections."""
+        """The process dies: the kernel closes the connections."""
         super().end()
         if self.keeper_socket is not None:
             self.keeper_socket.runner_died()
@@ -105,14 +105,14 @@ class SimulatedRunner(Life):
             socket.close()
 
     def vanish(self) -> None:
-        """The machine lost its power: nobody is told, and what it still had to send is gone."""
+        """The machine lost its power: the other ends are not notified, and unsent data is lost."""
         for socket in self.sockets:
             socket.vanish()
         self.end()
 
 
-class WatchedAgent(RunnerEngine):
-    """An agent whose obedience is seen, and whose orders to start are kept for the model of the processes."""
+class WatchedEngine(RunnerEngine):
+    """An engine that reports what it obeys, and keeps orders to start for the model of the processes."""
 
     def __init__(self, runner: SimulatedRunner, host: Host, watcher: RunnerWatcher) -> None:
         node = host.name
@@ -122,7 +122,7 @@ class WatchedAgent(RunnerEngine):
         self._watcher = watcher
 
     def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
-        if isinstance(message, wire.Orders) and self._host.swallows == "runner":
+        if isinstance(message, wire.Orders) and self._host.loses_starts == "runner":
             message = structs.replace(
                 message, orders=[each for each in message.orders if type(each) is not Start]
             )
@@ -153,13 +153,13 @@ class RunnerEventLoop(EventLoop):
         def done(socket: Socket | None) -> None:
             if not answer.done():
                 answer.set_result(socket)
-            elif socket is not None:  # nobody waits for it any more
+            elif socket is not None:  # the caller waits no longer
                 socket.close()
 
         self._network.dial(self._runner.host.name, self._runner, host, done)
         socket = await answer
         if socket is None:
-            raise ConnectionRefusedError(f"nobody listens at {host}")
+            raise ConnectionRefusedError(f"nothing listens at {host}")
         self._runner.sockets = [each for each in self._runner.sockets if each.is_open]
         self._runner.sockets.append(socket)
         protocol = make()
@@ -169,13 +169,13 @@ class RunnerEventLoop(EventLoop):
 
 
 class NetworkTransport:
-    """What asyncio gives a protocol for a connection."""
+    """The transport that asyncio gives to a protocol."""
 
     def __init__(self, loop: RunnerEventLoop, socket: Socket, protocol: asyncio.Protocol) -> None:
         self._loop = loop
         self._socket = socket
         self._protocol = protocol
-        socket.speaker = self
+        socket.receiver = self
 
     def write(self, data: bytes) -> None:
         self._socket.write(data)
@@ -193,7 +193,7 @@ class NetworkTransport:
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default
 
-    # What the network brings.
+    # What the network calls.
 
     def arrived(self, data: bytes) -> None:
         self._loop.call_soon(self._hand_over, data)

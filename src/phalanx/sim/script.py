@@ -1,9 +1,9 @@
-"""What a simulated process does, told by its command line: how long it runs, how it ends, how it takes a stop.
+"""What a simulated process does, given by its command line: how long it runs, how it ends, how it takes a stop.
 
 run 3.5 0            works for 3.5 s and exits with 0
 flaky 1.0 2          fails in its first two attempts
 signal 2.0 11        is ended by signal 11
-stubborn 9.0 0       as run, but deaf to SIGTERM
+stubborn 9.0 0       as run, but ignores SIGTERM
 missing              cannot be started at all
 """
 
@@ -17,7 +17,7 @@ ENDLESS_S = 1e9
 
 
 class Script(Struct, frozen=True):
-    """One attempt's fate, if nobody interferes."""
+    """What one attempt does if it is not stopped."""
 
     run_s: float
     code: int | None
@@ -27,7 +27,7 @@ class Script(Struct, frozen=True):
 
 
 def script(argv: Sequence[str], restarts: int) -> Script:
-    """Read the command line of an attempt that has so many failed ones before it."""
+    """Read the command line of an attempt that comes after this many failed ones."""
     verb, *words = argv
     match verb:
         case "run":

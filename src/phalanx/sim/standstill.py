@@ -1,6 +1,6 @@
-"""A node whose keeper is stopped, dead or cannot be started gets no work: its runner notices, and says so.
+"""A node whose keeper is stopped, dead or cannot be started gets no work: its runner notices and reports it.
 
-That takes a few seconds, and longer where the runner itself or its way to the coordinator is in trouble too.
+That takes a few seconds, and longer if the runner itself or its connection to the coordinator fails too.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from phalanx.sim.violation import Violation
 from phalanx.sim.world import World
 
 SEEN_WITHIN_S = 12.0
-RECOVERS_S = 45.0  # how long after a fault of another kind it may take
+RECOVERS_S = 45.0  # how long it may take after a fault of another kind
 
 
 class Standstill:
-    """Since when which node cannot start anything."""
+    """Since when each node has been unable to start anything."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -22,7 +22,7 @@ class Standstill:
         self._excused_until = 0.0
 
     def excuse(self, for_s: float) -> None:
-        """Something else goes wrong for so long."""
+        """Another fault of this duration begins."""
         self._excused_until = max(self._excused_until, self._world.now + for_s + RECOVERS_S)
 
     def begins(self, node: str) -> None:
@@ -32,7 +32,7 @@ class Standstill:
         self._since.pop(node, None)
 
     def note(self, event: e.Event) -> None:
-        """Something became durable."""
+        """An event became durable."""
         if not isinstance(event, e.TaskPlaced) or event.node not in self._since:
             return
         stood_s = self._world.now - max(self._since[event.node], self._excused_until)

@@ -1,4 +1,4 @@
-"""One run of the whole cluster from one seed: set up, let things go wrong, let them heal, and judge."""
+"""One run of the whole cluster from one seed: set up, inject faults, let it heal, and judge."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from phalanx.sim.world import BEGINNING_S, LocalClock, World
 from phalanx.store.protocol import StoreError
 
 HEALS_WITHIN_S = 120.0
-LEADER_WITHIN_S = 4.0  # and a lease, after etcd and the last coordinator are back
+LEADER_WITHIN_S = 4.0  # plus a lease, after etcd and the last coordinator are back
 DRIFT_MAX = 0.01
-STUCK_AFTER_S = 45.0  # more than twice T_self is right; sooner than usual finds more
+STUCK_AFTER_S = 45.0  # must be more than twice T_self; shorter than the default finds more
 BACKFILLS: tuple[Backfill, ...] = ("easy", "easy", "easy", "none")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - a store that need not outlive the run is quickest there
-# Whatever the code under test may raise by mistake is a finding, told with its seed.
+# An error that the code under test raises by mistake is a finding, reported with its seed.
 _MISTAKES = (
     ArithmeticError,
     AttributeError,
@@ -58,7 +58,7 @@ _MISTAKES = (
 
 
 class Mode(Struct, frozen=True):
-    """Where the state is kept, and how many stand for the office."""
+    """The kind of store, and the number of coordinators."""
 
     store: str
     seats: int
@@ -68,12 +68,12 @@ MODES = (Mode("memory", 1), Mode("etcd", 3), Mode("sqlite", 1), Mode("etcd", 3),
 
 
 def etcd_seeds(seats: int = 3) -> Iterator[int]:
-    """The seeds whose runs are on a modelled etcd with so many seats, without end."""
+    """The seeds whose runs use a modelled etcd with this many seats, without end."""
     return (seed for seed in count() if MODES[seed % len(MODES)] == Mode("etcd", seats))
 
 
 class Result(Struct):
-    """What came of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     trace_hash: str
@@ -89,8 +89,8 @@ class Result(Struct):
 
 
 def run(seed: int, faults: list[str] | None = None, listener: Callable[[str], None] | None = None) -> Result:
-    """One trial, from the first dice to the verdict."""
-    _hush()
+    """One trial, from the first random number to the verdict."""
+    _silence_logs()
     world = World(seed, listener)
     mode = MODES[seed % len(MODES)]
     folder = _folder(mode)
@@ -109,7 +109,7 @@ def run(seed: int, faults: list[str] | None = None, listener: Callable[[str], No
         if folder is not None:
             shutil.rmtree(folder)
     if checker:
-        world.tell(f"{checker}: {sentence}")
+        world.trace(f"{checker}: {sentence}")
     virtual_s = world.now - BEGINNING_S
     return Result(seed, world.trace_hash, virtual_s, trial.counts(), checker, sentence, list(world.tail))
 
@@ -155,34 +155,38 @@ class Trial:
         )
         self.checkers.keeps_stories = self._keep.events == 1_000_000
         seats = [f"s{number}" for number in range(1, mode.seats + 1)]
-        self.office = SimulatedCoordinators(world, seats, self._a_coordinator)
-        self.network.listener = self.office.at
+        self.coordinators = SimulatedCoordinators(world, seats, self._a_coordinator)
+        self.network.listener = self.coordinators.at
         self._addresses = [f"{seat}:7434" for seat in seats]
         self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]
-        self.users = Users(world, self.office, self.network, self.checkers, capacities)
+        self.users = Users(world, self.coordinators, self.network, self.checkers, capacities)
         self._submissions = dice.randint(10, 24)
         self._planned = schedule(dice, possible(faults, mode.store == "etcd", mode.seats), self.busy_s)
 
     def play(self) -> None:
-        """The busy time with its faults, then quiet until all is done."""
-        self.office.begin()
+        """The busy time with its faults, then quiet until everything has ended."""
+        self.coordinators.begin()
         self.users.begin(self._submissions, self.busy_s)
-        harm = Harm(self.world, self.office, self.vault, self._trap, self.network, self.nodes, self.checkers)
+        harm = Harm(
+            self.world, self.coordinators, self.vault, self._trap, self.network, self.nodes, self.checkers
+        )
         unleash(harm, self._planned)
         self.world.run(BEGINNING_S + self.busy_s)
         self._wake_everyone()
-        self.world.tell("-- quiet from now on")
+        self.world.trace("-- no more faults")
         self.users.settle_down()
         leader = self._heal()
         self.checkers.finish(leader)
         state = leader.state
-        self.world.tell(f"-- all is done at revision {state.revision} of epoch {state.epoch}: {state.counts}")
+        self.world.trace(
+            f"-- all is done at revision {state.revision} of epoch {state.epoch}: {state.counts}"
+        )
 
     def close(self) -> None:
-        for coordinator in self.office.processes:
-            coordinator.events.bury()
+        for coordinator in self.coordinators.processes:
+            coordinator.events.abandon()
         for node in self.nodes:
-            node.bury()
+            node.close()
         self.vault.close()
 
     def counts(self) -> Counter[str]:
@@ -199,32 +203,32 @@ class Trial:
                 raise Violation("heals", f"{HEALS_WITHIN_S:.0f} s after the last fault {why}")
             if self.world.now >= led_by and not self._is_led():
                 raise Violation(
-                    "leader", f"nobody leads, {LEADER_WITHIN_S:g} s and a lease after the last fault"
+                    "leader", f"no coordinator leads, {LEADER_WITHIN_S:g} s and a lease after the last fault"
                 )
             self.world.run(self.world.now + 1.0)
-        leader = self.office.leader()
+        leader = self.coordinators.leader()
         assert leader is not None
         return leader
 
     def _is_led(self) -> bool:
-        leader = self.office.leader()
+        leader = self.coordinators.leader()
         return leader is not None and leader.state.epoch == self.checkers.chronicle.epoch
 
     def _unhealed(self) -> str | None:
-        leader = self.office.leader()
+        leader = self.coordinators.leader()
         if leader is None:
             return "nobody coordinates"
         if leader.state.epoch != self.checkers.chronicle.epoch:
-            return f"{leader.name} has been replaced and does not know it"
+            return f"{leader.name} has been replaced and has not noticed"
         if self.users.unanswered:
             return f"{self.users.unanswered} submissions are not answered"
-        if waiting := [node.name for node in self.nodes if node.runner.agent.state.outbox]:
-            return f"{waiting[0]} still has reports that nobody took note of"
+        if waiting := [node.name for node in self.nodes if node.runner.engine.state.outbox]:
+            return f"{waiting[0]} still has reports that no coordinator has acknowledged"
         return why_not_healed(leader, self.checkers.floor, len(self.nodes))
 
     def _wake_everyone(self) -> None:
         """No fault outlasts the busy time."""
-        for coordinator in self.office.alive():
+        for coordinator in self.coordinators.alive():
             coordinator.resume()
         for node in self.nodes:
             node.wake()
@@ -253,13 +257,13 @@ class Trial:
         return LocalClock(self.world, offset_s, 1.0 + self._clocks.uniform(-DRIFT_MAX, DRIFT_MAX))
 
 
-def _hush() -> None:
-    """What troubles a simulated process is told in the trace, and nowhere else."""
+def _silence_logs() -> None:
+    """Errors of a simulated process go to the trace and not to the log."""
     logging.getLogger("phalanx").setLevel(logging.CRITICAL)
 
 
 def _folder(mode: Mode) -> Path | None:
-    """Where a real SQLite file can stand, if this run is on one."""
+    """A folder for the SQLite file, if this run uses one."""
     if mode.store != "sqlite":
         return None
     return Path(

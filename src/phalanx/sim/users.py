@@ -1,7 +1,7 @@
 """Users: they submit, cancel, evict, pause, drain and declare, over a network that loses requests and replies.
 
-A user who hears nothing asks again, a submission with the same request id. What a coordinator has answered is
-told to the checkers when it reaches the user.
+A user who gets no reply asks again, a submission with the same request id. The checkers get a reply when it reaches
+the user.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from phalanx.sim.world import World
 
 ASK_AGAIN_S = (1.0, 4.0)
 TIDY_EVERY_S = 4.0
-ASKED_S_MAX = 60.0  # all that they want together keeps the cluster busy for less than the quiet time
+ASKED_S_MAX = 60.0  # what they ask for keeps the cluster busy for less than the quiet time
 OTHER_LAYERS = (
     Topology((Layer("rack", ("rack",)),)),
     Topology((Layer("block", ("rack",)), Layer("rack", ("block",)))),
@@ -47,23 +47,23 @@ OTHER_LAYERS = (
 Reply = Callable[[list[Answer | None]], None]
 
 
-def _heeds_nothing(answers: list[Answer | None]) -> None:
-    """A user who does not wait for the answer."""
+def _ignore_reply(answers: list[Answer | None]) -> None:
+    """The reply function of a user who does not wait for the answer."""
 
 
 class Users:
-    """Everybody who asks for something. After `settle_down` they only undo what would keep the cluster busy."""
+    """All users. After `settle_down` they only undo what would keep the cluster busy."""
 
     def __init__(
         self,
         world: World,
-        office: SimulatedCoordinators,
+        coordinators: SimulatedCoordinators,
         network: Network,
         checkers: Checkers,
         nodes: dict[str, Capacity],
     ) -> None:
         self._world = world
-        self._office = office
+        self._coordinators = coordinators
         self._network = network
         self._checkers = checkers
         self._nodes = nodes
@@ -75,7 +75,7 @@ class Users:
         self.unanswered = 0
 
     def begin(self, submissions: int, until_s: float) -> None:
-        """Spread what they want over the busy time, some at once, most of it early: the faults shall find work."""
+        """Spread the requests over the busy time, some at once, most of them early, so that faults meet work."""
         at = 0.0
         for _ in range(submissions):
             if self._dice.random() > 0.45:
@@ -90,8 +90,8 @@ class Users:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
 
     def settle_down(self) -> None:
-        """Nothing may keep the cluster from coming to rest: undrain, resume, and cancel what never ends."""
-        leader = self._office.leader()
+        """Undo what would keep the cluster busy: undrain, resume, and cancel what never ends."""
+        leader = self._coordinators.leader()
         if leader is not None:
             state = leader.state
             for node in state.nodes.values():
@@ -106,8 +106,7 @@ class Users:
         self._world.after(TIDY_EVERY_S, self.settle_down)
 
     def _let_end(self, job: JobState, table: NodeTable) -> None:
-        # A gang that was accepted while the layers were others may never find a place in these, nor a job that was
-        # accepted before any node had joined.
+        # A gang accepted under other layers may never fit in these, nor a job accepted before any node had joined.
         never = not job.live and (
             any(not table.could_ever(group.request) for group in job.job.groups)
             if job.gang is None
@@ -119,7 +118,7 @@ class Users:
             if attempt.paused:
                 self.ask([SetPaused(job.job.id, position, False)])
 
-    # Wishes.
+    # Requests.
 
     def _submit(self, like: list[Job] | None = None) -> None:
         jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
@@ -153,25 +152,25 @@ class Users:
         self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
 
     def _evict(self) -> None:
-        """As a spot market or an operator would: a whole job, or one task of it."""
+        """Evict a whole job, or one task of it, as a spot market or an operator would."""
         if self._known:
             job = self._dice.choice(self._known[-6:])
             whole = self._dice.random() < 0.5
             self.ask([Evict(job.id, None if whole else self._dice.randrange(job.tasks))])
 
     def _limit(self) -> None:
-        """A queue may hold only so much, for a while."""
+        """Set a queue's quota for a while."""
         quota = self._dice.choice((Quota(tasks=2), Quota(cores=3), Quota(gpus=1, tasks=6)))
         self.ask([SetQuota(QUEUES[-1], quota)])
         self._world.after(self._dice.uniform(10.0, 40.0), self.ask, [SetQuota(QUEUES[-1], None)])
 
     def _rewire(self) -> None:
-        """The layers of the network are declared otherwise, and after a while as they were."""
+        """Declare other network layers, and after a while the default ones again."""
         self.ask([SetTopology(self._dice.choice(OTHER_LAYERS))])
         self._world.after(self._dice.uniform(5.0, 25.0), self.ask, [SetTopology(DEFAULT)])
 
     def _meddle(self) -> None:
-        """The next times that places are promised, somebody changes his mind, or a more urgent job wants the same."""
+        """The next times that places are promised, cancel the job or submit a more urgent one that needs the same."""
         self._meddles = 3
         self._checkers.on_promise = self._change_mind
 
@@ -192,15 +191,15 @@ class Users:
             self._checkers.on_promise = ignore
 
     def acknowledged(self, request_id: str, jobs: list[Job]) -> None:
-        self._checkers.chronicle.told(request_id, [job.id for job in jobs])
+        self._checkers.chronicle.acknowledged(request_id, [job.id for job in jobs])
         self._known += jobs
 
-    # The way to a coordinator and back.
+    # To a coordinator and back.
 
-    def ask(self, inputs: list[Input], reply: Reply = _heeds_nothing) -> None:
+    def ask(self, inputs: list[Input], reply: Reply = _ignore_reply) -> None:
         """One try: the request or the reply may be lost. Some ask a standby, or one that no longer leads."""
-        alive = self._office.alive()
-        coordinator = self._office.leader()
+        alive = self._coordinators.alive()
+        coordinator = self._coordinators.leader()
         if len(alive) > 1 and self._dice.random() < 0.3:
             coordinator = self._dice.choice(alive)
         if coordinator is None or self._is_lost():
@@ -222,13 +221,13 @@ class Users:
         self._world.after(self._dice.uniform(*ASK_AGAIN_S), effect)
 
     def renewed(self, jobs: list[Job]) -> list[Job]:
-        """The jobs of a submission as another try makes them, with ids of their own."""
+        """The jobs of a submission for another try, with new ids."""
         first = again(jobs[0], self._dice, self._world.now, None)
         return [first, *(again(job, self._dice, self._world.now, first.id) for job in jobs[1:])]
 
 
 class Submission:
-    """One request for jobs, asked until it is answered."""
+    """One request for jobs, repeated until it is answered."""
 
     def __init__(self, users: Users, request_id: str, jobs: list[Job], no_queue: bool) -> None:
         self._users = users
@@ -250,7 +249,7 @@ class Submission:
 
     def _answered(self, jobs: list[Job], answers: list[Answer | None]) -> None:
         if not answers:
-            return  # the coordinator could not write: asked again soon
+            return  # the coordinator could not write: ask again soon
         self._end()
         if isinstance(answers[0], Replayed):
             made = {job.id: job for jobs in self._tries for job in jobs}

@@ -13,7 +13,7 @@ from phalanx.store.protocol import Batch, Store
 
 
 class StoreWatcher(Protocol):
-    """Who takes note of what became durable."""
+    """Sees what became durable."""
 
     def term_opened(self, epoch: int, seat: str) -> None: ...
 
@@ -24,22 +24,22 @@ class Vault(Protocol):
     """One for all coordinators of a run."""
 
     is_slow: bool
-    is_full: bool  # it can be read, not written
-    is_away: bool  # it can be neither
-    forgets_to_answer: bool  # it writes, and says that it could not
-    damaged: set[int]  # revisions of batches that no coordinator can read just now
+    is_full: bool  # readable, not writable
+    is_away: bool  # neither readable nor writable
+    forgets_to_answer: bool  # it writes, then reports a failure
+    damaged: set[int]  # revisions of batches that no coordinator can read at present
 
     @property
     def outside(self) -> Store:
-        """What is really kept, whatever the moods, without waiting: for those who look from outside."""
+        """The store without faults and delays, for checkers."""
         ...
 
     def open(self, owner: Life, seat: str) -> Store:
-        """A store as one coordinator process opens it."""
+        """Open the store for one coordinator process."""
         ...
 
     def intends(self, epoch: int, batch: Batch) -> None:
-        """Under which epoch a coordinator is about to write a batch."""
+        """A coordinator is about to write this batch under this epoch."""
         ...
 
     def close(self) -> None: ...

@@ -1,14 +1,14 @@
-"""A promise that was not kept: which checker saw it, and the sentence that does not hold."""
+"""A broken promise: the checker that found it, and what does not hold."""
 
 from __future__ import annotations
 
 
 class Violation(AssertionError):
-    """`checker` names who saw it.
+    """`checker` names the check.
 
-    One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; of the office and of leases,
-    leader, generations, brake; or, of gangs and urgent jobs, gang-whole, preemption, nomination, restarts;
-    of nodes, limits (of time) and standstill.
+    One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; for leadership and leases
+    leader, generations, brake; for gangs and urgent jobs gang-whole, preemption, nomination, restarts; for nodes
+    limits (of time) and standstill.
     """
 
     def __init__(self, checker: str, sentence: str) -> None:

@@ -1,7 +1,8 @@
-"""Nobody waits in vain: whoever still waits in a quiet moment finds no room, has no quota, or is held back for another.
+"""No unit waits in vain: one that still waits in a quiet turn finds no room, has no quota, or is held back for
+another.
 
-Asked of what the last plan left behind, in turns in which nothing happened: a turn that places or evicts may have
-changed its own ground, and the next one looks again.
+Checked on what the last plan left, in turns in which nothing happened: a turn that places or evicts may have changed
+the state it planned on, and the next one plans again.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.sim.violation import Violation
 
-PATIENCE_S = 2.5  # how long it may take until one is evicted who could be, or let go on who was held back
+PATIENCE_S = 2.5  # how long an eviction that could be made, or the start of a unit held back, may take
 
 
 def check_waits(view: Snapshot) -> None:
-    """One unit of each class stands for all of it, the first."""
+    """Check the first unit of each class, which stands for all of it."""
     for kind in view.waiting.classes.values():
         unit, note = kind.units[kind.ranks[0]], view.memory.of(kind)
         if note.blocked_at != view.gain:
-            raise Violation("heals", f"{unit.job.id} waits, and nobody has looked for a place for it")
+            raise Violation("heals", f"{unit.job.id} waits, and no plan has looked for a place for it")
         if note.blocked_by is Block.ROOM and _fits(view, unit):
             raise Violation("heals", f"{unit.job.id} waits though there is room for it")
         if note.blocked_by is Block.QUOTA and _has_quota(view, unit):
@@ -32,7 +33,7 @@ def check_waits(view: Snapshot) -> None:
 
 
 def check_patience(view: Snapshot, policy: Policy) -> None:
-    """Nothing has happened for a while: who is held back is so for another, and there is nobody left to evict."""
+    """Nothing has happened for a while: units are held back only for a head, and no eviction could help."""
     for kind in view.waiting.classes.values():
         if view.memory.of(kind).blocked_by is Block.HELD:
             _check_held(view, kind, kind.units[kind.ranks[0]])
@@ -53,11 +54,11 @@ def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
 
 
 def _check_held(view: Snapshot, kind: WaitingClass, unit: Unit) -> None:
-    """Only for one that stands before it and has no room itself."""
+    """A unit may be held back only for one that is ahead of it and has no room itself."""
     head = view.memory.of(kind).held_behind
     first = next((each for each in view.waiting.classes.values() if head in each.units), None)
     if head is None or first is None or head >= unit.rank:
-        raise Violation("heals", f"{unit.job.id} is held back, and nobody stands before it")
+        raise Violation("heals", f"{unit.job.id} is held back, and no unit is ahead of it")
     if view.memory.of(first).blocked_by is not Block.ROOM:
         raise Violation("heals", f"{unit.job.id} is held back for one that does not wait for room")
 

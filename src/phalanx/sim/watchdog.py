@@ -1,7 +1,7 @@
 """The watchdog beside a modelled keeper, as `runner/keeper/watchdog.py`: it ends what runs when the lease is over.
 
-A keeper that is stopped past the end of its lease finds its processes killed; what a dead one ran gets SIGTERM at the
-lease's end and SIGKILL after the grace, unless a new keeper has ended it before.
+A keeper that is stopped past the end of its lease finds its processes killed; the processes of a dead one get SIGTERM
+at the lease's end and SIGKILL after the grace, unless a new keeper has ended them before.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from phalanx.sim.world import LocalClock, World
 
 
 class SimulatedWatchdog:
-    """One for each life of a keeper, which it outlives."""
+    """One for each keeper process, which it outlives."""
 
     def __init__(self, world: World, clock: LocalClock, processes: dict[str, SimulatedProcess]) -> None:
-        self.killed: set[str] = set()  # the names of those it ended while their keeper was stopped
+        self.killed: set[str] = set()  # keys of the attempts that it ended while their keeper was stopped
         self._world = world
         self._clock = clock
         self._processes = processes
@@ -49,7 +49,7 @@ class SimulatedWatchdog:
             if self._looks:
                 self._at(self._kill_at, self._look)
             return
-        self._looks = False  # a renewal makes it look again
+        self._looks = False  # a renewal arms it again
         self.killed |= {name for name, process in self._processes.items() if process.is_alive}
         self._send(signal.SIGKILL)
 

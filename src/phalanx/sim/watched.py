@@ -1,7 +1,7 @@
-"""A store as one coordinator sees it, with a watcher over its shoulder and, now and then, a trap in the way.
+"""A store as one coordinator sees it, watched by the checkers, and sometimes with a trap set by a fault.
 
-What becomes of its appends is counted. A trap lets an append that tells of some event kill the coordinator: before
-it is written, or after it is kept and before the coordinator hears of it.
+It counts the results of appends. A trap makes an append with a given event kill the coordinator: before the write
+takes effect, or after it and before the coordinator hears of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from phalanx.store.protocol import Batch, Fenced, History, StoreAround, StoreErr
 
 
 class TurnWatcher(Protocol):
-    """Who counts."""
+    """Counts."""
 
     def count(self, what: str) -> None: ...
 
@@ -23,11 +23,11 @@ class TurnWatcher(Protocol):
 
 
 class Trap:
-    """When an append kills its coordinator. One trap serves all coordinators of a run."""
+    """Makes an append kill its coordinator. One trap serves all coordinators of a run."""
 
     def __init__(self) -> None:
         self._when: str | None = None  # "before" or "after"
-        self._events: tuple[str, ...] = ()  # only one that tells of one of these, if any is named
+        self._events: tuple[str, ...] = ()  # if not empty, only batches with one of these events
 
     def arm(self, when: str, *events: str) -> None:
         self._when, self._events = when, events
@@ -36,7 +36,7 @@ class Trap:
         self._when = None
 
     def springs(self, batch: Batch) -> str | None:
-        """When this append is fatal, if it is; the next one will not be."""
+        """ "before" or "after" if this append is fatal, else None; the next one is not."""
         if self._events and not any(event.encode() in batch.body for event in self._events):
             return None
         when, self._when = self._when, None
@@ -44,7 +44,7 @@ class Trap:
 
 
 class Watched(StoreAround):
-    """A store in the hands of one coordinator."""
+    """The store of one coordinator."""
 
     def __init__(self, vault: Vault, owner: Life, seat: str, trap: Trap, watcher: TurnWatcher) -> None:
         super().__init__(vault.open(owner, seat))
@@ -73,4 +73,4 @@ class Watched(StoreAround):
 
     async def _die(self) -> None:
         self._owner.end()
-        await outside(self._owner)[0]  # which nobody will ever hear of
+        await outside(self._owner)[0]  # a future that is never settled

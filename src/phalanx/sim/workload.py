@@ -1,4 +1,4 @@
-"""What users want: nodes worth having, and jobs of every kind, drawn from the seed.
+"""The nodes of a run, and jobs of every kind that users submit, drawn from the seed.
 
 The jobs are small, so that all of them can end within the quiet time after the faults. Gangs are drawn in
 `workload_gang.py`.
@@ -53,7 +53,7 @@ def some_jobs(dice: Random, nodes: dict[str, Capacity], now: float) -> list[Job]
 
 
 def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
-    """One job, valid in itself. It may not fit any node."""
+    """One valid job. It may not fit any node."""
     id = a_job_id(dice, now)
     array, argv = _shape(dice)
     is_endless = argv == ENDLESS
@@ -77,7 +77,7 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
 
 
 def again(job: Job, dice: Random, now: float, batch: str | None) -> Job:
-    """The same request sent again: every try makes an id of its own."""
+    """The same request sent again: every try has its own id."""
     id = a_job_id(dice, now)
     return structs.replace(job, id=id, batch=batch or id, submitted_at=now)
 
@@ -87,10 +87,10 @@ def a_job_id(dice: Random, now: float) -> str:
 
 
 def cluster_s(job: Job, nodes: dict[str, Capacity]) -> float:
-    """How long the job keeps its scarcest part of the cluster busy, if it fails as often as it may."""
+    """How many seconds the job keeps its scarcest part of the cluster busy, if it fails as often as it may."""
     if is_endless(job):
         return 0.0
-    lives = 1 if job.gang is None else 2 + job.restart.limit  # one more, for it may be evicted
+    lives = 1 if job.gang is None else 2 + job.restart.limit  # one more, because it may be evicted
     return lives * sum(_group_s(job, group, nodes) for group in job.groups)
 
 
@@ -111,7 +111,7 @@ def _group_s(job: Job, group: Group, nodes: dict[str, Capacity]) -> float:
 
 
 def _labels(dice: Random) -> dict[str, str]:
-    """Mostly a rack and a block; who carries no label for a layer may still be used where the rules allow."""
+    """Mostly a rack and a block; a node without a label for a layer may still be used where the rules allow."""
     labels = {"block": dice.choice(("b1", "b1", "b2")), "rack": dice.choice(("r1", "r1", "r2"))}
     if dice.random() < 0.1:
         del labels[dice.choice(("block", "rack"))]
@@ -123,7 +123,7 @@ def _group(command: Command, request: Request, array: Array | None) -> Group:
 
 
 def _shape(dice: Random) -> tuple[Array | None, tuple[str, ...]]:
-    """One task or an array of short ones, perhaps a few at once."""
+    """One task, or an array of short ones, perhaps with a concurrency limit."""
     if dice.random() < 0.35:
         size = dice.randint(4, 14)
         limit = dice.choice((0, 0, 2, 3))
@@ -132,7 +132,7 @@ def _shape(dice: Random) -> tuple[Array | None, tuple[str, ...]]:
 
 
 def _command(dice: Random, run_s: float) -> tuple[str, ...]:
-    spelled, brief = f"{run_s:.3f}", f"{min(run_s, 3.0):.3f}"  # what is tried again must not take long
+    spelled, brief = f"{run_s:.3f}", f"{min(run_s, 3.0):.3f}"  # what is retried must be short
     kind = dice.random()
     if kind < 0.62:
         return ("run", spelled, "0")

@@ -1,4 +1,4 @@
-"""Gangs that users want, drawn from the seed: a few small groups that start whole, close together, and end as one."""
+"""Gangs that users submit, drawn from the seed: small groups that start whole, close together, and end as one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.core.model.resources import Request
 from phalanx.sim.script import ENDLESS_S
 
 GIB = 1 << 30
-ENDLESS = ("run", str(ENDLESS_S), "0")  # idle work of low priority, until somebody cancels it
+ENDLESS = ("run", str(ENDLESS_S), "0")  # idle work of low priority, until it is cancelled
 GRACES_S = (0.0, 0.2, 2.0, 5.0)
 MIN_RUNS_S = (0.0, 0.0, 0.0, 0.0, 12.0)
 PRIORITIES = (0, 0, 0, 0, 5, 5, 10, -5)
@@ -85,7 +85,7 @@ def _group(dice: Random, name: str, tasks: int, endless: bool, before: Group | N
 
 
 def _command(dice: Random, run_s: float) -> tuple[str, ...]:
-    spelled, brief = f"{run_s:.3f}", f"{min(run_s, 2.0):.3f}"  # what is tried again must not take long
+    spelled, brief = f"{run_s:.3f}", f"{min(run_s, 2.0):.3f}"  # what is retried must be short
     kind = dice.random()
     if kind < 0.72:
         return ("run", spelled, "0")

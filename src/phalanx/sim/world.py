@@ -1,7 +1,7 @@
-"""Virtual time: a heap of what happens next, and a clock that leaps from one thing to the other.
+"""Virtual time: a heap of what happens next, and a clock that leaps from one event to the next.
 
-Everything a run does comes out of one seed. Each purpose has dice of its own, so that one more draw for the
-network does not change what the users do. Every line that is told goes into the hash of the trace.
+Everything a run does follows from one seed. Each purpose has its own random numbers, so that one more draw for the
+network does not change what the users do. Every traced line goes into the hash of the trace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 BEGINNING_S = 1_000_000.0
 TAIL_LINES = 40
-DEEDS_AT_ONCE_MAX = 20_000
+CALLS_AT_ONCE_MAX = 20_000
 
 
 class World:
@@ -31,30 +31,30 @@ class World:
         self._hash = hashlib.blake2b(digest_size=8)
 
     def dice(self, purpose: str) -> Random:
-        """Chance for one purpose. A text seeds it through SHA-512, never through the salted `hash`."""
+        """Random numbers for one purpose. A text seeds them through SHA-512, never through the salted `hash`."""
         return Random(f"{self.seed}/{purpose}")
 
     def after(self, delay_s: float, effect: Callable[..., None], *args: Any) -> None:
-        """Let something happen later; what is due at the same instant happens in the order it was asked for."""
+        """Call it later; calls due at the same instant happen in the order they were asked for."""
         self._sequence += 1
         heappush(self._queue, (self.now + max(0.0, delay_s), self._sequence, effect, args))
 
     def run(self, until: float) -> None:
-        """Let time pass. What never lets it pass is a mistake: a process that turns round and round without waiting."""
+        """Let time pass. A process that never waits, so that time cannot pass, is a mistake."""
         at, effects = self.now, 0
         while self._queue and self._queue[0][0] <= until:
             self.now, _, effect, args = heappop(self._queue)
             effects = effects + 1 if self.now == at else 0
             at = self.now
-            if effects > DEEDS_AT_ONCE_MAX:
+            if effects > CALLS_AT_ONCE_MAX:
                 raise RuntimeError(
                     f"time stands still: {effects} effects at one instant, the last is {effect} {args}"
                 )
             effect(*args)
         self.now = until
 
-    def tell(self, line: str) -> None:
-        """One line of this run's story."""
+    def trace(self, line: str) -> None:
+        """Add one line to the trace."""
         line = f"{self.now - BEGINNING_S:8.3f}  {line}"
         self._hash.update(line.encode())
         self.tail.append(line)
@@ -67,7 +67,7 @@ class World:
 
 
 class LocalClock:
-    """A machine's own clock: it is off by some seconds, a little fast or slow, and somebody may set it."""
+    """A machine's own clock: off by some seconds, a little fast or slow, and its wall time can be set."""
 
     def __init__(self, world: World, offset_s: float, rate: float) -> None:
         self._world = world
@@ -79,7 +79,7 @@ class LocalClock:
         return self.monotonic() + self._set_by_s
 
     def monotonic(self) -> float:
-        """What nobody can set."""
+        """The clock that cannot be set."""
         return BEGINNING_S + self._offset_s + (self._world.now - BEGINNING_S) * self._rate
 
     def delay_s(self, until: float) -> float:
@@ -87,12 +87,12 @@ class LocalClock:
         return (until - self.monotonic()) / self._rate
 
     def step(self, by_s: float) -> None:
-        """Somebody sets the machine's time."""
+        """Set the machine's wall time."""
         self._set_by_s += by_s
 
 
 class VirtualClock:
-    """As `phalanx.clock.SteadyClock`: the wall clock is read once, and carried on by the monotonic one."""
+    """As `phalanx.clock.SteadyClock`: reads the wall clock once and continues with the monotonic one."""
 
     def __init__(self, clock: LocalClock) -> None:
         self._clock = clock
