@@ -34,7 +34,7 @@ from bench.session import Session  # noqa: E402
 from phalanx.core.cluster.inputs import Submit, Tell  # noqa: E402
 from phalanx.core.model.orders import Ended, Exit, Start, Started  # noqa: E402
 from phalanx.core.model.status import Why  # noqa: E402
-from phalanx.store.address import Place, StoreAccess  # noqa: E402
+from phalanx.store.address import StoreAccess, StoreAddress  # noqa: E402
 from phalanx.store.etcd.client import EtcdClient  # noqa: E402
 from phalanx.store.etcd.store import EtcdStore  # noqa: E402
 from phalanx.store.protocol import Batch, Store  # noqa: E402
@@ -102,7 +102,7 @@ async def rivals(folder: Path) -> AsyncIterator[list[Rival]]:
     """Every durable store and its engine, on servers of their own."""
     tempfile.tempdir = str(folder)  # where the servers keep what they write
     with an_etcd_cluster() as etcd, a_redis() as redis:
-        place = Place("redis", hosts=(redis.address,), prefix=a_prefix())
+        place = StoreAddress("redis", hosts=(redis.address,), prefix=a_prefix())
         raw = client_of(place, StoreAccess())
         db = sqlite3.connect(folder / "raw.db", isolation_level=None)
         for line in ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "CREATE TABLE raw (id, body)"):

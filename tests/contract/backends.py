@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from phalanx.store.address import Place, StoreAccess
+from phalanx.store.address import StoreAccess, StoreAddress
 from phalanx.store.etcd.keys import EtcdKeys
 from phalanx.store.etcd.kv import Put
 from phalanx.store.memory import Memory, MemoryStore
-from phalanx.store.open import open_place
+from phalanx.store.open import open_at
 from phalanx.store.protocol import Batch, Loaded, Store
 from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.lines import Way
@@ -31,7 +31,7 @@ LEASE_S = 2.0  # as short as etcd allows
 class Backend:
     """One backend. Each store opened on it stands for one coordinator."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreAddress) -> None:
         self.place = place
         self.way: Way = "pipe"  # how runners reach coordinators
         self._stores: list[Store] = []
@@ -60,12 +60,12 @@ class Backend:
         raise NotImplementedError
 
     async def _open(self) -> Store:
-        return await open_place(self.place, StoreAccess())
+        return await open_at(self.place, StoreAccess())
 
 
 class MemoryBackend(Backend):
     def __init__(self) -> None:
-        super().__init__(Place("memory"))
+        super().__init__(StoreAddress("memory"))
         self._memory, self._time = Memory(), 0.0
 
     async def _open(self) -> Store:
@@ -77,7 +77,7 @@ class MemoryBackend(Backend):
 
 class SqliteBackend(Backend):
     def __init__(self, path: Path) -> None:
-        super().__init__(Place("sqlite", path))
+        super().__init__(StoreAddress("sqlite", path))
         self.path, self._time = path, 1e9
 
     async def _open(self) -> Store:
@@ -101,7 +101,7 @@ class SqliteBackend(Backend):
 
 class RedisBackend(Backend):
     def __init__(self) -> None:
-        super().__init__(Place("redis", hosts=(shared_redis().address,), prefix=a_prefix()))
+        super().__init__(StoreAddress("redis", hosts=(shared_redis().address,), prefix=a_prefix()))
 
     async def flip(self, source: str, key: str) -> None:
         from phalanx.store.redis.server import client_of
@@ -121,7 +121,7 @@ class RedisBackend(Backend):
 
 class EtcdBackend(Backend):
     def __init__(self) -> None:
-        super().__init__(Place("etcd", hosts=shared_etcd().hosts, prefix=a_prefix()))
+        super().__init__(StoreAddress("etcd", hosts=shared_etcd().hosts, prefix=a_prefix()))
 
     async def flip(self, source: str, key: str) -> None:
         keys = EtcdKeys(self.place.prefix)

@@ -121,7 +121,7 @@ async def test_an_interrupted_migration_can_be_given_up():
         await migrate(source, FailingStore(Memory(), 3), NAMES, quiet, force=False)
     assert await reopen(source, NAMES[0]) > epoch
     assert (await source.elect(Candidate("ada"), 60.0)).candidate.name == "ada"
-    with pytest.raises(Conflict, match="no migration holds the office"):
+    with pytest.raises(Conflict, match="no migration has fenced off"):
         await reopen(source, NAMES[0])
 
 
@@ -230,7 +230,7 @@ async def test_a_backup_is_not_replaced_unless_asked(tmp_path: Path):
     store = MemoryStore()
     await a_used_store(store)
     path = await a_backup(store, tmp_path)
-    with pytest.raises(Conflict, match="is there already"):
+    with pytest.raises(Conflict, match="already exists"):
         await a_backup(store, tmp_path)
     await a_backup(store, tmp_path, force=True)
     assert sorted(tmp_path.iterdir()) == [path], "no draft is left behind"

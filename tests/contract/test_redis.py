@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from phalanx.settings import Secret
-from phalanx.store.address import Place, StoreAccess
-from phalanx.store.open import open_place
+from phalanx.store.address import StoreAccess, StoreAddress
+from phalanx.store.open import open_at
 from phalanx.store.protocol import Batch, Candidate, Fenced, History, Store, StoreError
 from phalanx.store.redis.server import client_of
 from tests.contract.backends import RedisBackend, a_batch, bodies
@@ -28,14 +28,14 @@ async def backend() -> AsyncIterator[RedisBackend]:
     await found.close()
 
 
-def at(server: RedisServer, prefix: str | None = None) -> Place:
-    return Place("redis", hosts=(server.address,), prefix=prefix or a_prefix())
+def at(server: RedisServer, prefix: str | None = None) -> StoreAddress:
+    return StoreAddress("redis", hosts=(server.address,), prefix=prefix or a_prefix())
 
 
 async def test_an_append_whose_answer_was_lost_is_told_by_the_next_load(backend: RedisBackend):
     async with Proxy(shared_redis().address).running() as proxy:
-        place = Place("redis", hosts=(proxy.address,), prefix=backend.place.prefix)
-        store = await open_place(place, StoreAccess())
+        place = StoreAddress("redis", hosts=(proxy.address,), prefix=backend.place.prefix)
+        store = await open_at(place, StoreAccess())
         epoch = await store.open_term()
         await store.append(epoch, a_batch(1), [])
         proxy.swallows = True
@@ -51,8 +51,8 @@ async def test_an_append_whose_answer_was_lost_is_told_by_the_next_load(backend:
 
 async def test_an_election_whose_answer_was_lost_is_won_by_asking_again(backend: RedisBackend):
     async with Proxy(shared_redis().address).running() as proxy:
-        place = Place("redis", hosts=(proxy.address,), prefix=backend.place.prefix)
-        store = await open_place(place, StoreAccess())
+        place = StoreAddress("redis", hosts=(proxy.address,), prefix=backend.place.prefix)
+        store = await open_at(place, StoreAccess())
         before = await store.elect(ADA, 60.0)
         proxy.swallows = True
         with pytest.raises(StoreError):
@@ -69,7 +69,7 @@ async def test_an_election_whose_answer_was_lost_is_won_by_asking_again(backend:
 
 async def test_a_server_that_is_silent_is_given_up_in_seconds_and_the_next_load_tells():
     with a_redis() as server:
-        store = await open_place(at(server), StoreAccess())
+        store = await open_at(at(server), StoreAccess())
         epoch = await store.open_term()
         await store.load()
         server.pause()
@@ -87,14 +87,14 @@ async def test_a_server_that_is_silent_is_given_up_in_seconds_and_the_next_load_
 async def test_what_was_acknowledged_is_there_after_a_kill():
     with a_redis() as server:
         place = at(server)
-        store = await open_place(place, StoreAccess())
+        store = await open_at(place, StoreAccess())
         epoch = (await store.elect(ADA, 60.0)).epoch
         asyncio.get_running_loop().call_later(0.2, server.kill)
         acknowledged, _ = await _fill(store, epoch, b"x")
         await store.close()
         server.start()
         server.wait_ready()
-        store = await open_place(place, StoreAccess())
+        store = await open_at(place, StoreAccess())
         kept = len((await store.load()).batches)
         assert acknowledged > 0
         assert kept in (acknowledged, acknowledged + 1), "the last may have been written and not yet said"
@@ -106,7 +106,7 @@ async def test_what_was_acknowledged_is_there_after_a_kill():
 async def test_who_has_seen_more_than_redis_now_knows_serves_no_longer():
     with a_redis() as server:
         place = at(server)
-        store, fresh = await open_place(place, StoreAccess()), None
+        store, fresh = await open_at(place, StoreAccess()), None
         await store.open_term(at_least=7)
         async with client_of(place, StoreAccess()) as client:
             await client.flushall()  # as when a replica that lagged behind takes over
@@ -119,7 +119,7 @@ async def test_who_has_seen_more_than_redis_now_knows_serves_no_longer():
         ):
             with pytest.raises(StoreError, match=r"lost what it acknowledged: it was at epoch 7"):
                 await asked
-        fresh = await open_place(place, StoreAccess())
+        fresh = await open_at(place, StoreAccess())
         assert await fresh.leader() is None, "and wrote nothing: a person restarts it"
         await store.close()
         await fresh.close()
@@ -128,7 +128,7 @@ async def test_who_has_seen_more_than_redis_now_knows_serves_no_longer():
 async def test_a_log_that_became_shorter_is_noticed_as_well():
     with a_redis() as server:
         place = at(server)
-        store = await open_place(place, StoreAccess())
+        store = await open_at(place, StoreAccess())
         epoch = await store.open_term()
         for revision in (1, 2):
             await store.append(epoch, a_batch(revision), [])
@@ -145,13 +145,13 @@ async def test_a_replica_is_refused():
         a_redis(["--replicaof", "127.0.0.1", str(master.port)]) as replica,
         pytest.raises(StoreError, match="is a slave, which may not be written: name the master"),
     ):
-        await open_place(at(replica), StoreAccess())
+        await open_at(at(replica), StoreAccess())
 
 
 async def test_a_master_that_became_a_replica_answers_no_more():
     with a_redis() as other, a_redis() as server:
         place = at(server)
-        store = await open_place(place, StoreAccess())
+        store = await open_at(place, StoreAccess())
         epoch = await store.open_term()
         async with client_of(place, StoreAccess()) as client:
             await client.replicaof("127.0.0.1", str(other.port))
@@ -167,7 +167,7 @@ async def test_a_policy_that_may_drop_our_keys_is_refused(policy: str):
         a_redis(["--maxmemory-policy", policy]) as server,
         pytest.raises(StoreError, match=f"{policy}, which may drop our keys: set it to noeviction"),
     ):
-        await open_place(at(server), StoreAccess())
+        await open_at(at(server), StoreAccess())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ async def test_a_server_that_does_not_wait_for_the_disk_is_warned_of(
     options: list[str], said: str, caplog: pytest.LogCaptureFixture
 ):
     with a_redis(options) as server, caplog.at_level(logging.WARNING, "phalanx"):
-        store = await open_place(at(server), StoreAccess())
+        store = await open_at(at(server), StoreAccess())
         await store.close()
     assert "Redis may lose what it acknowledged" in caplog.text
     assert said in caplog.text
@@ -197,7 +197,7 @@ async def test_a_server_that_waits_for_the_disk_is_not(
 
 async def test_without_memory_nothing_is_kept_by_half():
     with a_redis(["--maxmemory", "8mb"]) as server:
-        store = await open_place(at(server), StoreAccess())
+        store = await open_at(at(server), StoreAccess())
         epoch = (await store.elect(ADA, 60.0)).epoch
         acknowledged, refused = await _fill(store, epoch, bytes(50_000))
         assert "maxmemory" in refused
@@ -222,14 +222,14 @@ async def _fill(store: Store, epoch: int, body: bytes) -> tuple[int, str]:
 
 async def test_a_password_is_shown_and_a_wrong_one_refused():
     with a_redis(["--requirepass", "open-sesame"]) as server:
-        store = await open_place(at(server), StoreAccess(password=Secret("open-sesame")))
+        store = await open_at(at(server), StoreAccess(password=Secret("open-sesame")))
         await store.open_term()
         await store.close()
         with pytest.raises(StoreError) as refused:
-            await open_place(at(server), StoreAccess(password=Secret("open-barley")))
+            await open_at(at(server), StoreAccess(password=Secret("open-barley")))
         assert "open-barley" not in str(refused.value)
 
 
 async def test_nobody_there_is_said_with_the_address():
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
-        await open_place(Place("redis", hosts=("127.0.0.1:1",)), StoreAccess())
+        await open_at(StoreAddress("redis", hosts=("127.0.0.1:1",)), StoreAccess())

@@ -19,7 +19,7 @@ from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.settings import CoordinatorSettings
 
 if TYPE_CHECKING:
-    from phalanx.store.address import Place
+    from phalanx.store.address import StoreAddress
     from phalanx.store.repair import Choice, DamageSurvey, Repaired
     from phalanx.store.verified import Seen
 
@@ -79,7 +79,7 @@ def repair(
     return 0
 
 
-async def _looked(place: Place, section: CoordinatorSettings) -> RepairReport:
+async def _looked(place: StoreAddress, section: CoordinatorSettings) -> RepairReport:
     from phalanx.store.repair import DamageSurvey, survey
     from phalanx.store.sqlite.file import is_blank
 
@@ -96,7 +96,7 @@ async def _looked(place: Place, section: CoordinatorSettings) -> RepairReport:
 
 
 async def _repaired(
-    place: Place, section: CoordinatorSettings, found: RepairReport, choice: Choice, *, yes: bool
+    place: StoreAddress, section: CoordinatorSettings, found: RepairReport, choice: Choice, *, yes: bool
 ) -> Repaired:
     from phalanx.clock import SystemClock
     from phalanx.store.repair import repair
@@ -112,7 +112,7 @@ async def _repaired(
 
 
 async def _accepted(
-    place: Place, section: CoordinatorSettings, found: RepairReport, *, yes: bool
+    place: StoreAddress, section: CoordinatorSettings, found: RepairReport, *, yes: bool
 ) -> dict[str, Any]:
     """An epoch above all that was seen: runners obey it, and the coordinator believes the store again."""
     if not found.has_lost:
@@ -139,7 +139,7 @@ def _chosen(done: Repaired) -> dict[str, Any]:
     }
 
 
-def _seen(place: Place, section: CoordinatorSettings) -> Seen:
+def _seen(place: StoreAddress, section: CoordinatorSettings) -> Seen:
     from phalanx.store.verified import EpochsSeen
 
     return EpochsSeen(section.state_dir, place).highest

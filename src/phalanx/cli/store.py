@@ -21,7 +21,7 @@ from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError, Unavail
 from phalanx.settings import CoordinatorSettings
 
 if TYPE_CHECKING:
-    from phalanx.store.address import Place
+    from phalanx.store.address import StoreAddress
     from phalanx.store.check import Checked
     from phalanx.store.protocol import Store
 
@@ -220,25 +220,25 @@ def _counts(copied: Any) -> dict[str, Any]:
     }
 
 
-def place_of(url: str | None, section: CoordinatorSettings) -> Place:
-    from phalanx.store.address import read_place
+def place_of(url: str | None, section: CoordinatorSettings) -> StoreAddress:
+    from phalanx.store.address import read_address
 
-    return read_place(section.store if url is None else url, section.state_dir)
+    return read_address(section.store if url is None else url, section.state_dir)
 
 
-def refuse_memory(*places: Place) -> None:
+def refuse_memory(*places: StoreAddress) -> None:
     if any(place.kind == "memory" for place in places):
         raise BadRequest("memory: is gone with its process, so nothing can be moved from or to it")
 
 
-def refuse_missing(place: Place) -> None:
+def refuse_missing(place: StoreAddress) -> None:
     """Opening a file would make it."""
     if place.path is not None and not place.path.is_file():
         raise Conflict(f"there is no store at {place.path}")
 
 
 @asynccontextmanager
-async def reading(place: Place, section: CoordinatorSettings) -> AsyncIterator[Store]:
+async def reading(place: StoreAddress, section: CoordinatorSettings) -> AsyncIterator[Store]:
     from phalanx.store.address import read_access
     from phalanx.store.open import open_to_read
     from phalanx.store.sqlite.file import is_blank
@@ -250,11 +250,11 @@ async def reading(place: Place, section: CoordinatorSettings) -> AsyncIterator[S
 
 
 @asynccontextmanager
-async def writing(place: Place, section: CoordinatorSettings) -> AsyncIterator[Store]:
+async def writing(place: StoreAddress, section: CoordinatorSettings) -> AsyncIterator[Store]:
     from phalanx.store.address import read_access
-    from phalanx.store.open import open_place
+    from phalanx.store.open import open_at
 
-    async with _closed_after(await open_place(place, read_access(section))) as store:
+    async with _closed_after(await open_at(place, read_access(section))) as store:
         yield store
 
 

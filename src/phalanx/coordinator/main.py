@@ -40,7 +40,7 @@ from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.settings import CoordinatorSettings as Section
 from phalanx.settings import Settings
-from phalanx.store.address import read_place
+from phalanx.store.address import read_address
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
 from phalanx.store.verified import EpochsSeen, VerifiedStore
@@ -182,7 +182,7 @@ async def _opened(section: Section) -> Store:
             await asyncio.sleep(FULL_PAUSE_S)
     if section.store == "memory:":
         return store
-    return VerifiedStore(store, EpochsSeen(section.state_dir, read_place(section.store, section.state_dir)))
+    return VerifiedStore(store, EpochsSeen(section.state_dir, read_address(section.store, section.state_dir)))
 
 
 async def _serve(settings: Settings) -> int:

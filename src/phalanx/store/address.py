@@ -1,7 +1,7 @@
-"""Where a store is, read out of its address, and what to show there.
+"""Where a store is, read from its address, and which credentials to use there.
 
-An address names no user and no password: those come from settings, the password out of a file that only its
-owner may read. Opening what stands at a place is `open.py`'s business.
+An address names no user and no password: those come from settings, the password from a file that only its owner may
+read. `open.py` opens the store.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PREFIX = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 _REMOTE = re.compile(r"(etcd|redis)(s?)://([^/]+)(?:/(.*))?")
 
 
-class Place(Struct, frozen=True):
+class StoreAddress(Struct, frozen=True):
     """One store: a file, or a prefix of the keys that some servers keep together."""
 
     kind: Kind
-    path: Path | None = None  # of sqlite
+    path: Path | None = None  # sqlite only
     hosts: tuple[str, ...] = ()  # host:port
     prefix: str = "phalanx"  # before all keys, so that several clusters may share servers
     tls: bool = False
@@ -40,26 +40,26 @@ class Place(Struct, frozen=True):
             return f"{self.kind}:{self.path or ''}"
         return f"{self.kind}{'s' if self.tls else ''}://{','.join(self.hosts)}/{self.prefix}"
 
-    def settled(self) -> Place:
-        """The same, wherever it is read: a file by its full path."""
+    def settled(self) -> StoreAddress:
+        """The same place with a full path, so that it can be compared."""
         return self if self.path is None else replace(self, path=self.path.resolve())
 
-    def is_same(self, other: Place) -> bool:
-        """Whether both name one store. The servers of one may be named in part, and join and leave."""
+    def is_same(self, other: StoreAddress) -> bool:
+        """Whether both name one store. Their lists of servers may differ, because members join and leave."""
         if self.path is not None and other.path is not None:
             return self.path.resolve() == other.path.resolve()
         return self._shares_a_server(other) and self.prefix == other.prefix
 
-    def is_beside(self, other: Place) -> bool:
-        """Whether it is another cluster's of the same servers."""
+    def is_beside(self, other: StoreAddress) -> bool:
+        """Whether it is another cluster's prefix on the same servers."""
         return self._shares_a_server(other) and self.prefix != other.prefix
 
-    def _shares_a_server(self, other: Place) -> bool:
+    def _shares_a_server(self, other: StoreAddress) -> bool:
         return self.kind == other.kind and not set(self.hosts).isdisjoint(other.hosts)
 
 
 class StoreAccess(Struct, frozen=True):
-    """What to show to the servers of a store, and whose certificates of theirs to believe."""
+    """The credentials for a store's servers, and the CA that verifies theirs."""
 
     user: str | None = None
     password: Secret | None = None
@@ -68,13 +68,13 @@ class StoreAccess(Struct, frozen=True):
     key_file: Path | None = None
 
 
-def read_place(address: str, state_dir: Path) -> Place:
+def read_address(address: str, state_dir: Path) -> StoreAddress:
     """The place that an address names; `sqlite:` alone is in the state folder."""
     if address == "memory:":
-        return Place("memory")
+        return StoreAddress("memory")
     if address.startswith("sqlite:"):
         path = address.removeprefix("sqlite:")
-        return Place("sqlite", state_dir / "phalanx.db" if not path else Path(path).expanduser())
+        return StoreAddress("sqlite", state_dir / "phalanx.db" if not path else Path(path).expanduser())
     if "@" in address:
         raise ConfigError(
             "a store's address holds no user and no password",
@@ -83,7 +83,7 @@ def read_place(address: str, state_dir: Path) -> Place:
     if not (match := _REMOTE.fullmatch(address)):
         raise ConfigError(f"store {address[:200]!r}: {EXPECTED}")
     kind, tls, hosts, prefix = match.groups()
-    return Place(
+    return StoreAddress(
         "etcd" if kind == "etcd" else "redis",
         hosts=_read_hosts(kind, hosts, address),
         prefix=_read_prefix(prefix, address),
@@ -92,7 +92,7 @@ def read_place(address: str, state_dir: Path) -> Place:
 
 
 def read_access(section: CoordinatorSettings) -> StoreAccess:
-    """What the settings say to show."""
+    """The credentials from the settings."""
     password = section.store_password_file
     return StoreAccess(
         section.store_user,
@@ -111,7 +111,7 @@ def _read_hosts(kind: str, text: str, address: str) -> tuple[str, ...]:
     for each in hosts:
         match = _HOST.fullmatch(each)
         if match is None or int(match[2] or 1) > 65535:
-            raise ConfigError(f"store {address[:200]!r}: {each[:80]!r} is no server, expected host:port")
+            raise ConfigError(f"store {address[:200]!r}: {each[:80]!r} is not a server, expected host:port")
         found.append(f"{match[1]}:{match[2] or _PORTS[kind]}")
     return tuple(found)
 

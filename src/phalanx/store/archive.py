@@ -2,8 +2,8 @@
 
     magic, then frames: length, CRC-32, MessagePack of Header | Image | Batch | Record | End
 
-The end says how many records came before it, so that a file cut short is known as one. Only its owner may read it:
-there are no tokens in it, but the commands and variables of jobs are.
+The end has the number of records before it, so that a truncated file is recognised. Only its owner may read it: there
+are no tokens in it, but the commands and variables of jobs are.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _decoder: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)
 async def write_archive(
     path: Path, contents: Contents, made_at: float, version: str, tell: Tell, *, force: bool
 ) -> End:
-    """Write a backup beside its place and put it there when it is whole and on the disk."""
+    """Write a backup to a temporary file and rename it when it is whole and on the disk."""
     if path.exists() and not force:
-        raise Conflict(f"{path} is there already", hint="name another file, or give --force to replace it")
+        raise Conflict(f"{path} already exists", hint="name another file, or give --force to replace it")
     if not path.parent.is_dir():
         raise BadRequest(f"{path} cannot be written: there is no folder {path.parent}")
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -148,7 +148,7 @@ class Archive:
         try:
             with gzip.open(self._path, "rb") as packed:
                 if packed.read(len(MAGIC)) not in (MAGIC, FORMER_MAGIC):
-                    raise self._damaged("it does not begin as one")
+                    raise self._damaged("it does not start as a backup does")
                 while head := packed.read(_FRAME.size):
                     yield self._frame(packed, head)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -1,7 +1,7 @@
-"""Whether the batches of a log follow each other without a hole.
+"""Whether the batches of a log follow each other without a gap.
 
-A revision counts events, so what is missing leaves a gap. An empty batch settles the fate of tries whose answer was
-lost, and leaves their numbers out; `LogSettled` says after which revision, so that nothing can hide behind it.
+A revision counts events, so missing ones leave a gap. An empty batch decides about writes whose answer was lost, and
+skips their numbers; `LogSettled` records after which revision, so that no missing batch is mistaken for a skipped one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phalanx.store.protocol import Batch, Loaded, LogHole
 
 
 def missing_before(revision: int, batch: Batch, events: list[Event] | None) -> int | None:
-    """Up to where events are missing between a revision and the end of the next batch; None if none is."""
+    """The revision up to which events are missing between `revision` and the end of the next batch; None if none is."""
     if events is None or batch.revision <= revision:
         return batch.revision
     if len(events) == 1 and isinstance(settled := events[0], LogSettled):
@@ -24,7 +24,7 @@ def missing_before(revision: int, batch: Batch, events: list[Event] | None) -> i
 
 
 def hole_in(loaded: Loaded) -> LogHole | None:
-    """The first hole after the image, or None if the state can be told."""
+    """The first gap after the image, or None if the state can be computed."""
     at = loaded.image_revision
     for batch in loaded.batches:
         if (upto := missing_before(at, batch, events_of(batch))) is not None:
@@ -34,7 +34,7 @@ def hole_in(loaded: Loaded) -> LogHole | None:
 
 
 def events_of(batch: Batch) -> list[Event] | None:
-    """What a batch says; None if it is damaged, or cannot be read."""
+    """The events of a batch; None if it is damaged, or cannot be read."""
     if batch.is_damaged:
         return None
     try:

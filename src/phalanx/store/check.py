@@ -1,4 +1,4 @@
-"""Whether a store can be believed: every checksum, every record decoded, the log replayed, and what must always hold.
+"""Checks a store: every checksum, every record decoded, the log replayed, and the invariants of the state.
 
 Nothing is changed, so a store may be checked while a coordinator runs on it.
 """
@@ -23,7 +23,7 @@ from phalanx.store.salvage import IMPOSSIBLE
 
 
 class Checked(Struct, frozen=True):
-    """What was found. `damaged` and `broken` are empty if all is well; `set_aside` was lost before."""
+    """What was found. `damaged` and `broken` are empty if all is well; `set_aside` was lost earlier."""
 
     store: str
     epoch: int
@@ -50,7 +50,7 @@ class Inspected(Protocol):
     """A store that can name its damaged records."""
 
     async def damaged(self) -> list[Damage]:
-        """Every record that is not what was written, and what was set aside before. Changes nothing."""
+        """Every record that is not what was written, and what was set aside earlier. Changes nothing."""
         ...
 
 
@@ -90,7 +90,7 @@ async def check_store(store: Store, name: str) -> Checked:
         ended_jobs=ended,
         damaged=sorted(each for each in found if not each.set_aside),
         set_aside=sorted(each for each in found if each.set_aside),
-        # A story of which a part was set aside has a gap, which is named already; the state does not need it.
+        # A story of which a part was set aside has a gap, which is reported already; the state does not need it.
         broken=[*chain.holes, *([] if found else chain.gaps), *broken],
     )
 
@@ -102,10 +102,10 @@ class Chain:
         self.holes: list[str] = []
         self.gaps: list[str] = []
         self._covered = covered
-        self._at = begin  # where the batch before ended, if that is known
+        self._at = begin  # where the batch before ended, if known
 
     def follow(self, batch: Batch, events: list[Event] | None) -> None:
-        """The next batch; `events` None if it cannot be read, which is named elsewhere."""
+        """The next batch; `events` is None if it cannot be read, which is reported elsewhere."""
         if events is not None and self._at is not None:
             upto = missing_before(self._at, batch, events)
             if upto is not None:
@@ -123,7 +123,7 @@ def _is_job(body: bytes) -> bool:
 
 
 def _replayed(loaded: Loaded) -> tuple[ClusterState, list[str]]:
-    """The state that a coordinator would start with, and every sentence that does not hold of it."""
+    """The state that a coordinator would start with, and every invariant that it breaks."""
     state = ClusterState(Timers())
     at = loaded.image_revision
     try:

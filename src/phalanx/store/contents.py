@@ -1,8 +1,8 @@
-"""All that a store holds, read from outside while others may write: for backups, migrations and checks.
+"""All contents of a store, read while others may write: for backups, migrations and checks.
 
-What is read is the truth at one revision: the log up to there, its newest image, and the records of ended jobs. Records
-that appear while we read belong to jobs that the image or the log still know as alive; memory beats history, so they
-do no harm.
+They are read as of one revision: the log up to there, its newest image, and the records of ended jobs. Records that
+appear while we read belong to jobs that are still alive in the image or the log; memory takes precedence over history,
+so they do no harm.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Contents(Protocol):
     image: bytes | None
 
     def batches(self) -> AsyncIterator[Batch]:
-        """Those that are kept, oldest first, with their subjects."""
+        """The batches that are kept, oldest first, with their subjects."""
         ...
 
     def records(self) -> AsyncIterator[History]:
@@ -64,7 +64,7 @@ class StoreContents:
         return cls(store, name, epoch, await _begin_of(store, loaded.image_revision), loaded)
 
     async def batches(self) -> AsyncIterator[Batch]:
-        """Those that can be read. If one that the state needs is damaged or missing, a copy would only hide it."""
+        """The readable batches. Raises if one that the state needs is damaged or missing: a copy would hide it."""
         at = self.image_revision
         async for batch in self.everything():
             if batch.revision > at:
@@ -75,12 +75,12 @@ class StoreContents:
                 yield batch
 
     async def everything(self) -> AsyncIterator[Batch]:
-        """The same with damaged ones, which say so."""
+        """The same with damaged batches, which are marked."""
         after = self.begin
         while after < self.head:
             try:
                 page = await self._store.since(after, PAGE)
-            except Pruned:  # while we were reading; only stories become shorter by that
+            except Pruned:  # while we were reading; only stories become shorter
                 after = self.begin = await _begin_of(self._store, self.head)
                 if after > self.image_revision:
                     raise StoreError(
@@ -104,7 +104,7 @@ class StoreContents:
 
 
 async def epoch_of(store: Store) -> int:
-    """The epoch in force: whoever asks under another one is told it."""
+    """The current epoch: asking under a wrong one gives an error that has it."""
     try:
         await store.confirm(0)
     except Fenced as fenced:
@@ -113,7 +113,7 @@ async def epoch_of(store: Store) -> int:
 
 
 async def _begin_of(store: Store, covered: int) -> int:
-    """After which revision the log begins. Only what an image covers is ever dropped."""
+    """The revision after which the log begins. Only what an image covers is ever dropped."""
     low, high = 0, covered
     while low < high:
         middle = (low + high) // 2
@@ -122,6 +122,6 @@ async def _begin_of(store: Store, covered: int) -> int:
             high = middle
         except Pruned:
             low = middle + 1
-        except Regressed:  # the image stands there alone
+        except Regressed:  # there is an image and no log
             high = middle
     return low

@@ -1,8 +1,8 @@
-"""Copying contents into an empty store, and moving a cluster from one store to another.
+"""Copies contents into an empty store, and moves a cluster from one store to another.
 
-While a store is being filled, a name that says so holds its office, so no coordinator starts on half of a state. What
-was interrupted can be begun again: batches go on where they ended, the rest is written anew. Nothing is believed to be
-there until it was read back.
+While a store is being filled, a migration's name holds its leadership, so no coordinator starts on half of a state. An
+interrupted copy can be started again: batches continue where they ended, everything else is written again. Nothing
+counts as copied until it was read back.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from phalanx.store.protocol import Batch, Candidate, History, Leader, Store, Sto
 FILLING = "filled-from:"
 MIGRATED = "migrated-to:"
 FOREVER_S = 10 * 365 * 86_400.0
-EPOCH_LEAP = 100  # an old store may mint a few more while it is being left
+EPOCH_LEAP = 100  # an old store may issue a few more while it is being left
 RECORDS_PER_BATCH = 64
-RECORD_BYTES_PER_BATCH = 512 << 10  # etcd takes little at once
+RECORD_BYTES_PER_BATCH = 512 << 10  # etcd takes small requests only
 _NOTHING = encode([])
 _TRIES = 20
-Tell = Callable[[str, int], None]  # what is being done, and how many of it are
+Tell = Callable[[str, int], None]  # what is being done, and how many of it
 
 
 class Copied(Struct, frozen=True):
@@ -55,12 +55,12 @@ async def migrate(source: Store, target: Store, names: tuple[str, str], tell: Te
 
 
 async def check_vacant(target: Store, source_name: str, target_name: str) -> None:
-    """Refuse a store that anybody uses; the rest of an interrupted copy from the same source is nobody's."""
+    """Refuse a store that is in use; the remains of an interrupted copy from the same source are not."""
     leader = await target.leader()
     if leader is not None and leader.candidate.name == FILLING + source_name:
         return
     if leader is not None:
-        raise Conflict(f"{leader.candidate.name} holds the office of {target_name}: expected an empty store")
+        raise Conflict(f"{leader.candidate.name} leads on {target_name}: expected an empty store")
     if not await is_empty(target):
         raise Conflict(
             f"{target_name} is not empty",
@@ -74,15 +74,15 @@ async def is_empty(store: Store) -> bool:
 
 
 async def reopen(store: Store, name: str) -> int:
-    """Take back the fence that a migration left, so that coordinators may use a store again."""
+    """Remove the fence that a migration left, so that coordinators may use a store again."""
     leader = await store.leader()
     if leader is None or not leader.candidate.name.startswith((MIGRATED, FILLING)):
-        raise Conflict(f"no migration holds the office of {name}")
+        raise Conflict(f"no migration has fenced off {name}")
     return await store.open_term()
 
 
 async def fill(target: Store, contents: Contents, epoch_min: int, tell: Tell) -> Copied:
-    """Write contents into a store that `check_vacant` allowed, read them back, and leave the office vacant."""
+    """Write contents into a store that `check_vacant` allowed, read them back, and leave it without a leader."""
     epoch = await _take(target, Candidate(FILLING + contents.name), epoch_min)
     loaded = await target.load()
     head = max(loaded.image_revision, *(batch.revision for batch in loaded.batches), 0)
@@ -131,7 +131,7 @@ async def _verify_records(found: Contents, contents: Contents, checked: int, tel
 
 
 async def _copy_batches(target: Store, epoch: int, contents: Contents, head: int, tell: Tell) -> int:
-    """Those after `head`. The beginning of a log that was pruned is marked by an empty batch, pruned in its turn."""
+    """Copy the batches after `head`. An empty batch, itself pruned, marks the beginning of a pruned log."""
     copied = 0
     if contents.begin > head:
         await target.append(epoch, Batch(contents.begin, _NOTHING), [])
@@ -146,7 +146,7 @@ async def _copy_batches(target: Store, epoch: int, contents: Contents, head: int
 async def _copy_records(
     target: Store, epoch: int, contents: Contents, head: int, tell: Tell
 ) -> tuple[int, int]:
-    """Ended jobs, on empty batches after the last one: where the log ends then, and how many they were."""
+    """Copy ended jobs with empty batches after the last one; returns the new end of the log and the number of jobs."""
     copied, size = 0, 0
     chunk: list[History] = []
     revisions = count(head + 1)
@@ -166,20 +166,20 @@ async def _copy_records(
 
 
 async def _take(store: Store, candidate: Candidate, at_least: int = 1) -> int:
-    """Hold an office for ever, whoever had it. Somebody may be quicker between the two steps, but not always."""
+    """Take the leadership for good. A coordinator may be quicker between the two steps, but not always."""
     for _ in range(_TRIES):
         await store.open_term(at_least)
         leader = await store.elect(candidate, FOREVER_S)
         if leader.candidate == candidate:
             return leader.epoch
-    raise Conflict("coordinators take the office again and again", hint="stop them first")
+    raise Conflict("coordinators keep taking the leadership", hint="stop them first")
 
 
 def _refuse_taken(leader: Leader | None, left: Candidate, name: str, *, force: bool) -> None:
     if leader is None or leader.candidate.name == left.name:
         return
     if leader.candidate.name.startswith(MIGRATED):
-        raise Conflict(f"{name} was {leader.candidate.name.replace('-', ' ', 1)} before; go on from there")
+        raise Conflict(f"{name} was {leader.candidate.name.replace('-', ' ', 1)} before; continue from there")
     if not force:
         raise Conflict(
             f"coordinator {leader.candidate.name} is active on {name}",

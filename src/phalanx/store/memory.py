@@ -22,7 +22,7 @@ from phalanx.store.record import Damage
 
 
 class Memory:
-    """What is kept. Several stores may share one, as several processes share a file."""
+    """The contents. Several stores may share one, as several processes share a file."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -44,14 +44,14 @@ class MemoryStore:
     def __init__(self, memory: Memory | None = None, monotonic: Callable[[], float] | None = None) -> None:
         self._kept = memory or Memory()
         self._monotonic = monotonic or SystemClock().monotonic
-        self._head: int | None = None  # where the log ended when we last looked
+        self._head: int | None = None  # the end of the log when it was last read
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
         kept, now = self._kept, self._monotonic()
         if kept.holder is None or kept.until <= now or kept.holder.name == candidate.name:
             kept.epoch += 1
             kept.holder, kept.until = candidate, now + lease_s
-            self._head = None  # all that was under way is fenced off: the log ends where it ends now
+            self._head = None  # every earlier write is fenced off: the log ends where it ends now
         return Leader(kept.epoch, kept.holder)
 
     async def renew(self, epoch: int, lease_s: float) -> None:
@@ -119,7 +119,7 @@ class MemoryStore:
         return [batch for batch, _ in zip(found, range(limit), strict=False)]
 
     async def concerned(self, after: int, upto: int) -> list[str]:
-        """What is missing from memory is not named anywhere else."""
+        """What is missing from memory is recorded nowhere else."""
         return []
 
     async def set_aside(self, epoch: int, revisions: list[int]) -> None:
@@ -138,7 +138,7 @@ class MemoryStore:
         return [History(job, kept[job]) for job in jobs if before is None or job < before][:limit]
 
     async def damaged(self) -> list[Damage]:
-        """Memory is believed."""
+        """Memory is never damaged."""
         return []
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Opening the store that an address names.
+"""Opens the store that an address names.
 
 What a kind of store needs is imported only for it, so that a coordinator on SQLite pays nothing for gRPC or Redis.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from phalanx.errors import ConfigError
 from phalanx.logger import logger
 from phalanx.settings import CoordinatorSettings
-from phalanx.store.address import Place, StoreAccess, read_access, read_place
+from phalanx.store.address import StoreAccess, StoreAddress, read_access, read_address
 from phalanx.store.protocol import Store
 
 log = logger("store")
@@ -20,16 +20,16 @@ async def open_store(section: CoordinatorSettings, address: str | None = None) -
     Raises ConfigError for an address that cannot be one, and StoreError for a place that cannot be used: a file of a
     newer version, servers that do not answer, a Redis that may drop our keys.
     """
-    place = read_place(section.store if address is None else address, section.state_dir)
-    return await open_place(place, read_access(section))
+    place = read_address(section.store if address is None else address, section.state_dir)
+    return await open_at(place, read_access(section))
 
 
-async def open_place(place: Place, access: StoreAccess) -> Store:
+async def open_at(place: StoreAddress, access: StoreAccess) -> Store:
     match place.kind:
         case "memory":
             from phalanx.store.memory import MemoryStore
 
-            log.warning("memory: keeps nothing: when this process ends, every job is forgotten")
+            log.warning("memory: is not durable: when this process ends, every job is lost")
             return MemoryStore()
         case "sqlite":
             from phalanx.store.sqlite.store import SqliteStore
@@ -47,11 +47,11 @@ async def open_place(place: Place, access: StoreAccess) -> Store:
             return await open_redis(place, access)
 
 
-async def open_to_read(place: Place, access: StoreAccess) -> Store:
-    """The same to look at, for checks and backups: nothing is made and nothing changed, not even damaged records."""
+async def open_to_read(place: StoreAddress, access: StoreAccess) -> Store:
+    """Open a store for checks and backups: nothing is created and nothing changed, not even damaged records."""
     match place.kind:
         case "memory":
-            raise ConfigError("memory: is gone with its process, so nobody else can read it")
+            raise ConfigError("memory: ends with its process, so no other process can read it")
         case "sqlite":
             from phalanx.store.sqlite.store import SqliteStore
 

@@ -1,8 +1,9 @@
-"""What a store owes: an epoch that only grows, a lease that one coordinator holds, an append that only it may do.
+"""The contract of a store: an epoch that only grows, a lease that one coordinator holds, an append that only it may
+do.
 
-A store keeps batches of events in order, whole images of the state from time to time, and the records of
-jobs that left memory. It knows nothing of what they mean. One contract suite holds every implementation;
-docs/operations/stores.md says what each of them can be trusted with.
+A store keeps batches of events in order, whole images of the state from time to time, and the records of jobs that
+left memory. It does not know what they mean. One contract suite holds every implementation; docs/operations/stores.md
+says what each of them can be trusted with.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from msgspec import Struct
 
 
 class StoreError(Exception):
-    """The store cannot be read or written: a full disk, no majority, an answer that was lost.
+    """The store cannot be read or written: a full disk, no majority, a lost answer.
 
-    Whether the write took effect is not known. `load` tells, and once anything has been appended after that load,
+    It is unknown whether the write took effect. `load` shows it, and once anything has been appended after that load,
     a write that came late can no longer take effect.
     """
 
@@ -31,19 +32,19 @@ class Fenced(StoreError):
     """Another coordinator has a newer epoch; this one's term is over."""
 
     def __init__(self, mine: int, current: int) -> None:
-        super().__init__(f"epoch {mine} is over, {current} is in force")
+        super().__init__(f"epoch {mine} is over, {current} is current")
         self.mine = mine
         self.current = current
 
 
 class Moved(StoreError):
-    """The log does not end where this store last saw it end: a write whose answer was lost took effect after all."""
+    """The log does not end where this store last saw it end: a write whose answer was lost took effect."""
 
 
 class Regressed(StoreError):
-    """The log ends before what was read or written there: the store has lost what it acknowledged, or is another."""
+    """The log ends before what was read or written there: the store lost acknowledged data, or is another one."""
 
-    hint = "look whether an older copy stands in its place; `phalanx store check` says what is there"
+    hint = "check whether it was replaced by an older copy; `phalanx store check` shows what is there"
 
     def __init__(self, end: int, known: int, text: str = "") -> None:
         super().__init__(
@@ -64,26 +65,26 @@ class Pruned(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is no room to write, not even what opening takes. It may be opened when there is."""
+    """There is no space to write, not even what opening needs. It can be opened when there is."""
 
 
 class StoreDamaged(StoreError):
-    """Something in the store is not what was written, and what was asked for cannot be read."""
+    """A record that was asked for is damaged."""
 
 
 class LogHole(StoreDamaged):
-    """A record of the log is damaged or missing after the newest good image, so the state cannot be told.
+    """A record of the log is damaged or missing after the newest good image, so the state is unknown.
 
-    What stood between the revisions `after` and `upto` is not known. `jobs` are some of those concerned, `count` how
-    many they are. Nothing may be decided or written on top of it: the choice is the operator's.
+    What was between the revisions `after` and `upto` is unknown. `jobs` are some of those concerned, `count` is their
+    number. Nothing may be decided or written on top of it: the operator has to choose.
     """
 
-    hint = "`phalanx store repair` names the jobs concerned and offers what can be done"
+    hint = "`phalanx store repair` names the jobs concerned and shows the choices"
 
     def __init__(self, after: int, upto: int, jobs: Iterable[str] = (), count: int = 0) -> None:
-        upto = max(upto, after + 1)  # a record may stand where it does not belong, with a lower number
+        upto = max(upto, after + 1)  # a misplaced record may have a lower number
         super().__init__(
-            f"the log has a hole: what stood in it from revision {after + 1} to {upto} is damaged or missing"
+            f"the log has a hole: what was in it from revision {after + 1} to {upto} is damaged or missing"
         )
         self.after = after
         self.upto = upto
@@ -92,20 +93,20 @@ class LogHole(StoreDamaged):
 
 
 class Candidate(Struct, frozen=True):
-    """Who stands for the office, and where it would be reached. A name stays the same across restarts."""
+    """A coordinator that may lead, and its addresses. A name stays the same across restarts."""
 
     name: str
     address: str = ""  # of REST
     link: str = ""  # for runners, host:port
 
 
-# Who holds the office for ever in the eyes of version 0.2: its standbys compare no schema when they take it, and would
-# pass over events that they cannot read. They say that the store "was moved to" what comes after the colon.
+# The leader for good in the eyes of version 0.2: its standbys compare no schema when they take the leadership, and
+# would skip events that they cannot read. They report that the store "was moved to" what comes after the colon.
 LEFT_BEHIND = Candidate("migrated-to:a newer version of Phalanx")
 
 
 class Leader(Struct, frozen=True):
-    """Who holds the office, and under which epoch."""
+    """The coordinator that leads, and its epoch."""
 
     epoch: int
     candidate: Candidate
@@ -117,7 +118,7 @@ class Batch(Struct, frozen=True):
     revision: int
     body: bytes
     subjects: tuple[str, ...] = ()
-    is_damaged: bool = False  # it is not what was written, so nothing in it may be believed
+    is_damaged: bool = False  # it is not what was written, so nothing in it may be used
 
 
 class History(Struct, frozen=True):
@@ -139,54 +140,54 @@ class Loaded(Struct, frozen=True):
 class Store(Protocol):
     """Durable when the call returns; all or nothing. One object serves one coordinator."""
 
-    # The office.
+    # Leadership.
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        """Take the office if it is vacant, its lease is over, or our own former self holds it; say who has it now.
+        """Take the leadership if it is vacant, its lease is over, or this name already has it; returns the leader.
 
-        The epoch is minted in the same transaction that takes the office, higher than every one before, so whoever
-        wins has already fenced off whoever came before.
+        The epoch is issued in the same transaction, higher than every one before, so the winner has already fenced off
+        its predecessor.
         """
         ...
 
     async def renew(self, epoch: int, lease_s: float) -> None:
-        """Keep the office for another lease from now, or raise Fenced if it is no longer ours."""
+        """Keep the leadership for another lease from now, or raise Fenced if it is no longer ours."""
         ...
 
     async def resign(self, epoch: int) -> None:
-        """Leave the office vacant, if it is still ours, so that a successor need not wait for the lease to end."""
+        """Give the leadership up, if it is still ours, so that a successor need not wait for the end of the lease."""
         ...
 
     async def leader(self) -> Leader | None:
-        """Who holds the office; None if nobody does."""
+        """The current leader, or None."""
         ...
 
     async def open_term(self, at_least: int = 1) -> int:
-        """Take the office by force and mint an epoch: for one who is alone by other means, and for migrations."""
+        """Take the leadership by force and issue an epoch: for migrations and a process known to be alone."""
         ...
 
     async def confirm(self, epoch: int) -> None:
-        """Raise Fenced if `epoch` is not the newest. Who writes nothing for a while asks, before renewing leases."""
+        """Raise Fenced if `epoch` is not the newest. An idle leader asks before it renews leases."""
         ...
 
     # The log.
 
     async def load(self) -> Loaded:
-        """The newest good image and what came after it. The next append goes after what this saw.
+        """The newest good image and the batches after it. The next append goes after what this saw.
 
-        A damaged image is set aside; a damaged batch stays where it is, and is given as one.
+        A damaged image is set aside; a damaged batch stays where it is, and is marked.
         """
         ...
 
     async def since(self, after: int, limit: int) -> list[Batch]:
         """Batches with a revision above `after`, oldest first, with their subjects; or raise Pruned or Regressed.
 
-        A damaged one is given as such: who follows the log must not pass over it.
+        A damaged one is marked: a reader that follows the log must not skip it.
         """
         ...
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
-        """Keep a batch after the last one, or raise Fenced if `epoch` is not the newest, Moved if the log moved on.
+        """Append a batch, or raise Fenced if `epoch` is not the newest, Moved if the log has grown meanwhile.
 
         Regressed is raised if the log ends before where it did.
         """
@@ -207,14 +208,14 @@ class Store(Protocol):
     # Damage.
 
     async def concerned(self, after: int, upto: int) -> list[str]:
-        """The jobs and nodes that batches above `after`, up to `upto`, were about. Nothing: it cannot be told."""
+        """The jobs and nodes of the batches above `after`, up to `upto`. Empty: unknown."""
         ...
 
     async def set_aside(self, epoch: int, revisions: list[int]) -> None:
-        """Take damaged batches out of the log and keep them elsewhere; a good one stays."""
+        """Move damaged batches out of the log to the quarantine; a good one stays."""
         ...
 
-    # The past.
+    # Ended jobs.
 
     async def history(self, job: str) -> bytes | None:
         """The record of a job that left memory."""
@@ -228,7 +229,7 @@ class Store(Protocol):
 
 
 class StoreAround:
-    """Another store, as it is."""
+    """Wraps another store and passes every call on."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

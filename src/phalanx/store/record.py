@@ -1,4 +1,4 @@
-"""A record with its checksum, as stores of keys and values keep it: four bytes of CRC-32, then the body."""
+"""A record with its checksum, as key-value stores keep it: four bytes of CRC-32, then the body."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def unsealed(record: bytes) -> bytes | None:
 
 
 def sealed_batch(batch: Batch) -> bytes:
-    """A batch with its subjects, so that whoever drops it knows where else it is named."""
+    """A batch with its subjects, so that pruning it can also remove it from their indexes."""
     return sealed(msgpack.encode((batch.subjects, batch.body)))
 
 

@@ -1,8 +1,8 @@
-"""An operator's choice about a log with a hole, carried out: `phalanx store repair`.
+"""Carries out an operator's choice about a log with a hole: `phalanx store repair`.
 
-Whatever is chosen becomes an image at the end of the log, so that revisions only grow, nothing is deleted, and every
-coordinator begins anew from that image. Until it is saved the log has its hole, and nothing is served: what was
-interrupted can be begun again. Damaged records are kept aside.
+The choice becomes an image at the end of the log, so that revisions only grow, nothing is deleted, and every
+coordinator starts again from that image. Until it is saved the log has its hole, and nothing is served, so an
+interrupted repair can be repeated. Damaged records are set aside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phalanx.store.protocol import Batch, Store, StoreError
 from phalanx.store.salvage import Hole, Salvage
 
 Choice = Literal["hold", "to-image"]
-BECAUSE = "a damaged record of the store may have told its end"
+BECAUSE = "a damaged record of the store may have held its end"
 
 
 class Concerned(Struct, frozen=True):
@@ -81,7 +81,7 @@ async def survey(store: Store, name: str) -> DamageSurvey:
 
 
 async def repair(store: Store, name: str, choice: Choice, now: float) -> Repaired:
-    """Carry a choice out. Nobody may hold the office; whoever takes it meanwhile makes this fail, and harms nothing."""
+    """Carry out a choice. No coordinator may lead; one that starts to lead meanwhile makes this fail without harm."""
     leader = await store.leader()
     if leader is not None:
         raise Conflict(f"coordinator {leader.candidate.name} is active on {name}", hint="stop it first")

@@ -1,8 +1,8 @@
 """What can still be read of a state whose log has a hole, and which jobs are concerned.
 
-The log is replayed as far as it goes, over its holes. Of a batch that cannot be read the store's index may name the
-jobs; where it names none, every job that had not ended then may be meant. A job of which a later event does not fit is
-concerned as well. Nothing is written here: what is done with it is `repair.py`'s business.
+The log is replayed as far as it goes, over its holes. The store's index may name the jobs of a batch that cannot be
+read; where it names none, every job that had not ended by then may be concerned. A job with a later event that does
+not fit is concerned as well. Nothing is written here: `repair.py` does that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from phalanx.core.model.ids import is_job_id
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Loaded, Store, StoreError
 
-# What `apply` may stumble over when records before it are missing.
+# What `apply` may raise when records before an event are missing.
 IMPOSSIBLE = (
     MsgspecError,
     LookupError,
@@ -35,7 +35,7 @@ IMPOSSIBLE = (
 
 
 class Hole(Struct, frozen=True):
-    """What stood in the log above `after`, up to `upto`, cannot be read. `is_named`: the index knows whose it was."""
+    """The log above `after`, up to `upto`, cannot be read. `is_named`: the index has its subjects."""
 
     after: int
     upto: int
@@ -43,7 +43,7 @@ class Hole(Struct, frozen=True):
 
 
 class Salvage:
-    """The state as far as it can be read, and what is known of the rest."""
+    """The state as far as it can be read, and what is known about the missing part."""
 
     def __init__(self, loaded: Loaded) -> None:
         rules = Timers()
@@ -57,7 +57,7 @@ class Salvage:
 
     @classmethod
     async def read(cls, store: Store) -> Salvage:
-        """Everything that the store can still tell."""
+        """Read everything that is left in the store."""
         loaded = await store.load()
         salvage = cls(loaded)
         for batch in loaded.batches:
@@ -67,7 +67,7 @@ class Salvage:
 
     @property
     def concerned(self) -> list[JobState]:
-        """The jobs that have not ended, and of which something may be missing: they may well have."""
+        """The jobs that have not ended as far as is known, but with something missing: they may have ended."""
         jobs = (self.state.jobs.get(id) for id in self._concerned)
         return [job for job in jobs if job is not None and not job.is_over]
 
@@ -77,7 +77,7 @@ class Salvage:
         return [id for id in self._named if id not in self.state.jobs]
 
     def held(self, because: str) -> ClusterState:
-        """The state to go on with: what can be read, with every job held of which something may be missing."""
+        """The state to continue with: what can be read, with every job held that may miss something."""
         for job in self.concerned:
             hold_back(self.state, job, because)
         return self.state
@@ -94,7 +94,7 @@ class Salvage:
             self.damaged.append(batch.revision)
         if missing is not None:
             await self._pass_over(store, missing)
-        elif events and type(events[0]) is LogRepaired:  # and the image that belonged to it is not there
+        elif events and type(events[0]) is LogRepaired:  # and the image that belonged to it is missing
             await self._pass_over(store, batch.revision)
         for event in events or ():
             self._apply(event)
@@ -130,7 +130,7 @@ class Salvage:
             self._named.update(jobs)
 
     async def _believe_history(self, store: Store) -> None:
-        """A job whose record is in the history has ended, though its end may be among what is missing."""
+        """A job with a record in the history has ended, even if its end is among what is missing."""
         for job in self.concerned:
             if await store.history(job.job.id) is not None:
                 apply(self.state, JobForgotten(at=0.0, cause="its record", job=job.job.id))

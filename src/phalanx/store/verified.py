@@ -1,11 +1,11 @@
-"""A store that is believed only if it knows no less than this coordinator has seen of it.
+"""A store that is used only if it is not behind what this coordinator has seen of it.
 
-An etcd under a mistyped prefix, a Redis that was flushed or gave way to a server that knew less, a database or its WAL
-that was deleted: each would be taken for a new cluster, or for an older one, with jobs gone and runners unknown. Epochs
-only grow, and within an epoch revisions do, so whoever knows less is not ours, or not all of it. The highest seen are
-kept in a small file in the state folder, a line for each store: what one of them knew says nothing about another. It is
-written without waiting for the disk: it survives the death of the process, and after a loss of power it may only know
-too little.
+An etcd under a mistyped prefix, a Redis that was flushed or replaced by a server that was behind, a database or its
+WAL that was deleted: each would be taken for a new cluster, or for an older one, with jobs gone and runners unknown.
+Epochs only grow, and within an epoch revisions do, so a store that is behind is not ours, or not all of it. The
+highest seen are kept in a small file in the state folder, a line for each store: what was seen of one says nothing
+about another. It is written without waiting for the disk: it survives the death of the process, and after a loss of
+power it may only be too low.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from phalanx.errors import ConfigError
 from phalanx.logger import logger
-from phalanx.store.address import Place, read_place
+from phalanx.store.address import StoreAddress, read_address
 from phalanx.store.contents import epoch_of
 from phalanx.store.protocol import (
     Batch,
@@ -40,16 +40,16 @@ _WIDTH = len(_NUMBERS % (0, 0))
 
 
 class Seen(Struct, frozen=True, order=True):
-    """How far a store was. A later epoch counts for more than any revision: a restored backup goes back in those."""
+    """How far a store was. The epoch counts before the revision: a restored backup goes back in revisions."""
 
     epoch: int = 0
     revision: int = 0
 
 
 class Line(Struct, frozen=True):
-    """What was seen of one store, and where in the file that stands; None if it cannot be written over."""
+    """What was seen of one store, and the offset of its line in the file; None if it cannot be overwritten."""
 
-    place: Place
+    place: StoreAddress
     seen: Seen
     at: int | None
 
@@ -57,24 +57,24 @@ class Line(Struct, frozen=True):
 class EpochsSeen:
     """The highest epoch that was seen in a store, and the highest revision in it: two numbers in a file."""
 
-    def __init__(self, folder: Path, place: Place) -> None:
+    def __init__(self, folder: Path, place: StoreAddress) -> None:
         self._folder = folder
         self._path = folder / FILE
         self._place = place
         self._file: int | None = None
-        self._at: int | None = None  # where our line stands
-        self._is_told = False  # that it cannot be written
-        self._sibling: Place | None = None  # another prefix of the same servers
+        self._at: int | None = None  # the offset of our line
+        self._is_told = False  # the warning that it cannot be written has been logged
+        self._sibling: StoreAddress | None = None  # another prefix of the same servers
         self.highest = self._read()
 
     def check(self, found: Seen) -> None:
         """Refuse a store that has gone back in time, and an empty one beside one that was full."""
         if found < self.highest:
             raise ConfigError(
-                f"{self._place} knows epoch {found.epoch}, revision {found.revision}, and this coordinator has seen "
+                f"{self._place} is at epoch {found.epoch}, revision {found.revision}, but this coordinator has seen "
                 f"epoch {self.highest.epoch}, revision {self.highest.revision}: it was emptied, or has lost what it "
                 "acknowledged",
-                hint="look at coordinator.store, or restore a backup; `phalanx store repair --accept-loss` goes on "
+                hint="look at coordinator.store, or restore a backup; `phalanx store repair --accept-loss` continues "
                 f"with what is left (the numbers are in {self._path})",
             )
         if not found.epoch and self._sibling is not None:
@@ -85,7 +85,7 @@ class EpochsSeen:
             )
 
     def note(self, found: Seen) -> None:
-        """Remember this, if it is the highest so far. Others of this machine may have seen more meanwhile."""
+        """Remember this, if it is the highest so far. Other processes of this machine may have seen more meanwhile."""
         if found.epoch > self.highest.epoch:
             self.highest = max(self.highest, self._read())
         if found <= self.highest:
@@ -95,7 +95,7 @@ class EpochsSeen:
             self._write(_NUMBERS % (found.epoch, found.revision))
         except OSError as error:
             if not self._is_told:
-                log.warning("what was seen of the store cannot be written down", error=str(error))
+                log.warning("the highest epoch seen in the store cannot be written", error=str(error))
             self._is_told = True
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class EpochsSeen:
             self._file = None
 
     def _read(self) -> Seen:
-        """The numbers of our store; zeros if there are none that can be read: then nothing is refused."""
+        """The numbers of our store; zeros if none can be read: then nothing is refused."""
         highest = Seen()
         for line in _lines(self._folder):
             if line.place.is_same(self._place):
@@ -120,7 +120,7 @@ class EpochsSeen:
         if self._at is not None:
             os.pwrite(self._file, numbers, self._at)
             return
-        # Who adds a line at the same moment finds his own again, or adds it once more; the highest counts.
+        # Two processes that add a line at the same moment may add it twice; the highest counts.
         size = os.fstat(self._file).st_size
         address = (
             b"" if _is_own(self._place, self._folder) else b" " + os.fsencode(str(self._place.settled()))
@@ -130,9 +130,9 @@ class EpochsSeen:
         self._at = size + len(start)
 
 
-def _is_own(place: Place, folder: Path) -> bool:
+def _is_own(place: StoreAddress, folder: Path) -> bool:
     """Whether it is the file in this very folder, which stays so when the folder is moved."""
-    return place.is_same(read_place("sqlite:", folder))
+    return place.is_same(read_address("sqlite:", folder))
 
 
 def _lines(folder: Path) -> Iterator[Line]:
@@ -150,21 +150,21 @@ def _lines(folder: Path) -> Iterator[Line]:
         revision, _, address = rest.partition(b" ")
         is_ours = len(epoch) + 1 + len(revision) == _WIDTH  # an older version wrote one number
         try:
-            place = read_place(os.fsdecode(address) or "sqlite:", folder)
+            place = read_address(os.fsdecode(address) or "sqlite:", folder)
             yield Line(place, Seen(int(epoch), int(revision or 0)), begin if is_ours else None)
         except (ValueError, ConfigError):
             continue
 
 
 class VerifiedStore(StoreAround):
-    """Another store, asked how far it is before it is read or taken office in."""
+    """Another store, asked how far it is before it is read or its leadership taken."""
 
     def __init__(self, store: Store, seen: EpochsSeen) -> None:
         super().__init__(store)
         self._seen = seen
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        # Nothing is written to find out: an epoch minted at each try would soon be high enough.
+        # Nothing is written to find out: an epoch issued at each try would soon be high enough.
         epoch, revision = await epoch_of(self._store), self._seen.highest.revision
         if epoch == self._seen.highest.epoch:
             revision = await self._end(revision)
@@ -187,7 +187,7 @@ class VerifiedStore(StoreAround):
             self._seen.check(Seen(leader.epoch, highest.revision))
             if (
                 leader.epoch > highest.epoch
-            ):  # unless a backup was restored it knows all that the one before did
+            ):  # unless a backup was restored it has all that the one before had
                 end = await self._end(highest.revision)
                 self._seen.note(Seen(leader.epoch, end if end == highest.revision else 0))
         return leader
@@ -203,7 +203,7 @@ class VerifiedStore(StoreAround):
         self._seen.note(Seen(epoch, batch.revision))
 
     async def _end(self, known: int) -> int:
-        """Where the log ends if that is before what is known, else what is known."""
+        """The end of the log if that is before `known`, else `known`."""
         try:
             await self._store.since(known, 1)
         except Pruned:

@@ -13,7 +13,7 @@ from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.store.address import read_place
+from phalanx.store.address import read_address
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError
 from phalanx.store.verified import EpochsSeen, VerifiedStore
@@ -92,7 +92,7 @@ class Lone:
         store: Store = self.store
         if seen_in is not None:
             seen_in.mkdir()
-            store = VerifiedStore(store, EpochsSeen(seen_in, read_place("etcd://h/prefix", seen_in)))
+            store = VerifiedStore(store, EpochsSeen(seen_in, read_address("etcd://h/prefix", seen_in)))
         self.member = Leadership(store, candidate, config, self.clock, self.listener)
         self.task: asyncio.Task[None] | None = None
 

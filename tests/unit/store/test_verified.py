@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import ConfigError
-from phalanx.store.address import read_place
+from phalanx.store.address import read_address
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Regressed
 from phalanx.store.verified import EpochsSeen, VerifiedStore
@@ -26,7 +26,7 @@ def a_store(path: Path, memory: Memory) -> VerifiedStore:
 
 
 def a_store_at(address: str, path: Path, memory: Memory) -> VerifiedStore:
-    return VerifiedStore(MemoryStore(memory), EpochsSeen(path, read_place(address, path)))
+    return VerifiedStore(MemoryStore(memory), EpochsSeen(path, read_address(address, path)))
 
 
 async def test_epochs_that_grow_are_served_over_restarts(tmp_path: Path):
@@ -43,7 +43,7 @@ async def test_an_emptied_store_is_refused_and_says_what_to_do(tmp_path: Path):
         await a_store(tmp_path, memory).elect(ME, 6.0)
     emptied = Memory()
     store = a_store(tmp_path, emptied)
-    with pytest.raises(ConfigError, match=r"knows epoch 0.*and this coordinator has seen epoch 3") as caught:
+    with pytest.raises(ConfigError, match=r"is at epoch 0.*but this coordinator has seen epoch 3") as caught:
         await store.elect(ME, 6.0)
     assert "epoch-seen" in caught.value.hint
     with pytest.raises(ConfigError):
@@ -64,7 +64,7 @@ async def test_a_standby_does_not_follow_who_leads_another_cluster(tmp_path: Pat
     for _ in range(3):
         await a_store(tmp_path, memory).elect(ME, 6.0)
     await MemoryStore(another).elect(OTHER, 6.0)
-    with pytest.raises(ConfigError, match="knows epoch 1"):
+    with pytest.raises(ConfigError, match="is at epoch 1"):
         await a_store(tmp_path, another).leader()
 
 
@@ -101,7 +101,7 @@ async def test_what_a_standby_followed_is_remembered_over_a_restart(tmp_path: Pa
     memory.batches.append(Batch(7, b""))
     await standby.since(2, 10)
     del memory.batches[-1]
-    with pytest.raises(ConfigError, match=r"knows epoch 1, revision 2, and .* has seen epoch 1, revision 7"):
+    with pytest.raises(ConfigError, match=r"is at epoch 1, revision 2, but .* has seen epoch 1, revision 7"):
         await a_store(tmp_path, memory).load()
 
 
@@ -110,7 +110,7 @@ async def test_nobody_is_elected_over_a_log_that_has_lost_its_end(tmp_path: Path
     standby = await a_follower_of(memory, tmp_path)
     del memory.batches[-1]
     memory.holder = None
-    with pytest.raises(ConfigError, match="revision 2, and this coordinator has seen epoch 1, revision 7"):
+    with pytest.raises(ConfigError, match="revision 2, but this coordinator has seen epoch 1, revision 7"):
         await standby.elect(ME, 6.0)
     assert memory.epoch == 1, "nothing was written to find out"
 

@@ -1,7 +1,7 @@
 """Real etcd over gRPC: one member at a time, the next one when it fails.
 
 Reads, leases and everything else that may be done twice are tried on every member before they fail. A transaction is
-sent once: who sent it knows whether it may be sent again. The stubs are aetcd's; its client knows one member only.
+sent once: its sender knows whether it may be sent again. The stubs are aetcd's; its client knows one member only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aetcd.rpc import rpc_pb2 as rpc  # type: ignore[import-untyped]
 from aetcd.rpc import rpc_pb2_grpc as stubs
 
 from phalanx.logger import logger
-from phalanx.store.address import Place, StoreAccess
+from phalanx.store.address import StoreAccess, StoreAddress
 from phalanx.store.etcd.errors import is_stale_token, translated
 from phalanx.store.etcd.kv import (
     Compare,
@@ -33,14 +33,14 @@ from phalanx.store.protocol import StoreError
 
 log = logger("store")
 DEADLINE_S = 2.0
-_SLOW_S = 0.5  # who is given up after that is not asked again
+_SLOW_S = 0.5  # a member that fails after this long is not asked again
 _PAUSE_S = 0.2  # before a round over all members begins again
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),  # so that a new channel is a new connection
-    ("grpc.keepalive_time_ms", 6_000),  # etcd closes connections that are asked more often than every 5 s
+    ("grpc.keepalive_time_ms", 6_000),  # etcd closes connections with pings more often than every 5 s
     ("grpc.keepalive_timeout_ms", 2_000),
 ]
 _TARGETS = {
@@ -49,12 +49,14 @@ _TARGETS = {
     "mod": (rpc.Compare.MOD, "mod_revision"),
 }
 _Metadata = tuple[tuple[str, str], ...]
-_WITH_LEADER: _Metadata = (("hasleader", "true"),)  # a member that is cut off from the others says so at once
+_WITH_LEADER: _Metadata = (
+    ("hasleader", "true"),
+)  # a member that is cut off from the others answers so at once
 T = TypeVar("T")
 
 
 class EtcdMember:
-    """One member: a channel, its stubs, and what shows who we are."""
+    """One member: a channel, its stubs, and the credentials of a call."""
 
     def __init__(self, address: str, channel: grpc.aio.Channel) -> None:
         self.address = address
@@ -74,7 +76,7 @@ class EtcdClient:
         self._at = 0
         self._member: EtcdMember | None = None
         self._failures = 0  # in a row
-        self._token: _Metadata = ()  # what shows who we are, once etcd has accepted us
+        self._token: _Metadata = ()  # etcd's token, once it has accepted our password
         self._closing: set[asyncio.Task[None]] = set()
 
     async def range(
@@ -145,7 +147,7 @@ class EtcdClient:
         return await method(request, metadata=_WITH_LEADER + self._token, timeout=DEADLINE_S)
 
     async def _repeated(self, ask: Callable[[EtcdMember], Awaitable[T]]) -> T:
-        """For what may be asked twice: try every member once before giving up."""
+        """For requests that may be sent twice: try every member once before giving up."""
         for _ in self._hosts[1:]:
             try:
                 return await self._once(ask)
@@ -154,7 +156,7 @@ class EtcdClient:
         return await self._once(ask)
 
     async def _once(self, ask: Callable[[EtcdMember], Awaitable[T]]) -> T:
-        """Ask the present member. One that does not answer is left; a token that is too old is replaced."""
+        """Ask the present member. One that does not answer is left; an expired token is replaced."""
         member = self._present()
         began = asyncio.get_running_loop().time()
         try:
@@ -164,12 +166,12 @@ class EtcdClient:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
-                # Whoever asked has waited long enough. If they always do before our own deadline, and nobody else
-                # left this member, it would be asked for ever.
+                # The caller has waited long enough. If callers always give up before our own deadline, and nothing
+                # else leaves this member, it would be asked for ever.
                 if member is self._member and asyncio.get_running_loop().time() - began > _SLOW_S:
                     self._leave(member)
                 raise
-            # It was not we who were cancelled, but the call: somebody else left this member meanwhile.
+            # Not the caller was cancelled, but the call: another request left this member meanwhile.
             lost = EtcdUnavailable(f"the connection to etcd at {member.address} was given up")
             raise await self._failed(member, lost) from None
         self._failures = 0
@@ -188,9 +190,11 @@ class EtcdClient:
 
     async def _failed(self, member: EtcdMember, said: StoreError) -> StoreError:
         """Leave a member that does not answer. A round over all of them is followed by a pause."""
-        if isinstance(said, EtcdUnavailable) and member is self._member:  # or somebody else left it before us
+        if (
+            isinstance(said, EtcdUnavailable) and member is self._member
+        ):  # else another request has left it already
             if self._failures == 0:
-                log.warning("a member of etcd does not answer, asking the next", error=str(said))
+                log.warning("an etcd member does not answer, trying the next", error=str(said))
             self._leave(member)
             self._failures += 1
             if self._failures % len(self._hosts) == 0:
@@ -209,7 +213,7 @@ class EtcdClient:
         return self._member
 
     def _leave(self, member: EtcdMember) -> None:
-        """Go on to the next member. What others asked the old one may still be answered before it is closed."""
+        """Change to the next member. Requests to the old one may still be answered before it is closed."""
         self._at += 1
         self._member = None
         closing = asyncio.get_running_loop().create_task(member.channel.close(DEADLINE_S))
@@ -217,7 +221,7 @@ class EtcdClient:
         closing.add_done_callback(self._closing.discard)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        """Certificates are read again each time, so that new ones need no restart."""
+        """Certificates are read each time, so that new ones need no restart."""
         access = self._access
         if not (self._tls or access.ca_file or access.cert_file):
             return grpc.aio.insecure_channel(address, options=_OPTIONS)
@@ -229,8 +233,8 @@ class EtcdClient:
         return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
 
 
-def connect(place: Place, access: StoreAccess) -> EtcdClient:
-    """A client for what an address names. It connects when it is first asked something."""
+def connect(place: StoreAddress, access: StoreAccess) -> EtcdClient:
+    """A client for the servers of an address. It connects with the first request."""
     return EtcdClient(place.hosts, access, place.tls)
 
 
@@ -240,7 +244,7 @@ def _read(path: Path | None) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; it is what TLS to etcd needs") from error
+        raise StoreError(f"{path}: {error.strerror}; needed for TLS to etcd") from error
 
 
 def _in_our_words(error: Exception, address: str) -> StoreError:

@@ -1,4 +1,4 @@
-"""What in etcd is not what was written: everything is read, nothing is changed."""
+"""Finds damaged records in etcd: reads everything, changes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE = 512
 async def damage(
     kv: Kv, keys: EtcdKeys, log: EtcdLog, images: EtcdImages, history: EtcdHistory
 ) -> list[Damage]:
-    """Damaged records, those that were set aside before among them."""
+    """Damaged records, including those that were set aside earlier."""
     found = [Damage("log", str(revision)) for revision in await _in_log(keys, log)]
     found += [Damage("image", str(revision)) for revision in await images.damaged()]
     found += [Damage("history", job) for job in await history.damaged()]

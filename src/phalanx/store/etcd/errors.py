@@ -1,4 +1,4 @@
-"""What gRPC and etcd say when something goes wrong, in our words and with what to do next."""
+"""Translates errors of gRPC and etcd, with hints about what to do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from phalanx.store.etcd.kv import EtcdRefused, EtcdUnavailable
 from phalanx.store.protocol import StoreError
 
 _Code = grpc.StatusCode
-# What etcd's sentence holds, and what to do about it. These are answers: nothing was changed.
+# Parts of etcd's messages, with the hint for each. These are answers: nothing was changed.
 _REFUSED = {
     "database space exceeded": "etcd is out of space (alarm NOSPACE): compact and defragment it, raise "
     "--quota-backend-bytes, then `etcdctl alarm disarm`",
-    "request is too large": "etcd takes smaller requests than ours: is --max-request-bytes below its default?",
-    "too many operations": "etcd takes fewer operations at once than ours: is --max-txn-ops below its default?",
-    "larger than max": "etcd takes smaller requests than ours: is --max-request-bytes below its default?",
-    "permission denied": "etcd lets our user not do that: grant it readwrite on the whole prefix",
+    "request is too large": "etcd accepts only smaller requests: is --max-request-bytes below its default?",
+    "too many operations": "etcd accepts only fewer operations at once: is --max-txn-ops below its default?",
+    "larger than max": "etcd accepts only smaller requests: is --max-request-bytes below its default?",
+    "permission denied": "etcd does not allow that to our user: grant it readwrite on the whole prefix",
     "authentication failed": "etcd does not accept coordinator.store_user with the password of store_password_file",
-    "user name is empty": "etcd wants a user: set coordinator.store_user and coordinator.store_password_file",
+    "user name is empty": "etcd requires a user: set coordinator.store_user and coordinator.store_password_file",
     "authentication is not enabled": "etcd has no authentication: leave out coordinator.store_user",
     "lease not found": "the lease is over",
     "corrupt": "etcd found itself corrupt: see its own log",
@@ -38,7 +38,7 @@ _ANSWERS = {
 
 
 def translated(error: grpc.RpcError, member: str) -> StoreError:
-    """Refused if etcd said no; otherwise nobody knows what became of it."""
+    """EtcdRefused if etcd answered no; otherwise it is unknown whether the request took effect."""
     code, said = error.code(), error.details() or ""
     if code in _ANSWERS and not any(word in said for word in _LATER):
         hint = next((hint for word, hint in _REFUSED.items() if word in said), "")
@@ -48,6 +48,6 @@ def translated(error: grpc.RpcError, member: str) -> StoreError:
 
 
 def is_stale_token(error: grpc.RpcError) -> bool:
-    """Whether the request was refused only because our token is too old: nothing was changed."""
+    """Whether the request was refused only because our token has expired: nothing was changed."""
     said = error.details() or ""
     return "invalid auth token" in said or "revision of auth store is old" in said

@@ -1,8 +1,8 @@
 """Transactions that take effect only under our epoch, and that may be sent twice.
 
-When an answer is lost nobody knows whether the transaction happened, or whether it still will. So each is made such
-that doing it again changes nothing, and is sent again, to whichever member answers. One that is still under way when
-we gave up meets a condition that no longer holds: a newer epoch, or a log that has moved on.
+When an answer is lost it is unknown whether the transaction happened, or whether it still will. So each is made such
+that repeating it changes nothing, and is sent again, to whichever member answers. One that is still under way when we
+gave up meets a condition that no longer holds: a newer epoch, or a longer log.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _PUT_BYTES = 64  # what a put costs besides its key and value
 async def settled(
     kv: Kv, compares: list[Compare], then: list[Put | Delete | Get], otherwise: list[Get] | None = None
 ) -> Outcome:
-    """Send a transaction that may be sent twice until somebody answers."""
+    """Send a transaction that may be sent twice until a member answers."""
     for _ in range(TRIES - 1):
         try:
             return await kv.txn(compares, then, otherwise)
         except EtcdUnavailable:
-            continue  # the client goes on with another member
+            continue  # the client continues with another member
     return await kv.txn(compares, then, otherwise)
 
 
 def unchanged(key: bytes, value: bytes) -> Compare:
-    """That a key has this value still; an empty one means that it is not there."""
+    """The condition that a key still has this value; an empty value means that the key does not exist."""
     return Compare(key, "value", value) if value else Compare(key, "create", 0)
 
 
@@ -71,7 +71,7 @@ class Fence:
     ) -> bool:
         """Do all of it, or raise Fenced or Moved. False: only `also` does not hold.
 
-        If the log ends with `mark`, it was we who wrote that, and only the answer was lost.
+        If the log ends with `mark`, our own write took effect, and only its answer was lost.
         """
         keys = self._keys
         compares = [*self._compares, also] if also else self._compares

@@ -23,10 +23,10 @@ class EtcdHistory:
     def __init__(self, kv: Kv, keys: EtcdKeys) -> None:
         self._kv = kv
         self._keys = keys
-        self._count: int | None = None  # how many there may be at most; None: nobody counted
+        self._count: int | None = None  # upper bound of their number; None: not counted yet
 
     def puts(self, records: list[History]) -> list[Put]:
-        """What it takes to keep these records. The same record gives the same puts."""
+        """The puts that keep these records. The same record gives the same puts."""
         return [put for each in records for put in self._puts(each)]
 
     def _puts(self, kept: History) -> list[Put]:
@@ -38,7 +38,7 @@ class EtcdHistory:
         return [*parts, Put(self._keys.history(kept.job), value)]
 
     def note(self, count: int) -> None:
-        """So many were written."""
+        """This many were written."""
         if self._count is not None:
             self._count += count
 
@@ -103,7 +103,7 @@ class EtcdHistory:
                 value = await assembled(self._kv, record, lambda at: self._keys.large(job, tag, at))
                 record = unsealed(value, Record)
         except Damaged as error:
-            log.error("a damaged record of a job is passed over", job=job, error=str(error))
+            log.error("a damaged job record is skipped", job=job, error=str(error))
             return None
         assert isinstance(record, Record)
         return History(record.job, record.body)

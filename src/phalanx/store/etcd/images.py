@@ -1,7 +1,7 @@
 """Images in etcd: pieces of one MiB, and a header that makes them count.
 
-The header is put in one transaction with a mark of which image was the last, so that a header whose answer was lost
-cannot come after its pieces were cleaned away.
+The header is put in one transaction with a mark of the last image, so that a header whose answer was lost cannot be
+put after its pieces were deleted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from phalanx.store.etcd.fence import Fence, unchanged, value_of
 from phalanx.store.etcd.keys import EtcdKeys, after_prefix
 from phalanx.store.etcd.kv import Delete, Get, KeyValue, Kv, Put
 from phalanx.store.etcd.log import assembled, parted, quarantined
-from phalanx.store.etcd.records import OPERATIONS_MAX, Damaged, Parted, sealed, squeezed, unsealed, unsqueezed
+from phalanx.store.etcd.records import (
+    OPERATIONS_MAX,
+    Damaged,
+    Parted,
+    compressed,
+    decompressed,
+    sealed,
+    unsealed,
+)
 from phalanx.store.protocol import StoreError
 
 IMAGES_KEPT = 2
@@ -26,7 +34,7 @@ class EtcdImages:
     async def save(self, epoch: int, revision: int, body: bytes, tag: str) -> None:
         keys, fence = self._keys, Fence(self._kv, self._keys, epoch)
         last = value_of((await self._kv.range(keys.imaged)).entries)
-        record, pieces = parted(await squeezed(body), tag, lambda at: keys.piece(revision, tag, at))
+        record, pieces = parted(await compressed(body), tag, lambda at: keys.piece(revision, tag, at))
         for piece in pieces:
             await fence.write([piece])
         header = sealed(record)
@@ -46,11 +54,11 @@ class EtcdImages:
             except Damaged:
                 if await quarantined(self._kv, self._keys, entry):
                     bad.add(entry.key)
-                # Otherwise it was cleaned away while it was read, because there are newer ones.
+                # Otherwise it was deleted while it was read, because there are newer ones.
         return 0, None, len(bad)
 
     async def last(self) -> int:
-        """The revision of the newest one, whether it is good or not; 0 if there is none."""
+        """The revision of the newest one, good or damaged; 0 if there is none."""
         headers = await self._headers()
         return self._keys.revision_of(headers[-1].key) if headers else 0
 
@@ -71,7 +79,7 @@ class EtcdImages:
         return self._keys.revision_of(headers[0].key) if headers else 0
 
     async def _clean(self, fence: Fence) -> None:
-        """Drop what is older than the images kept, and pieces of which nothing came."""
+        """Drop what is older than the images kept, and pieces of an image that was never completed."""
         headers = await self._headers()
         drop = [entry.key for entry in headers[:-IMAGES_KEPT]]
         kept: list[bytes] = []
@@ -88,7 +96,7 @@ class EtcdImages:
 
     async def _assembled(self, revision: int, record: Parted) -> bytes:
         value = await assembled(self._kv, record, lambda at: self._keys.piece(revision, record.tag, at))
-        return await unsqueezed(value)
+        return await decompressed(value)
 
     def _begin(self, entry: KeyValue, record: Parted) -> bytes:
         return self._keys.pieces_of(self._keys.revision_of(entry.key), record.tag)

@@ -1,16 +1,16 @@
-"""The names of the keys that a store in etcd keeps, and what order they stand in.
+"""The names of the keys of a store in etcd, and their order.
 
     schema  epoch  leader  head  pruned  imaged  indexed     one value each
     log/REVISION                                             a batch, or where its parts are
     part/REVISION/TAG/N                                      parts of a batch too large for one request
-    image/REVISION, piece/REVISION/TAG/N                     what an image is made of, and that
-    index/BUCKET/REVISION/N                                  which batches concern whom, up to a revision
+    image/REVISION, piece/REVISION/TAG/N                     header and pieces of an image
+    index/BUCKET/REVISION/N                                  the batches of each subject, up to a revision
     history/JOB, large/JOB/TAG/N                             records of ended jobs, the newest first
     quarantine/...                                           damaged records, under the key they had
 
-Revisions have twenty digits, so that the order of keys is the order of numbers. etcd can cut a range short only
-from its beginning, and reads all of it to find its end: so the records of jobs, which are asked for newest first,
-stand under the complement of their ids.
+Revisions have twenty digits, so that the order of keys is the order of numbers. etcd can limit a range only from its
+beginning, and reads all of it to find its end: so the records of jobs, which are read newest first, have the
+complement of their ids as keys.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class EtcdKeys:
         return self._root + b"history/" + _newest_first(job)
 
     def job_of(self, key: bytes) -> str:
-        """The job whose record stands under a key."""
+        """The job whose record has this key."""
         begin = len(self._root) + len(b"history/")
         return bytes(255 - byte for byte in key[begin:-1]).decode()
 
     def history_begin(self, prefix: str) -> bytes:
-        """Where the jobs begin whose ids begin so."""
+        """The first key of the jobs whose ids start with `prefix`."""
         return self.history(prefix)[:-1]
 
     def large(self, job: str, tag: str, at: int) -> bytes:
@@ -95,16 +95,16 @@ class EtcdKeys:
 
 
 def _newest_first(job: str) -> bytes:
-    """A key that sorts the other way round; its last byte keeps an id behind those that go on where it ends."""
+    """A key that sorts in reverse; its last byte sorts an id after longer ones that start with it."""
     return bytes(255 - byte for byte in job.encode()) + b"\xff"
 
 
 def bucket_of(subject: str) -> int:
-    """Which part of the index a subject is in; the same in every process, unlike `hash`."""
+    """The bucket of the index for a subject; the same in every process, unlike `hash`."""
     return zlib.crc32(subject.encode()) % BUCKETS
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The first key behind all that begin with `prefix`."""
+    """The first key after all that start with `prefix`."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,))

@@ -1,6 +1,6 @@
-"""The part of etcd's API that the store needs, as values: what is asked, what is answered, what goes wrong.
+"""The part of etcd's API that the store needs, as values: requests, answers and errors.
 
-`client.py` speaks it to real members over gRPC; the simulator has a model of etcd that answers the same.
+`client.py` sends them to real members over gRPC; the simulator has a model of etcd that answers the same.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from phalanx.store.protocol import StoreError
 
 
 class EtcdUnavailable(StoreError):
-    """No member answered in time. Whether a transaction took effect is not known; it may even do so later."""
+    """No member answered in time. It is unknown whether a transaction took effect; it may even do so later."""
 
     hint = "is a majority of etcd's members up, and can the coordinator reach them?"
 
 
 class EtcdRefused(StoreError):
-    """etcd answered, and said no for good or until somebody acts: too large, no space, not permitted."""
+    """etcd answered no, for good or until an operator acts: too large, no space, not permitted."""
 
 
 class KeyValue(Struct, frozen=True):
@@ -31,7 +31,7 @@ class KeyValue(Struct, frozen=True):
 
 
 class RangeReply(Struct, frozen=True):
-    """What a range held at one revision of the whole of etcd. `more` if a limit cut it short."""
+    """The contents of a range at one revision of etcd. `more` if a limit cut it short."""
 
     entries: list[KeyValue]
     revision: int
@@ -94,15 +94,15 @@ class Kv(Protocol):
         ...
 
     async def grant(self, ttl_s: int) -> int:
-        """A new lease, by its id."""
+        """Create a lease and return its id."""
         ...
 
     async def keep_alive(self, lease: int) -> int:
-        """Renew a lease: how many seconds it has now, 0 if it is over."""
+        """Renew a lease; returns the seconds it has now, 0 if it is over."""
         ...
 
     async def revoke(self, lease: int) -> None:
-        """End a lease, and with it the keys that hang on it."""
+        """End a lease, and with it the keys attached to it."""
         ...
 
     async def close(self) -> None: ...

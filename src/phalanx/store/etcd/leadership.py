@@ -1,7 +1,7 @@
-"""The office in etcd: a key that hangs on a lease, and an epoch that is minted when the key is taken.
+"""The leadership in etcd: a key attached to a lease, and an epoch that grows whenever the key is taken.
 
-The key says who leads and goes away with its lease; it decides nothing else. What keeps a replaced coordinator from
-writing is the epoch, a value of its own that every write compares.
+The key names the leader and goes away with its lease; it decides nothing else. The epoch, a value of its own that
+every write compares, keeps a replaced coordinator from writing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from phalanx.store.etcd.records import LeaderRecord, number
 from phalanx.store.protocol import Candidate, Fenced, Leader, StoreError
 
 log = logger("store")
-# 2: kinds of events that version 0.2 cannot read. Its standbys compare the schema when they take the office.
+# 2: kinds of events that version 0.2 cannot read. Its standbys compare the schema when they take the leadership.
 SCHEMA = 2
-_TRIES = 5  # at taking the office by force, against others who do the same
+_TRIES = 5  # at taking the leadership by force, against others that do the same
 
 
 class EtcdLeadership:
-    """Who leads, and under which epoch."""
+    """Which coordinator leads, and under which epoch."""
 
     def __init__(self, kv: Kv, keys: EtcdKeys) -> None:
         self._kv = kv
@@ -32,7 +32,7 @@ class EtcdLeadership:
         self._schema_seen = b""
 
     async def check_schema(self) -> None:
-        """Refuse what a newer version keeps here, before anything in it is changed."""
+        """Refuse data of a newer version, before anything is changed."""
         if not self._schema_seen:
             self._note_schema(value_of((await self._kv.range(self._keys.schema)).entries))
 
@@ -47,7 +47,7 @@ class EtcdLeadership:
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
         for _ in range(_TRIES):
             holder, epoch, schema = await self._seen()
-            self._note_schema(schema)  # another may have raised it since we last looked
+            self._note_schema(schema)  # another coordinator may have raised it since
             if holder is not None and (found := _office(holder)) and found.name != candidate.name:
                 return found.leader
             lease = await self._kv.grant(ceil(lease_s))
@@ -59,12 +59,14 @@ class EtcdLeadership:
             if won is not None:
                 return won
             await self._let_go(lease)
-        raise EtcdUnavailable("others take the office all the time; do two coordinators have the same name?")
+        raise EtcdUnavailable(
+            "other coordinators keep taking the leadership; do two coordinators have the same name?"
+        )
 
     async def _take(
         self, candidate: Candidate, lease: int, holder: KeyValue | None, epoch: bytes
     ) -> Leader | None:
-        """Mint the epoch and take the key in one transaction. None: one of them is not as it was seen."""
+        """Issue the epoch and take the key in one transaction. None: one of them has changed since it was read."""
         keys = self._keys
         ours = LeaderRecord(number(epoch) + 1, candidate.name, candidate.address, candidate.link)
         compares = [
@@ -85,12 +87,12 @@ class EtcdLeadership:
         if outcome.succeeded:
             self._schema_seen = b"%d" % SCHEMA
             return ours.leader
-        # A lease is used by one try alone: if the key hangs on ours, that try was the winner and its answer was lost.
+        # A lease is used by one try alone: if the key is attached to ours, that try won and its answer was lost.
         (entries,) = outcome.found
         return ours.leader if entries and entries[0].lease == lease else None
 
     async def renew(self, epoch: int, lease_s: float) -> None:
-        """The lease is the one that the key of our own epoch hangs on, so nobody else's is kept alive."""
+        """Renews the lease of the key of our own epoch, so no other coordinator's is kept alive."""
         holder, current, _ = await self._seen()
         if number(current) != epoch or holder is None:
             raise Fenced(epoch, number(current))
@@ -137,8 +139,10 @@ class EtcdLeadership:
             )
             if outcome.succeeded:
                 return minted
-            # Somebody was quicker, or the answer to our own try was lost: an epoch more does no harm.
-        raise EtcdUnavailable("others take the office all the time; is another coordinator being started?")
+            # Another coordinator was quicker, or the answer to our own try was lost: one epoch more does no harm.
+        raise EtcdUnavailable(
+            "other coordinators keep taking the leadership; is another coordinator being started?"
+        )
 
     async def confirm(self, epoch: int) -> None:
         current = number(value_of((await self._kv.range(self._keys.epoch)).entries))
@@ -146,22 +150,22 @@ class EtcdLeadership:
             raise Fenced(epoch, current)
 
     async def _seen(self) -> tuple[KeyValue | None, bytes, bytes]:
-        """Who holds the office, the newest epoch and the schema, at one instant."""
+        """The leader, the newest epoch and the schema, at one instant."""
         keys = self._keys
         outcome = await settled(self._kv, [], [Get(keys.leader), Get(keys.epoch), Get(keys.schema)])
         holder, epoch, schema = outcome.found
         return (holder[0] if holder else None), value_of(epoch), value_of(schema)
 
     async def _let_go(self, lease: int) -> None:
-        """A lease that nobody needs ends by itself; this only ends it sooner."""
+        """An unused lease ends by itself; this only ends it sooner."""
         try:
             await self._kv.revoke(lease)
         except (EtcdUnavailable, EtcdRefused) as error:
-            log.debug("a lease was left to end by itself", error=str(error))
+            log.debug("an unused lease could not be revoked; it ends by itself", error=str(error))
 
 
 def _office(entry: KeyValue) -> LeaderRecord | None:
-    """Who an entry says holds the office; None if it cannot be read: then nobody does."""
+    """The leader in an entry; None if it cannot be read: then there is none."""
     try:
         return msgspec.json.decode(entry.value, type=LeaderRecord)
     except msgspec.MsgspecError:

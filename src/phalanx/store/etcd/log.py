@@ -1,8 +1,8 @@
 """The log in etcd: one key for each batch, and a head that says where it ends.
 
-A batch too large for one request goes ahead in parts, and becomes visible with one small transaction. So do the
+A batch too large for one request is written in parts first, and becomes visible with one small transaction. So do the
 records of jobs when there are many: a coordinator that dies in between leaves records of jobs that have ended but are
-not yet forgotten, and its successor writes the same again.
+not yet dropped from memory, and its successor writes the same again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from phalanx.store.protocol import StoreError
 
 log = logger("store")
 _PAGE = 32
-_PAGE_BYTES = 1 << 20  # as they are kept: a batch is some twenty times as large
+_PAGE_BYTES = 1 << 20  # as stored: decoded, a batch is some twenty times as large
 
 
 class EtcdLog:
@@ -36,8 +36,8 @@ class EtcdLog:
         self.end = 0
 
     async def append(self, fence_epoch: int, batch: LogRecord, history: list[Put]) -> None:
-        """Keep a batch after the head, and the records with it."""
-        assert self.head is not None, "somebody has to look first where the log ends"
+        """Append a batch after the head, and the records with it."""
+        assert self.head is not None, "look() must be called before append()"
         keys, fence = self._keys, Fence(self._kv, self._keys, fence_epoch, self.head)
         value = sealed(batch)
         tag = self.new_tag(fence_epoch, value)
@@ -46,7 +46,7 @@ class EtcdLog:
         if len(value) > PART_BYTES:
             record, parts = parted(value, tag, lambda at: keys.part(batch.revision, tag, at))
             value, puts = sealed(record), puts + parts
-        # The batch and the head stand in the first group, which is written last.
+        # The batch and the head are in the first group, which is written last.
         visible, *ahead = grouped([Put(keys.log(batch.revision), value), Put(keys.head, mark), *puts])
         for group in ahead:
             await fence.write(group)
@@ -54,12 +54,12 @@ class EtcdLog:
         self.head, self.end = mark, batch.revision
 
     def new_tag(self, epoch: int, value: bytes) -> str:
-        """A name that no other write has: two tries at one revision must not be taken for each other."""
+        """A name that no other write has: two tries at one revision must not be confused."""
         self._tags += 1
         return f"{epoch}.{self._tags}.{zlib.crc32(value):08x}"
 
     async def look(self) -> tuple[bytes, int]:
-        """What the head is now, and up to where the log was pruned."""
+        """The current head, and the revision up to which the log was pruned."""
         outcome = await settled(self._kv, [], [Get(self._keys.head), Get(self._keys.pruned)])
         head, pruned = (value_of(entries) for entries in outcome.found)
         return head, number(pruned)
@@ -76,7 +76,7 @@ class EtcdLog:
             except EtcdUnavailable:
                 if page == 1:
                     raise
-                page = max(1, page // 8)  # It may be so much that it cannot be sent in time.
+                page = max(1, page // 8)  # It may be too much to be sent in time.
                 continue
             for entry in found.entries:
                 try:
@@ -91,7 +91,7 @@ class EtcdLog:
         return good, bad
 
     async def fetch(self, revisions: list[int]) -> list[LogRecord]:
-        """These batches, as far as they are there and whole."""
+        """These batches, except missing and damaged ones."""
         good: list[LogRecord] = []
         for at in range(0, len(revisions), _PAGE):
             gets = [Get(self._keys.log(revision)) for revision in revisions[at : at + _PAGE]]
@@ -113,7 +113,7 @@ class EtcdLog:
         return unsealed(value, LogRecord)
 
     async def set_aside(self, revision: int) -> None:
-        """Keep a damaged batch elsewhere; a good one stays."""
+        """Move a damaged batch to the quarantine; a good one stays."""
         for entry in (await self._kv.range(self._keys.log(revision))).entries:
             try:
                 await self._opened(entry)
@@ -122,13 +122,13 @@ class EtcdLog:
 
 
 def parted(value: bytes, tag: str, key: Callable[[int], bytes]) -> tuple[Parted, list[Put]]:
-    """What stands for a large value, and the parts that go ahead of it."""
+    """The record that replaces a large value, and the parts that are written before it."""
     parts = [value[at : at + PART_BYTES] for at in range(0, len(value), PART_BYTES)]
     return Parted(tag, len(parts), zlib.crc32(value)), [Put(key(at), part) for at, part in enumerate(parts)]
 
 
 async def assembled(kv: Kv, record: Parted, key: Callable[[int], bytes]) -> bytes:
-    """A large value out of its parts, or Damaged."""
+    """A large value assembled from its parts, or Damaged."""
     parts = [value_of((await kv.range(key(at))).entries) for at in range(record.parts)]
     value = b"".join(parts)
     if zlib.crc32(value) != record.crc:
@@ -137,9 +137,9 @@ async def assembled(kv: Kv, record: Parted, key: Callable[[int], bytes]) -> byte
 
 
 async def quarantined(kv: Kv, keys: EtcdKeys, entry: KeyValue) -> bool:
-    """Set a damaged record aside. False: it is gone or another one by now, and only looked damaged.
+    """Set a damaged record aside. False: it is gone or has changed, so it only seemed damaged.
 
-    Not being able to must not stop a start.
+    A failure here must not stop a start.
     """
     try:
         return await _moved_aside(kv, keys, entry)

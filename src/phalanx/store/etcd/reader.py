@@ -1,4 +1,4 @@
-"""etcd for somebody who only looks: every read goes through, every change is refused before it is sent."""
+"""A read-only etcd: every read goes through, every change is refused before it is sent."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class ReadOnlyKv:
         self, compares: list[Compare], then: list[Put | Delete | Get], otherwise: list[Get] | None = None
     ) -> Outcome:
         if not all(isinstance(each, Get) for each in then):
-            raise EtcdRefused("nothing is changed while a store is only looked at")
+            raise EtcdRefused("this store is open for reading only")
         return await self._kv.txn(compares, then, otherwise)
 
     async def grant(self, ttl_s: int) -> int:
-        raise EtcdRefused("nothing is changed while a store is only looked at")
+        raise EtcdRefused("this store is open for reading only")
 
     async def keep_alive(self, lease: int) -> int:
-        raise EtcdRefused("nothing is changed while a store is only looked at")
+        raise EtcdRefused("this store is open for reading only")
 
     async def revoke(self, lease: int) -> None:
-        raise EtcdRefused("nothing is changed while a store is only looked at")
+        raise EtcdRefused("this store is open for reading only")
 
     async def close(self) -> None:
         await self._kv.close()

@@ -1,7 +1,7 @@
-"""What the values in etcd hold: a checksum, and a record in MessagePack. A value that was damaged is told by it.
+"""The values in etcd: a checksum, and a record in MessagePack. The checksum shows whether a value is damaged.
 
-Events repeat themselves, so a record is squeezed when that makes it smaller: a batch of completions becomes a twentieth
-of its size, for a third of a millisecond. etcd keeps what was deleted until it is compacted, and has a quota.
+Events are repetitive, so a record is compressed when that makes it smaller: a batch of completions becomes a twentieth
+of its size, for a third of a millisecond. etcd keeps deleted values until it is compacted, and has a quota.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from msgspec import Struct
 
 from phalanx.store.protocol import Batch, Candidate, Leader
 
-PART_BYTES = 1 << 20  # of one value: etcd takes 1.5 MiB in one request, and the rest of it needs room as well
+PART_BYTES = (
+    1 << 20
+)  # of one value: etcd takes 1.5 MiB in one request, which needs space for more than the value
 OPERATIONS_MAX = 100  # of one transaction: etcd takes 128
 _CRC_BYTES = 4
-_SQUEEZE_BYTES = 512  # below, it is not worth the time
-_LEVEL = 1  # zlib's quickest: the others take four times as long and save a few per cent more
+_COMPRESS_BYTES = 512  # below this, compression is not worth the time
+_LEVEL = 1  # zlib's fastest: the others take four times as long and save a few per cent more
 T = TypeVar("T")
 
 
@@ -43,7 +45,7 @@ class LogRecord(Struct, frozen=True, array_like=True, tag="b"):
 
 
 class Parted(Struct, frozen=True, array_like=True, tag="p"):
-    """A value that was too large for one request: where its parts are, and what they must add up to."""
+    """A value that was too large for one request: where its parts are, and their checksum."""
 
     tag: str
     parts: int
@@ -58,7 +60,7 @@ class Record(Struct, frozen=True, array_like=True, tag="r"):
 
 
 class Segment(Struct, frozen=True, array_like=True):
-    """Which batches concern whom: those after `first` up to `last`, for the subjects of one bucket."""
+    """The batches of each subject of one bucket, after `first` up to `last`."""
 
     first: int
     last: int
@@ -66,7 +68,7 @@ class Segment(Struct, frozen=True, array_like=True):
 
 
 class LeaderRecord(Struct, frozen=True):
-    """Who holds the office. In JSON, so that a person can read it with etcdctl."""
+    """The leader. In JSON, so that a person can read it with etcdctl."""
 
     epoch: int
     name: str
@@ -81,13 +83,13 @@ class LeaderRecord(Struct, frozen=True):
 def sealed(record: object) -> bytes:
     """A record with its checksum."""
     payload = b"\0" + msgspec.msgpack.encode(record)
-    if len(payload) > _SQUEEZE_BYTES:
+    if len(payload) > _COMPRESS_BYTES:
         payload = min(payload, b"\1" + zlib.compress(payload[1:], _LEVEL), key=len)
     return zlib.crc32(payload).to_bytes(_CRC_BYTES, "little") + payload
 
 
 def unsealed(value: bytes, *kinds: type[T]) -> T:
-    """The record in a value, of one of these kinds, or Damaged."""
+    """The record in a value, of one of these types, or Damaged."""
     payload = value[_CRC_BYTES:]
     if zlib.crc32(payload).to_bytes(_CRC_BYTES, "little") != value[:_CRC_BYTES] or not payload:
         raise Damaged("the checksum does not match")
@@ -99,8 +101,8 @@ def unsealed(value: bytes, *kinds: type[T]) -> T:
         raise Damaged(str(error)) from None
 
 
-async def squeezed(body: bytes) -> bytes:
-    """A large body, made smaller in steps of some milliseconds, so that others get their turn meanwhile."""
+async def compressed(body: bytes) -> bytes:
+    """A large body, compressed in steps of some milliseconds, so that other coroutines run meanwhile."""
     squeezer, parts = zlib.compressobj(_LEVEL), list[bytes]()
     for at in range(0, len(body), PART_BYTES):
         parts.append(squeezer.compress(body[at : at + PART_BYTES]))
@@ -108,8 +110,8 @@ async def squeezed(body: bytes) -> bytes:
     return b"".join((*parts, squeezer.flush()))
 
 
-async def unsqueezed(value: bytes) -> bytes:
-    """What `squeezed` was given, or Damaged."""
+async def decompressed(value: bytes) -> bytes:
+    """The body that `compressed` was given, or Damaged."""
     opener, parts = zlib.decompressobj(), list[bytes]()
     try:
         while not opener.eof:
@@ -129,5 +131,5 @@ def _decoder(kinds: tuple[type, ...]) -> msgspec.msgpack.Decoder[Any]:
 
 
 def number(value: bytes) -> int:
-    """A number written for people to read; 0 if there is none. What follows a space is not part of it."""
+    """A number in readable form; 0 if there is none. What follows a space is not part of it."""
     return int(value.partition(b" ")[0] or 0)

@@ -1,8 +1,8 @@
-"""The store for several coordinators: etcd keeps the state, and its majority decides who may write it.
+"""The store for several coordinators: etcd keeps the state, and its majority decides which one may write it.
 
-This file is the whole of what a coordinator sees; the parts stand beside it: `etcd_office` who leads, `etcd_log` the
-batches, `etcd_images`, `etcd_stories`, `etcd_history`, and `etcd_fence` how a write is made harmless when its answer
-is lost. It speaks to etcd through the small seam of `etcd_kv`, so the simulator can drive it as well.
+This file has the whole interface of a store; its parts are beside it: `leadership.py`, `log.py`, `images.py`,
+`stories.py`, `history.py`, and `fence.py`, which makes a write harmless when its answer is lost. It uses etcd through
+the small interface of `kv.py`, so the simulator can drive it as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESTORE = "restore a backup into an empty prefix (`phalanx store restore`)"
 
 
 class EtcdStore:
-    """One coordinator's view of what is kept under one prefix."""
+    """One coordinator's view of one prefix."""
 
     def __init__(self, kv: Kv, prefix: str) -> None:
         self._kv = kv
@@ -39,7 +39,7 @@ class EtcdStore:
 
     @classmethod
     async def open(cls, kv: Kv, prefix: str) -> EtcdStore:
-        """A store, if etcd answers and nothing of a newer version stands there."""
+        """Open a store, if etcd answers and it has nothing of a newer version."""
         store = cls(kv, prefix)
         await store._office.check_schema()
         return store
@@ -80,8 +80,8 @@ class EtcdStore:
                 return Loaded(image, revision, self._in_order(good, bad), damaged)
             if image is None and pruned == before:
                 raise StoreError(f"no image in etcd is good, and the log begins after {pruned}: {_RESTORE}")
-            # A newer image was saved meanwhile, and what it covers was pruned: begin again with that one.
-        raise EtcdUnavailable("the log is pruned quicker than it can be read; try again")
+            # A newer image was saved meanwhile, and what it covers was pruned: start again with that one.
+        raise EtcdUnavailable("the log is pruned faster than it can be read; try again")
 
     async def since(self, after: int, limit: int) -> list[Batch]:
         head, pruned = await self._log.look()
@@ -99,7 +99,7 @@ class EtcdStore:
         seen = [each.revision for each in good]
         last = max(seen + [self._keys.revision_of(each.key) for each in bad], default=number(head))
         if last == number(head) and (self._log.head is None or after >= self._log.end):
-            # Whoever asked has seen it all, and may go on from there.
+            # The caller has seen all of it, and continues from there.
             self._log.head, self._log.end = head, max(seen, default=after)
         return self._in_order(good, bad)
 
@@ -160,7 +160,7 @@ class EtcdStore:
         return await self._history.past(before, limit, prefix)
 
     async def damaged(self) -> list[Damage]:
-        """Read everything, and say what of it is not what was written."""
+        """Read everything and return the damaged records."""
         return await damage(self._kv, self._keys, self._log, self._images, self._history)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """Which batches concern a job or node, without a key for each of them.
 
-The subjects of the newest batches are kept in memory, the *tail*; they stand in the log as well, so whoever has not
-seen them reads them there. When the tail has grown, it is written down as one segment in sixteen buckets: a story
+The subjects of the newest batches are kept in memory, the *tail*; they are in the log as well, so a coordinator that
+has not seen them reads them there. When the tail has grown, it is written as one segment in sixteen buckets: a story
 reads one bucket, not everything.
 """
 
@@ -53,9 +53,9 @@ class EtcdStories:
             self._bytes += _REVISION_BYTES
 
     async def keep(self, epoch: int, batch: LogRecord) -> None:
-        """A batch was written by us: note it, and write the tail down when it has grown.
+        """A batch was written by us: note it, and write the tail when it has grown.
 
-        If that cannot be done now, it is done after a later batch: this one is kept, whatever becomes of the index.
+        If that fails, it is done after a later batch: this one is durable, whatever happens to the index.
         """
         self.note(batch)
         self._missed += self._last != batch.revision
@@ -65,14 +65,16 @@ class EtcdStories:
             elif self._is_long:
                 await self._seal(epoch)
         except StoreError as error:
-            log.warning("the index of stories is written down later", error=str(error))
+            log.warning(
+                "the index of stories could not be written; it is tried again later", error=str(error)
+            )
 
     @property
     def _is_long(self) -> bool:
         return self._batches >= SEGMENT_BATCHES or self._bytes >= SEGMENT_BYTES
 
     async def _seal(self, epoch: int) -> None:
-        """Write the tail down as a segment."""
+        """Write the tail as a segment."""
         keys, last = self._keys, self._last
         parts: list[dict[str, list[int]]] = [{} for _ in range(BUCKETS)]
         for name, revisions in self._tail.items():
@@ -108,7 +110,7 @@ class EtcdStories:
         return [each.batch for each in await self._log.fetch(wanted)]
 
     async def concerned(self, after: int, upto: int) -> list[str]:
-        """Whom batches of a range were about; nothing if some of them are not in the index yet."""
+        """The subjects of a range of batches; empty if some of them are not in the index yet."""
         indexed = number(value_of((await self._kv.range(self._keys.indexed)).entries))
         found: set[str] = set()
         if indexed < upto:
@@ -132,9 +134,9 @@ class EtcdStories:
         return found
 
     async def _follow(self, epoch: int | None = None) -> int:
-        """Bring the tail up to the end of the log; say up to where the log was pruned.
+        """Bring the tail up to the end of the log; returns up to where the log was pruned.
 
-        Whoever may write gives their epoch, and writes down what grows too long on the way.
+        A caller that may write gives its epoch, so that a tail that grows too long is written on the way.
         """
         keys = self._keys
         outcome = await settled(self._kv, [], [Get(keys.indexed), Get(keys.pruned), Get(keys.head)])
@@ -146,7 +148,7 @@ class EtcdStories:
         while after < head:
             good, bad = await self._log.read(after, _READ)
             for batch in good:
-                self._last = batch.previous  # One between them may be damaged, and is passed over.
+                self._last = batch.previous  # A batch between them may be damaged, and is skipped.
                 self.note(batch)
                 if epoch is not None and self._is_long:
                     await self._seal(epoch)
@@ -186,7 +188,7 @@ def _names_in(entry: KeyValue, after: int, upto: int) -> list[str]:
     try:
         revisions_of = unsealed(entry.value, Segment).revisions
     except Damaged:
-        log.error("a damaged segment of the index names nobody", key=entry.key.decode())
+        log.error("a damaged segment of the index is skipped", key=entry.key.decode())
         return []
     return [
         name

@@ -1,15 +1,15 @@
-"""What Redis does for the store, as Lua: each script runs alone, whole, and compares before it writes.
+"""The operations of the store as Lua scripts: each runs alone, whole, and compares before it writes.
 
 A script without the flag `no-writes` is refused by a replica, so a server that was demoted answers none of them. Redis
 keeps what a script wrote before it failed; so all comparisons come first, and what may fail (memory, the disk) Redis
-checks before the first line. Every answer begins with a word, the epoch and where the log ends.
+checks before the first line. Every answer starts with a word, the epoch and where the log ends.
 """
 
 from __future__ import annotations
 
 from phalanx.store.protocol import LEFT_BEHIND
 
-# 2: kinds of events that version 0.2 cannot read, and another key for the office, so that its standbys do not lead.
+# 2: kinds of events that version 0.2 cannot read, and another key for the leader, so that its standbys do not lead.
 SCHEMA = 2
 # KEYS are the same for all scripts, in this order; ARGV begins with the epoch and the revision this process has seen.
 NAMES = ("meta", "office", "order", "log", "images", "jobs", "history", "quarantine", "about:", "leader")
@@ -200,6 +200,6 @@ end
 return {'ok', epoch, head}
 """
 )
-# 3 schema: written once, by whoever comes first
+# 3 schema: written once, by the first coordinator
 BEGIN = _script("redis.call('HSETNX', meta, 'schema', ARGV[3])\nreturn {'ok', epoch, head}")
 READS = {LEADER, CONFIRM, LAYOUT, PAGE, PAST}

@@ -1,7 +1,7 @@
 """A connection to Redis, and whether that server may be trusted with a cluster's state.
 
-What would break a promise is refused: a replica, a part of a cluster, a policy that may drop our keys. What weakens one
-(the disk is not waited for) is said loudly, because some people choose it.
+What would break a promise is refused: a replica, a part of a cluster, a policy that may drop our keys. What weakens
+one (not waiting for the disk) is logged as a warning, because some operators choose it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from phalanx.logger import logger
-from phalanx.store.address import Place, StoreAccess
+from phalanx.store.address import StoreAccess, StoreAddress
 from phalanx.store.protocol import StoreError
 
 log = logger("store")
@@ -22,8 +22,8 @@ TIMEOUT_S = 4.0
 _OLDEST = 7
 
 
-def client_of(place: Place, access: StoreAccess) -> Redis:
-    """A client that asks once: a write whose answer was lost must not be sent again behind our back."""
+def client_of(place: StoreAddress, access: StoreAccess) -> Redis:
+    """A client that never retries: a write whose answer was lost must not be sent again unnoticed."""
     host, _, port = place.hosts[0].rpartition(":")
     tls: dict[str, Any] = {}
     if place.tls:
@@ -46,12 +46,12 @@ def client_of(place: Place, access: StoreAccess) -> Redis:
 
 
 async def check_server(client: Redis, name: str) -> None:
-    """Refuse a server that cannot keep what it is given, and warn of one that may lose the last of it."""
+    """Refuse a server that cannot keep its data, and warn about one that may lose the newest part of it."""
     found: dict[str, Any] = await client.info("everything")
     if found.get("role") != "master":
         raise StoreError(f"{name} is a {found.get('role')}, which may not be written: name the master")
     if found.get("cluster_enabled"):
-        raise StoreError(f"{name} is part of a Redis Cluster: use a server of its own, or etcd")
+        raise StoreError(f"{name} is part of a Redis Cluster: use a separate server, or etcd")
     if int(str(found.get("redis_version", "0")).partition(".")[0]) < _OLDEST:
         raise StoreError(f"{name} is Redis {found.get('redis_version')}: expected {_OLDEST} or newer")
     if (policy := found.get("maxmemory_policy", "noeviction")) != "noeviction":
@@ -63,7 +63,7 @@ async def check_server(client: Redis, name: str) -> None:
 
 
 async def _may_lose(client: Redis, found: dict[str, Any]) -> str:
-    """What a crash can take with it; empty if nothing."""
+    """What a crash can lose; empty if nothing."""
     if not found.get("aof_enabled"):
         return "everything since its last snapshot, when it stops: set appendonly yes and appendfsync always"
     try:

@@ -1,9 +1,9 @@
-"""The store in Redis, for those who already run it: one server, append-only file, `appendfsync always`.
+"""The store in Redis, for sites that already run it: one server, append-only file, `appendfsync always`.
 
-Every write is one script that compares the epoch and the end of the log first (`scripts.py`). Redis itself may
-lose what it acknowledged: when it is set up to answer before the disk, or when a replica takes over. The epoch or the
-log then goes back below what this process has seen, and from then on it refuses to serve until a person restarts it.
-Whether a server may be used at all is decided in `server.py`.
+Every write is one script that compares the epoch and the end of the log first (`scripts.py`). Redis itself may lose
+what it acknowledged: when it is set up to answer before the disk, or when a replica takes over. The epoch or the log
+then goes back below what this process has seen, and from then on it refuses to serve until an operator restarts it.
+`server.py` decides whether a server may be used at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from phalanx.logger import logger
-from phalanx.store.address import Place, StoreAccess
+from phalanx.store.address import StoreAccess, StoreAddress
 from phalanx.store.protocol import (
     Batch,
     Candidate,
@@ -41,8 +41,8 @@ RESTORE = "restore a backup into an empty store (`phalanx store restore`)"
 PAGE = 200  # records of one answer, so that no script holds up the server for long
 
 
-async def open_redis(place: Place, access: StoreAccess, *, read_only: bool = False) -> RedisStore:
-    """The store at a place, if its server may be trusted with it."""
+async def open_redis(place: StoreAddress, access: StoreAccess, *, read_only: bool = False) -> RedisStore:
+    """Open the store at a place, if its server may be trusted with it."""
     client = client_of(place, access)
     store = RedisStore(client, place.prefix, read_only=read_only)
     try:
@@ -65,9 +65,9 @@ class RedisStore:
         # The braces keep all keys together, should the server ever become part of a cluster.
         self._keys = [f"{{{prefix}}}:{name}" for name in scripts.NAMES]
         self._key = dict(zip(scripts.NAMES, self._keys, strict=True))
-        self._seen = (0, 0)  # the highest epoch and revision that Redis ever told us
-        self._head: int | None = None  # where the log ended when we last looked
-        self._page_head = 0  # where it ended when the last page was read
+        self._seen = (0, 0)  # the highest epoch and revision that Redis ever returned
+        self._head: int | None = None  # the end of the log when it was last read
+        self._page_head = 0  # the end of the log when the last page was read
 
     async def begin(self) -> None:
         """Refuse a store of a newer version before anything in it is changed; mark a new one as ours."""
@@ -75,7 +75,7 @@ class RedisStore:
         if schema is None and not self._read_only:
             await self._call(scripts.BEGIN, scripts.SCHEMA)
 
-    # The office.
+    # Leadership.
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
         epoch, _, name, address, link = await self._call(
@@ -83,7 +83,7 @@ class RedisStore:
         )
         leader = Leader(epoch, Candidate(name.decode(), address.decode(), link.decode()))
         if leader.candidate == candidate:
-            self._head = None  # all that was under way is fenced off: the log ends where it ends now
+            self._head = None  # every earlier write is fenced off: the log ends where it ends now
         return leader
 
     async def renew(self, epoch: int, lease_s: float) -> None:
@@ -165,7 +165,7 @@ class RedisStore:
         return found
 
     async def concerned(self, after: int, upto: int) -> list[str]:
-        """Every subject has an index of its own: all of them are asked, which takes its time."""
+        """Every subject has its own index: all of them are read, which takes time."""
         begin = self._key["about:"]
         with _translated(self._name):
             keys = [
@@ -182,7 +182,7 @@ class RedisStore:
             if record is not None and unsealed_batch(revision, record) is None:
                 await self._call(scripts.SET_ASIDE, "log", revision, record)
 
-    # The past.
+    # Ended jobs.
 
     async def history(self, job: str) -> bytes | None:
         record = await self._get("history", job)
@@ -201,7 +201,7 @@ class RedisStore:
         return found[:limit]
 
     async def damaged(self) -> list[Damage]:
-        """Every record that is not what was written, and what was set aside before. Reads everything."""
+        """Every record that is not what was written, and what was set aside earlier. Reads everything."""
         found = []
         with _translated(self._name):
             for source, key in (("log", "log"), ("image", "images"), ("history", "history")):
@@ -219,12 +219,12 @@ class RedisStore:
         with _translated(self._name):
             await self._client.aclose()
 
-    # How it is done.
+    # Calls and records.
 
     async def _call(self, script: str, *args: Any) -> list[Any]:
-        """The answer of a script without its word: the epoch, where the log ends, and the rest."""
+        """The answer of a script without its word: the epoch, where the log ends, and its values."""
         if self._read_only and script not in scripts.READS:
-            raise StoreError(f"{self._name}: nothing is changed while a store is only looked at")
+            raise StoreError(f"{self._name}: this store is open for reading only")
         with _translated(self._name):
             word, epoch, head, *rest = await self._client.register_script(script)(
                 self._keys, [*self._seen, *args]
@@ -270,7 +270,7 @@ class RedisStore:
             for revision, record in zip(revisions, records, strict=True):
                 if (
                     record is not None or not subject
-                ):  # one that was set aside may still be named by a subject
+                ):  # a batch that was set aside may still be in the index of a subject
                     yield int(revision), record or b""
             if len(revisions) < PAGE:
                 return
@@ -310,7 +310,7 @@ class RedisStore:
                 await self._call(scripts.PRUNE_LOG, epoch, pruned, len(gone), *gone, *about)
 
     async def _set_aside(self, source: str, key: int, record: bytes) -> None:
-        """Set a damaged record aside, if we can: a server that cannot do so must not stop the start."""
+        """Set a damaged record aside, if possible: a server that cannot do so must not stop the start."""
         log.error("a damaged record is set aside", store=self._name, source=source, key=key)
         with suppress(StoreError):
             await self._call(scripts.SET_ASIDE, source, key, record)
@@ -321,7 +321,7 @@ def _batch(revision: int, record: bytes) -> Batch:
 
 
 def _literal(text: str) -> str:
-    """A name as a pattern that matches nothing else."""
+    """A name as a pattern that matches only itself."""
     return "".join(f"\\{each}" if each in "*?[]\\" else each for each in text)
 
 

@@ -1,4 +1,4 @@
-"""The file of the embedded store: how it is opened, what is in it, and how an older one becomes ours.
+"""The file of the embedded store: how it is opened, its tables, and how an older one is upgraded.
 
 Every released schema can be read: what it lacks is added in one transaction. A newer one is refused untouched. Schema
 3 comes with the first election, not with the opening: until then a coordinator of version 0.2 may lead.
@@ -17,10 +17,10 @@ from threading import Event
 
 from phalanx.store.protocol import LEFT_BEHIND, StoreDamaged, StoreError, StoreFull
 
-# What SQLite says of a file that is not what was written.
+# What SQLite reports for a damaged file.
 DAMAGED = ("malformed", "not a database", "corrupt", "Could not decode", "encrypted")
-# 1: an epoch and a log. 2: an office with a lease, and a log whose beginning may be gone.
-# 3: kinds of events that version 0.2 cannot read, and another table for the office, so that its standbys do not lead.
+# 1: an epoch and a log. 2: a leader with a lease, and a log whose beginning may be gone. 3: kinds of events that
+# version 0.2 cannot read, and another table for the leader, so that its standbys do not lead.
 SCHEMA = 3
 CREATED = 2
 WAL_TRIES, WAL_PAUSE_S = 100, 0.05
@@ -62,24 +62,24 @@ def raise_schema(db: sqlite3.Connection) -> None:
 
 
 def open_file(path: Path, *, durable: bool) -> sqlite3.Connection:
-    """The file, made if there is none; only its owner may read it."""
+    """Open the file, created if there is none; only its owner may read it."""
     with translated(path):
         if str(path) != ":memory:":
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(path, isolation_level=None, timeout=5.0)
         found = _check_schema(db, path)
         _use_wal(db)
-        # FULL waits for the disk at each commit. The simulator crashes us without crashing the machine.
+        # FULL waits for the disk at each commit. The simulator crashes processes without crashing the machine.
         db.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
         if (
             found < CREATED
-        ):  # nothing is written without need: the disk may be full, and what is there can be read
+        ):  # nothing is written without need: the disk may be full, and the contents can still be read
             db.executescript(_CREATE)
         return db
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """Several coordinators may open a new file at once, and SQLite does not wait for its turn at this one change."""
+    """Several coordinators may open a new file at once, and SQLite does not wait for a lock at this one change."""
     for _ in range(WAL_TRIES - 1):
         try:
             db.execute("PRAGMA journal_mode=WAL")
@@ -92,7 +92,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
 
 
 def open_file_to_read(path: Path) -> sqlite3.Connection:
-    """The file as it is, to look at while others may write it."""
+    """Open the file to read while others may write it."""
     if not path.is_file():
         raise StoreError(f"there is no store at {path}")
     with translated(path):
@@ -108,7 +108,7 @@ def open_file_to_read(path: Path) -> sqlite3.Connection:
 
 
 def is_blank(path: Path) -> bool:
-    """Whether there is no file, or one in which nothing was ever kept."""
+    """Whether there is no file, or one without any contents."""
     if not path.is_file():
         return True
     with translated(path), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
@@ -136,10 +136,10 @@ def check_schema(found: int, path: Path) -> int:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """What SQLite raises, as ours."""
+    """Translates SQLite's errors."""
     try:
         yield
-    except UnicodeDecodeError as error:  # SQLite says what is wrong in the damaged words themselves
+    except UnicodeDecodeError as error:  # SQLite's own message contains the damaged text
         raise StoreDamaged(f"{path}: {error.object!r}", _DAMAGED_FILE) from error
     except (sqlite3.Error, OSError) as error:
         if any(word in str(error) for word in DAMAGED):
@@ -150,7 +150,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _is_full(error: Exception) -> bool:
-    """Whether there is no room. A file of shared memory that cannot grow is told as an error of the disk."""
+    """Whether there is no space. SQLite reports a shared-memory file that cannot grow as a disk error."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "sqlite_errorcode", 0) in _FULL_CODES

@@ -1,9 +1,9 @@
 """The embedded store: one SQLite file in WAL mode, every commit on the disk before it is answered.
 
-The epoch is compared in the same transaction that writes, so a replaced coordinator can write nothing. Every
-record carries a checksum: a damaged image is set aside in `quarantine` and the rest is read, a damaged batch is given
-as what it is. A damaged page may hold any value of any type, so what is read is believed only after a look. Calls run
-on the caller's thread: a commit takes half a millisecond and inputs gather meanwhile (docs/decisions/0004).
+The epoch is compared in the same transaction that writes, so a replaced coordinator can write nothing. Every record
+carries a checksum: a damaged image is set aside in `quarantine` and an older one is read, a damaged batch is returned
+as damaged. A damaged page may hold any value of any type, so values are checked before they are used. Calls run on the
+caller's thread: a commit takes half a millisecond and inputs gather meanwhile (docs/decisions/0004).
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class SqliteStore:
     ) -> None:
         self._path = path
         self._read_only = read_only
-        # Wall time: it is the same for all processes of the machine, and goes on over a reboot. A jump of it may end
-        # an office too early or too late; the epoch keeps either from doing harm.
+        # Wall time: it is the same for all processes of the machine, and continues over a reboot. A jump of it may end
+        # a lease too early or too late; the epoch keeps either from doing harm.
         self._now = now or SystemClock().now
-        self._head: int | None = None  # where the log ended when we last looked
+        self._head: int | None = None  # the end of the log when it was last read
         self._db = open_file_to_read(path) if read_only else open_file(path, durable=durable)
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
@@ -89,7 +89,7 @@ class SqliteStore:
                 self._db.execute(_TAKE_OFFICE, (candidate.name, candidate.address, candidate.link, until))
                 self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
                 holder = candidate
-                self._head = None  # all that was under way is fenced off: the log ends where it ends now
+                self._head = None  # every earlier write is fenced off: the log ends where it ends now
             return Leader(self._epoch(), holder)
 
     async def renew(self, epoch: int, lease_s: float) -> None:
@@ -234,7 +234,7 @@ class SqliteStore:
             self._db.close()
 
     async def damaged(self) -> list[Damage]:
-        """Every record that is not what was written, and what was set aside before. Reads everything."""
+        """Every record that is not what was written, and what was set aside earlier. Reads everything."""
         with self._snapshot():
             found = [
                 Damage(source, str(key))
@@ -272,7 +272,7 @@ class SqliteStore:
         return int(row[0])
 
     def _schema(self) -> int:
-        """Which schema is in force: a newer version may have raised it while we had the file open."""
+        """The schema of the file: a newer version may have raised it while we had the file open."""
         return check_schema(self._meta("schema"), self._path)
 
     def _epoch(self) -> int:
@@ -286,7 +286,7 @@ class SqliteStore:
         query = _HOLDER if self._schema() == SCHEMA else _HOLDER_BEFORE
         row = self._db.execute(query, (self._now(),)).fetchone()
         if row is None or not all(isinstance(each, str) for each in row):
-            return None  # if it is damaged nobody has it: the epoch keeps two from writing
+            return None  # a damaged record counts as no leader: the epoch keeps two from writing
         return Candidate(*row)
 
     def _check_epoch(self, epoch: int) -> None:
@@ -320,7 +320,7 @@ class SqliteStore:
 
 
 def _is_good(crc: object, body: object) -> bool:
-    """Whether a record is what was written. Of a damaged page anything may come, of any type."""
+    """Whether a record is what was written. A damaged page may give anything, of any type."""
     return isinstance(body, bytes) and crc == zlib.crc32(body)
 
 
