@@ -1,7 +1,7 @@
 """Settings read once from flags, variables and files, then passed on as one value.
 
-This is the only file that reads the environment. From strongest to weakest: flags; `PHALANX_*` variables; the
-seeds' `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
+This is the only file that reads the environment. From strongest to weakest: flags; `PHALANX_*` variables;
+Krishiv's `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
 `$XDG_CONFIG_HOME/phalanx/config.toml`; `/etc/phalanx/conf.d/*.toml` and `phalanx.toml`; defaults. A key is
 `section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out). A project file that was not
 trusted sets next to nothing.
@@ -36,7 +36,7 @@ TASK_VARIABLE = re.compile(
     "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
 _INHERITED = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|VIRTUAL_ENV|CONDA_[A-Z0-9_]+")
-_GRPC = re.compile(r"(?<![^,\s])grpc(?:\+tcp)?://")  # how seed 001 writes an address
+_GRPC = re.compile(r"(?<![^,\s])grpc(?:\+tcp)?://")  # how Krishiv writes an address
 FREE = frozenset({"output"})  # what any project file may set
 TRUSTED_MAX = 1000
 _FILE_BYTES_MAX = 4 << 20
@@ -263,7 +263,7 @@ def _settled(
 
 def task_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What tasks inherit from whoever started us: where programs are and how people there write, and no more. Anything
-    else may be a secret of one user, and tasks are of all of them (S9, P6)."""
+    else may be a secret of one user, and tasks are of all of them."""
     return {name: text for name, text in env.items() if _INHERITED.fullmatch(name)}
 
 

@@ -256,7 +256,7 @@ SECRETS = {
     "runner.token",
 }
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
-# The names of seed 001. One that both sides read stands for a key of each.
+# Krishiv's names. One that both sides read stands for a key of each.
 ALIASES: dict[str, tuple[str, ...]] = {
     "KRISHIV_COORDINATOR": ("client.address",),
     "KRISHIV_COORDINATOR_BEARER_TOKEN": ("client.token", "coordinator.token"),

@@ -1,7 +1,7 @@
 """Text made safe to show, and numbers made easy to read.
 
 What users wrote (names, commands, the last lines of a task) may hold escapes that take over a terminal, so
-everything that goes into a table or a message passes `clean` (S29). Task output itself is not ours to change.
+everything that goes into a table or a message passes `clean`. Task output itself is not ours to change.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ NODE = "phx_node_"
 log = logger("coordinator")
 LOOK_EVERY_S = 1.0
 SHORT = 16  # characters of a token that are too few
-RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; S7 allows 30 s
+RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; at most 30 s are promised
 
 
 class ClusterSecret:

@@ -1,4 +1,4 @@
-"""The map in the words of Koordinator: a `ClusterNetworkTopology` with its `status.detailStatus` (seed 003).
+"""The map in the words of Koordinator: a `ClusterNetworkTopology` with its `status.detailStatus`.
 
 Domains stand depth first, children sorted by name. `childTopologyNames` is left out where the children are nodes,
 `parentTopologyInfo` at the root. What the form has no word for (nodes without labels, who sits where) is in the JSON.

@@ -35,7 +35,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     shell: str | None = None
     kind: Literal["command", "vps"] = "command"
     targets: list[str] = []  # one task per target, one batch
-    required_gpus: list[list[int]] | None = None  # device indexes, one list per target (seed 000)
+    required_gpus: list[list[int]] | None = None  # device indexes, one list per target
     cores: int = 1
     memory: int | str = 0  # bytes, or "16GiB"
     gpus: int = 0
@@ -274,7 +274,7 @@ def _gang(request: SubmitRequest) -> Gang | None:
 
 
 def _places(request: SubmitRequest) -> tuple[list[Place], list[FailedTarget]]:
-    devices = request.required_gpus or []  # seed 000 takes an empty list for none at all
+    devices = request.required_gpus or []  # an empty list means none at all, as in KohakuRiver
     if not request.targets:
         if devices:
             raise BadRequest(

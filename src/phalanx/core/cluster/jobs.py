@@ -29,7 +29,7 @@ _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about ho
 
 
 class Condition:
-    """That an attempt was asked to leave, by whom and for whom: seed 003's DisruptionTarget."""
+    """That an attempt was asked to leave, by whom and for whom: Kubernetes' DisruptionTarget."""
 
     __slots__ = ("at", "message", "past_at")
 

@@ -21,7 +21,7 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def is_name(text: str) -> bool:
-    """True for what may name a job, node or queue: S21's rule, which also keeps terminals safe."""
+    """True for what may name a job, node or queue, which also keeps terminals safe."""
     return _NAME.fullmatch(text) is not None
 
 

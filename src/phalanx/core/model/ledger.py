@@ -1,6 +1,6 @@
 """One node's account: what is free, and the exact grant a request would get.
 
-`fit` answers with a Grant or with the first Reason: the labels asked for, then seed 000's order of NUMA, devices,
+`fit` answers with a Grant or with the first Reason: the labels asked for, then in KohakuRiver's order NUMA, devices,
 cores, memory. The same function places, validates at submit, and explains; `slots` says how often it would say yes.
 What is taken is held until it is given back.
 """

@@ -8,7 +8,7 @@
     4. free memory.
 
 A task without devices ranks nodes that have none before those whose devices are all taken, and both before nodes with
-free devices. `most-free-cores` is seed 000's rule. The earlier row wins a tie in both.
+free devices. `most-free-cores` is KohakuRiver's rule. The earlier row wins a tie in both.
 
 The four are packed into 63 bits, so that numpy compares all nodes at once; sizes that hardly differ are equal
 (`quantity.magnitude`), and counts end at a largest value. Members of a gang stand together first and are packed

@@ -1,6 +1,6 @@
 """Where a task is, and why: the public words of a task's life.
 
-`Status` is the table of seed 001. `Why` is the closed list of reason codes that goes with a status; a
+`Status` has the words of Krishiv's table. `Why` is the closed list of reason codes that goes with a status; a
 number so that an array of a million tasks keeps both in two bytes each.
 """
 

@@ -151,7 +151,7 @@ def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
 
 
 def eviction_text(job: JobState, trigger: int) -> str:
-    """What a victim is told: for whom it leaves. Of objects of Kubernetes, in the words of seed 003."""
+    """What a victim is told: for whom it leaves. Of objects of Kubernetes, in Koordinator's words."""
     spec = job.job
     if not spec.object_name:
         return f"{SCHEDULER}: {MAKES_ROOM} {spec.name or spec.id} (priority {spec.priority})"

@@ -45,7 +45,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return _refuse(_user_has_enough(state, job.user, held), "too_many")
     if given.priority_max is not None and (refused := unwelcome(state, job, given.priority_max)) is not None:
         return Decision([], [], refused)
-    if given.no_queue and (no := _why_away(state, job)) is not None:  # seed 000 asks this first
+    if given.no_queue and (no := _why_away(state, job)) is not None:  # asked before anything else, as KohakuRiver does
         return _refuse(no, "busy")
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
@@ -187,7 +187,7 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
 
 
 def why_not_now(state: ClusterState, job: Job) -> Reason:
-    """The first reason, in seed 000's order, why one task of this job cannot start at once."""
+    """The first reason, in the order of `Ledger.fit`, why one task of this job cannot start at once."""
     request = job.groups[0].request
     quota = state.queues.refuses(job.queue, request)
     if request.target is None:
