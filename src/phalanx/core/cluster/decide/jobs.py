@@ -45,7 +45,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return _refuse(_user_has_enough(state, job.user, held), "too_many")
     if given.priority_max is not None and (refused := unwelcome(state, job, given.priority_max)) is not None:
         return Decision([], [], refused)
-    if given.no_queue and (no := _why_away(state, job)) is not None:  # asked before anything else, as KohakuRiver does
+    if given.no_queue and (no := _why_away(state, job)) is not None:  # asked first, as KohakuRiver does
         return _refuse(no, "busy")
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
