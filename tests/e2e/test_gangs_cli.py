@@ -142,7 +142,7 @@ def test_a_gang_that_is_evicted_starts_anew_whole(cluster: RealCluster) -> None:
     deaf = "trap '' TERM; while :; do sleep 1; done"  # it is seen leaving, for as long as its grace
     id = submit(cluster, "--tasks", "4", "--gpus", "2", "--grace", "2s", "--", "/bin/sh", "-c", deaf)
     until_running(cluster, id)
-    assert "1 task asked to leave" in phalanx(cluster, "evict", f"{id}.2")
+    assert "1 task being evicted" in phalanx(cluster, "evict", f"{id}.2")
     condition = cluster.client.task(f"{id}.2").conditions[0]
     assert (condition.type, condition.message) == ("DisruptionTarget", "phalanx: evicted by user admin")
     wait_until(lambda: cluster.client.task(f"{id}.0").attempt == 2, what="the others start anew, too")

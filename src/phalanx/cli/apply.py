@@ -40,23 +40,25 @@ def apply(
     ctx: typer.Context,
     file: Annotated[
         list[Path],
-        typer.Option("-f", "--file", help="A job file or manifests; - is standard input; repeatable."),
+        typer.Option("-f", "--file", help="Job file or manifests; - is standard input; repeatable."),
     ],
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse what could not be honoured.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat unsupported fields as errors.")] = False,
     allow_infeasible: Annotated[
-        bool, typer.Option("--allow-infeasible", help="Wait even for nodes that are not there yet.")
+        bool,
+        typer.Option("--allow-infeasible", help="Queue jobs even if no node could ever run them."),
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until all ends, and exit with its code.")
+        bool,
+        typer.Option("--wait", help="Wait until all jobs end; exit with the code of the first that failed."),
     ] = False,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
 ) -> int:
-    """Submit what files describe: all of it, or nothing.
+    """Submit the jobs described in files: all of them, or none.
 
-    Read are job files of our own, and Kubernetes manifests as they are: Pod, PodGroup, Job, JobSet,
-    ClusterNetworkTopology, PriorityClass, and AIchor's manifests. What a process cannot honour is told on standard
-    error. Commands run in this folder, unless the file names another.
+    Accepts Phalanx job files and unmodified Kubernetes manifests: Pod, PodGroup, Job, JobSet,
+    ClusterNetworkTopology, PriorityClass, and AIchor's manifests. Unsupported fields are reported on standard
+    error. Commands run in the current folder unless the file names another.
     """
     here = session(ctx)
     chosen, until = here.output(output), deadline(timeout)
@@ -76,7 +78,7 @@ def apply(
     except (PhalanxError, KeyboardInterrupt):
         if replies:  # it stays
             _show(_together(replies), chosen)
-            note("what is listed was accepted, the rest was not: apply the rest alone")
+            note("the listed jobs were accepted, the others were not: apply the others again")
         raise
     reply = _together(replies)
     ids = [job.id for job in reply.jobs]
@@ -96,7 +98,9 @@ def apply(
 def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:
     """Each file's name and what it holds; `-` is standard input, once."""
     if list(files).count(STDIN) > 1:
-        raise typer.BadParameter("- stands twice, and standard input can be read once", param_hint="-f")
+        raise typer.BadParameter(
+            "- is given twice, but standard input can be read only once", param_hint="-f"
+        )
     return [("standard input" if file == STDIN else str(file), _text(file)) for file in files]
 
 
@@ -105,7 +109,7 @@ def _text(file: Path) -> str:
         raw = _bytes(sys.stdin.buffer, "standard input") if file == STDIN else _bytes_of(file)
     except OSError as error:
         told = (
-            "it is a folder, name the files in it"
+            "it is a folder; name the files in it"
             if file.is_dir()
             else (error.strerror or str(error)).lower()
         )
@@ -132,7 +136,7 @@ def _bytes(stream: BinaryIO, name: str) -> bytes:
         size = max(size, len(raw))
     if size > BYTES_MAX:
         least = "" if size > BYTES_MAX + 1 else "or more "
-        raise BadRequest(f"{name}: {size} bytes {least}are too many, at most {BYTES_MAX} are read")
+        raise BadRequest(f"{name}: {size} bytes {least}are too many; the limit is {BYTES_MAX}")
     return raw
 
 
@@ -144,7 +148,7 @@ def _size(stream: BinaryIO) -> int:
 
 
 def _read(reader: Callable[[], T]) -> T:
-    """What is read from files; what is wrong with them is told."""
+    """What is read from files; errors in them become ours."""
     try:
         return reader()
     except BadRequest as error:
@@ -218,9 +222,9 @@ def _quotas(made: Manifests) -> dict[str, QuotaSpec]:
 
 def _show(reply: ApplyReply, output: Output) -> None:
     if reply.topology_changed:
-        note("the layers of the network are others from now on")
+        note("the topology's layers were changed")
     for queue in reply.quotas:
-        note(f"queue {queue} has another quota")
+        note(f"queue {queue}: quota changed")
     emit(reply, output, [job.id for job in reply.jobs], lambda _wide: _table(reply) if reply.jobs else [])
 
 

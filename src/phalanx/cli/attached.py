@@ -1,6 +1,6 @@
 """A task's output, copied as it comes: as it is for one task, line by line with a label for each of several.
 
-Where the output comes from is the client's business; how the work ends is told by whoever attached.
+Where the output comes from is the client's business; how the job ended is reported by the caller.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Attached:
         except BrokenPipeError:
             return  # Nobody reads our output any more; the task goes on.
         except PhalanxError as error:
-            note(f"{stream} is cut off: {error.detail}")
+            note(f"{stream} was cut off: {error.detail}")
 
     def _copy_attempts(self, id: str, stream: Stream, sink: Sink) -> None:
         """One attempt after another: a task that was lost with its node starts again on another."""

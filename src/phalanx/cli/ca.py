@@ -17,7 +17,7 @@ from phalanx.errors import BadRequest
 if TYPE_CHECKING:
     from phalanx.certificates import CertificateView, Kind
 
-Authority = Annotated[Path, typer.Argument(metavar="DIR", help="The authority's folder.", show_default=False)]
+Authority = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the CA.", show_default=False)]
 PLACE = "/etc/phalanx/tls"
 SETTINGS = {
     "coordinator": "phalanx coordinator --tls {place} --bind ADDRESS",
@@ -28,12 +28,12 @@ SETTINGS = {
 
 def init(
     folder: Authority,
-    name: Annotated[str, typer.Option(help="What the authority is called.")] = "Phalanx",
-    days: Annotated[int, typer.Option(min=1, max=36500, help="How long it is valid.")] = 3650,
+    name: Annotated[str, typer.Option(help="Name of the CA.")] = "Phalanx",
+    days: Annotated[int, typer.Option(min=1, max=36500, help="Validity.")] = 3650,
 ) -> None:
-    """Make an authority: ca.crt for everybody, and ca.key, which stays here.
+    """Create a CA: ca.crt, to be distributed, and ca.key, which stays here.
 
-    Whoever has ca.key can be any node and any coordinator of the cluster.
+    Anyone who has ca.key can act as any node and any coordinator of the cluster.
     """
     from phalanx.certificates import make_authority
 
@@ -44,22 +44,26 @@ def init(
 
 def issue(
     folder: Authority,
-    node: Annotated[str | None, typer.Option(help="For the runner of this node.")] = None,
-    coordinator: Annotated[str | None, typer.Option(help="For this coordinator.")] = None,
-    client: Annotated[str | None, typer.Option(help="For this user or program.")] = None,
+    node: Annotated[str | None, typer.Option(help="Name of the node the certificate is for.")] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="Name of the coordinator the certificate is for.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="Name of the user or program the certificate is for.")
+    ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address that a coordinator is reached by; repeatable."),
+        typer.Option(help="Host name or address at which the coordinator is reached; repeatable."),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=3650, help="How long it is valid.")] = 90,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Validity.")] = 90,
     out: Annotated[
-        Path | None, typer.Option(help="The folder to write to.", show_default="one in DIR with its name")
+        Path | None, typer.Option(help="Output folder.", show_default="one in DIR with its name")
     ] = None,
-    renew: Annotated[bool, typer.Option("--renew", help="Replace the one that is there.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Replace an existing certificate.")] = False,
 ) -> None:
     """Issue a certificate: a folder with ca.crt, tls.crt and tls.key, to be copied to its machine.
 
-    A certificate that was renewed is taken up without a restart.
+    Daemons load a renewed certificate without a restart.
     """
     from phalanx.certificates import issue as issue_certificate
 
@@ -76,7 +80,7 @@ def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
     output: OutputOption = None,
 ) -> None:
-    """Show what a certificate says: whom it is for, and until when."""
+    """Show a certificate's subject and validity."""
     from phalanx.certificates import show as show_certificate
 
     view = show_certificate(file)
@@ -91,7 +95,7 @@ def _wanted(node: str | None, coordinator: str | None, client: str | None) -> tu
     ]
     given = [(kind, name) for kind, name in wishes if name is not None]
     if len(given) != 1:
-        what = "a certificate is for one only" if given else "whom is it for?"
+        what = "a certificate is for one only" if given else "no subject given"
         raise BadRequest(what, hint="give one of --node NAME, --coordinator NAME, --client NAME")
     return given[0]
 

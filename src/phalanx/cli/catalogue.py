@@ -25,7 +25,7 @@ class CommandGroup:
 
 
 class Daemon:
-    """A command that stays, and verbs about it."""
+    """A command that runs as a daemon, and verbs about it."""
 
     def __init__(self, command: str, verbs: Entries) -> None:
         self.command = command
@@ -58,10 +58,10 @@ COMMANDS: Entries = {
     "topology": "topology:topology",
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",
-    "job": CommandGroup("Jobs, by noun and verb.", _JOB_VERBS),
-    "task": CommandGroup("Tasks: the same verbs, for one task of a job.", _JOB_VERBS),
+    "job": CommandGroup("Manage jobs.", _JOB_VERBS),
+    "task": CommandGroup("Manage tasks: the same commands, for one task of a job.", _JOB_VERBS),
     "node": CommandGroup(
-        "Nodes: look at them, empty them, take them back.",
+        "Manage nodes: show, drain, resume, remove.",
         {
             "list": "node:nodes",
             "show": "node:show",
@@ -72,11 +72,11 @@ COMMANDS: Entries = {
         },
     ),
     "gang": CommandGroup(
-        "Gangs: jobs whose tasks start together or not at all.",
+        "Manage gangs: jobs whose tasks start together or not at all.",
         {"list": "gang:gangs", "show": "gang:show", "why": "why:why", "evict": "job:evict"},
     ),
     "queue": CommandGroup(
-        "Queues: what the jobs of each may hold together.",
+        "Manage queues and their quotas.",
         {
             "list": "queue:queues",
             "show": "queue:show",
@@ -85,7 +85,7 @@ COMMANDS: Entries = {
         },
     ),
     "token": CommandGroup(
-        "Tokens: who may do what.",
+        "Manage API tokens and their roles.",
         {
             "create": "token:create",
             "list": "token:tokens",
@@ -97,7 +97,7 @@ COMMANDS: Entries = {
     "coordinator": "daemon:coordinator",
     "runner": Daemon("daemon:runner", {"stop": "runner_stop:stop"}),
     "config": CommandGroup(
-        "Settings: what they are, and where each comes from.",
+        "Show settings and where each value comes from.",
         {
             "show": "config:show",
             "explain": "config:explain",
@@ -107,7 +107,7 @@ COMMANDS: Entries = {
         },
     ),
     "store": CommandGroup(
-        "Where the state is kept: check it, repair it, move it, keep a copy of it.",
+        "Check, repair, migrate, back up and restore the cluster's state.",
         {
             "check": "store:check",
             "backup": "store:backup",
@@ -118,7 +118,7 @@ COMMANDS: Entries = {
         },
     ),
     "ca": CommandGroup(
-        "Certificates: an authority of the cluster's own, and what it issues.",
+        "Manage certificates: the cluster's own CA and what it issues.",
         {"init": "ca:init", "issue": "ca:issue", "show": "ca:show"},
     ),
     "completion": "completion:completion",
@@ -176,7 +176,7 @@ class FileLists(TyperCommand):
 
 
 def repeated(args: list[str]) -> list[str]:
-    """`-f a.yaml b.yaml` as `-f a.yaml -f b.yaml`; what stands after `--` is somebody else's."""
+    """`-f a.yaml b.yaml` as `-f a.yaml -f b.yaml`; what follows `--` belongs to the user's command."""
     found: list[str] = []
     option, has_value = "", False
     for at, word in enumerate(args):

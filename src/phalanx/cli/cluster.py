@@ -13,7 +13,7 @@ from phalanx.cli.session import session
 
 
 def cluster(ctx: typer.Context, output: OutputOption = None) -> None:
-    """Show the cluster in a few lines."""
+    """Show a summary of the cluster."""
     here = session(ctx)
     chosen = here.output(output)
     client = here.client()

@@ -27,7 +27,8 @@ OFFERED_MAX = 50
 
 
 def completion(
-    ctx: typer.Context, shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")]
+    ctx: typer.Context,
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Name of the shell.")],
 ) -> None:
     """Print a shell's completion script.
 

@@ -28,7 +28,7 @@ def explain(
     key: Annotated[str | None, typer.Argument(autocompletion=lambda: list(KEYS), show_default=False)] = None,
     output: OutputOption = None,
 ) -> None:
-    """Say what a setting is for, its value, and every source that speaks of it. Without KEY, all of them."""
+    """Explain a setting: its purpose, its value and every source that sets it. Without KEY, all settings."""
     if key is not None and key not in KEYS:
         from difflib import get_close_matches
 
@@ -43,7 +43,7 @@ def explain(
 
 
 def path(ctx: typer.Context, output: OutputOption = None) -> None:
-    """List the files that are read, the strongest first, and the state folder."""
+    """List the configuration files in order of precedence, and the state folder."""
     here = session(ctx)
     read = [str(each) for each in files()]
     state = str(here.settings.state_dir)
@@ -80,7 +80,7 @@ def _paragraphs(values: dict[str, dict[str, Any]]) -> Iterable[str]:
         yield f"{key} = {about['value']}"
         yield f"  from {about['source']}"
         for weaker in about["given"][1:]:
-            yield f"  {weaker['source']} says {weaker['value']}, which is weaker"
+            yield f"  {weaker['source']} sets {weaker['value']} (overridden)"
         yield f"  {about['purpose']}; expected {about['expected']}"
         yield f"  set it by {' or '.join(about['variables'])}, or in phalanx.toml"
 

@@ -23,12 +23,12 @@ FileArgument = Annotated[
 
 def trust(
     file: FileArgument = None,
-    list_: Annotated[bool, typer.Option("--list", help="List what is trusted.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List trusted files.")] = False,
     output: OutputOption = None,
 ) -> None:
     """Trust a project file as it is now.
 
-    Until then, and again when it has changed, it cannot say where your token goes or what a daemon serves.
+    Until it is trusted, and again after each change, it cannot set where your token is sent or what a daemon serves.
     """
     if list_:
         if file is not None:
@@ -44,11 +44,11 @@ def trust(
 
 
 def untrust(file: FileArgument = None) -> None:
-    """Trust a project file no longer. One that is gone is named by its path."""
+    """Stop trusting a project file. A deleted one is named by its path."""
     path = file or _found()
     if not trusted().remove(path):
         raise NotFound(f"{named(path)} was not trusted", hint="`phalanx config trust --list` shows what is")
-    print(f"{named(path)} is not trusted any longer")
+    print(f"{named(path)} is no longer trusted")
 
 
 def _found() -> Path:
@@ -63,7 +63,7 @@ def _found() -> Path:
 
 def _body(path: Path) -> bytes:
     if path.name not in {"phalanx.toml", "pyproject.toml"}:
-        raise BadRequest(f"{path} is no project file: expected a phalanx.toml or pyproject.toml")
+        raise BadRequest(f"{path} is not a project file: expected a phalanx.toml or pyproject.toml")
     try:
         return path.read_bytes()
     except OSError as error:

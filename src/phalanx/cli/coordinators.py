@@ -1,4 +1,4 @@
-"""The coordinators that the settings name, each asked for itself: who is active, who stands by, who does not answer."""
+"""Each coordinator that the settings name, asked for itself: which is active, a standby, or does not answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Coordinators:
     """All of them are asked at once, from the start, so that one which hangs costs no more than `ANSWER_S` in all."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nobody is asked if there is only one address: it says of itself what there is to say."""
+        """With only one address nothing is asked: its own answer already says it all."""
         self._until = SystemClock().monotonic() + ANSWER_S
         self._said: dict[str, CoordinatorView | str] = {}
         self._asking: list[tuple[str, Client, Thread]] = []
@@ -66,5 +66,5 @@ def describe_role(view: CoordinatorView) -> str:
         return f"{view.name} is Active"
     if view.trouble:
         return f"{view.name} is {view.role}, {view.behind_s:.1f} s behind; its store does not answer: {view.trouble}"
-    leader = f"{view.leader} is active at {view.address}" if view.leader else "nobody is known to be active"
+    leader = f"{view.leader} is active at {view.address}" if view.leader else "no active coordinator is known"
     return f"{view.name} is {view.role}, {view.behind_s:.1f} s behind; {leader}"

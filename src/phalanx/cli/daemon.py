@@ -16,13 +16,15 @@ from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 
 def coordinator(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
-    bind: Annotated[
-        str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")
+    bind: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the REST API.", show_default="7433")] = None,
+    link_port: Annotated[
+        int | None, typer.Option(help="Port that runners connect to.", show_default="7434")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Where REST listens.", show_default="7433")] = None,
-    link_port: Annotated[int | None, typer.Option(help="Where runners dial in.", show_default="7434")] = None,
-    grpc_port: Annotated[int | None, typer.Option(help="Where gRPC listens.", show_default="nowhere")] = None,
-    state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(help="Port of the gRPC interface.", show_default="none")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="State folder.")] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -36,20 +38,22 @@ def coordinator(  # noqa: PLR0913, PLR0917 - its options
         typer.Option(help="This coordinator's name among several.", show_default="the host name"),
     ] = None,
     advertise: Annotated[
-        str | None, typer.Option(help="Where clients reach it.", show_default="http://BIND:PORT")
+        str | None, typer.Option(help="Address at which clients reach it.", show_default="http://BIND:PORT")
     ] = None,
     link_advertise: Annotated[
-        str | None, typer.Option(help="Where runners reach it.", show_default="BIND:LINK_PORT")
+        str | None, typer.Option(help="Address at which runners reach it.", show_default="BIND:LINK_PORT")
     ] = None,
     lease: Annotated[
         str | None,
-        typer.Option(help="How long it keeps its office when it falls silent.", show_default="6s"),
+        typer.Option(help="Leader lease: how long before a standby may take over.", show_default="6s"),
     ] = None,
-    tls: Annotated[Path | None, typer.Option(help="The folder that `phalanx ca issue` made for it.")] = None,
+    tls: Annotated[
+        Path | None, typer.Option(help="Folder with certificates made by `phalanx ca issue`.")
+    ] = None,
 ) -> int:
     """Run a coordinator.
 
-    Several with the same --store elect one that is active; the others stand by, answer questions, and take over.
+    Several with the same --store elect one leader; the others are standbys, which answer reads and take over.
     """
     settings = session(ctx).settings_of(
         *SERVING,
@@ -75,24 +79,28 @@ def coordinator(  # noqa: PLR0913, PLR0917 - its options
 def runner(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     join: Annotated[
-        str | None, typer.Option(help="The coordinator's host:link_port; several with commas.")
+        str | None, typer.Option(help="The coordinator's host:link_port; several separated by commas.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="The node's name.", show_default="the host name")] = None,
-    pretend: Annotated[str | None, typer.Option(help="Invented hardware: gpus=8,type=h100,cpus=64.")] = None,
+    pretend: Annotated[str | None, typer.Option(help="Simulated hardware: gpus=8,type=h100,cpus=64.")] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="A label of the node, such as rack=r1; repeatable.")
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option(help="Where other nodes reach this one.", show_default="its end of the connection"),
+        typer.Option(
+            help="Address at which other nodes reach this one.", show_default="its end of the connection"
+        ),
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="The token to show to the coordinator.")] = None,
-    tls: Annotated[Path | None, typer.Option(help="The folder that `phalanx ca issue` made for it.")] = None,
+    state: Annotated[Path | None, typer.Option(help="State folder.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="Token for the coordinator.")] = None,
+    tls: Annotated[
+        Path | None, typer.Option(help="Folder with certificates made by `phalanx ca issue`.")
+    ] = None,
 ) -> int:
-    """Offer this machine to a coordinator.
+    """Run a runner: make this machine a node of a cluster.
 
-    Told to stop, it leaves its tasks running for as long as its lease lasts; `phalanx runner stop` may ask for more.
+    When stopped, it leaves its tasks running for as long as its lease lasts; `phalanx runner stop` can extend that.
     """
     if ctx.invoked_subcommand is not None:
         return 0

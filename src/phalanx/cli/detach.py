@@ -1,4 +1,4 @@
-"""A supervisor in the background: it leaves the terminal, and tells once how its start went."""
+"""A supervisor in the background: it leaves the terminal and reports once whether it started."""
 
 from __future__ import annotations
 

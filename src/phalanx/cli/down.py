@@ -20,11 +20,11 @@ from phalanx.settings import Settings
 
 def down(
     ctx: typer.Context,
-    state: Annotated[Path | None, typer.Option(help="The cluster's state folder.")] = None,
+    state: Annotated[Path | None, typer.Option(help="State folder of the cluster.")] = None,
 ) -> None:
     """Stop the cluster on this machine.
 
-    Its tasks first, then its runners, then its coordinator. What waits goes on after the next `phalanx up`.
+    Tasks are stopped first, then the runners, then the coordinator. Pending jobs resume at the next `phalanx up`.
     """
     settings = session(ctx).settings_of("state_dir", state_dir=state)
     folder = settings.state_dir
@@ -55,7 +55,7 @@ def _end_what_is_left(folder: Path) -> None:
         )
     if rest.watchdogs:
         raise Unavailable(
-            f"{_listed(rest.watchdogs, 'watchdog')} did not end: tasks of dead keepers run until their lease is over",
+            f"{_listed(rest.watchdogs, 'watchdog')} did not end: tasks of dead keepers run until their lease ends",
             hint="try again later and do not kill them; `phalanx up` ends the tasks at once",
         )
 
@@ -66,7 +66,7 @@ def _listed(pids: list[int], noun: str) -> str:
 
 
 def _with_tasks(settings: Settings) -> str:
-    """How many tasks lose what they have done so far; nothing if nobody can say."""
+    """How many tasks lose what they have done so far; empty if the cluster cannot be asked."""
     local = structs.replace(settings, client=structs.replace(settings.client, address=None))
     try:
         with connect(local, patience_s=0.0) as client:

@@ -95,7 +95,7 @@ class Drafts:
                 return reply
             made = self.read_again()
             found = next(each for each in made.found if set(_names(each)) & set(_names(found)))
-        raise Conflict(f"{found.id}: others add members all the time", reason="Amended")
+        raise Conflict(f"{found.id}: members are being added concurrently", reason="Amended")
 
     def _cancelled(self, part: DraftView, whole: DraftView) -> list[str]:
         """Cancel what has become part of another gang; why that failed, for the gang is accepted anyway."""
@@ -116,7 +116,7 @@ class Drafts:
             self._others[name] = job
 
     def _refuse_orphans(self, made: Manifests) -> None:
-        """Pods of a gang of which nobody says how many members it needs may have misspelt its name.
+        """Pods of a gang whose size is not given may have misspelt its name.
 
         If there is a job of the gang that is not over, the coordinator says whether it has these pods.
         """

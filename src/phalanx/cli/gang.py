@@ -1,4 +1,4 @@
-"""`phalanx gang`: jobs whose tasks start together, and how far each has come."""
+"""`phalanx gang`: jobs whose tasks start together, and the phase of each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MEMBERS_SHOWN = 1000
 
 def gangs(
     ctx: typer.Context,
-    every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Look at so many jobs at most.")] = 1000,
+    every: Annotated[bool, typer.Option("-a", "--all", help="Include ended gangs.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs to look at.")] = 1000,
     output: OutputOption = None,
 ) -> None:
     """List gangs, the newest first, with the phase of each."""
@@ -38,7 +38,7 @@ def gangs(
 
 
 def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Show a gang with all its members: rank, node or nominated node, and what each says."""
+    """Show a gang with all its members: rank, node or nominated node, and message."""
     here = session(ctx)
     client = here.client()
     job = client.job(id)

@@ -41,7 +41,7 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
 
 
 def id_of(client: Client, name: str) -> str:
-    """The id behind a name of Kubernetes, such as default/pod-1; what is no such name is an id already."""
+    """The id of a Kubernetes name such as default/pod-1; anything else is an id already."""
     return client.named(name).id if "/" in name else name
 
 
@@ -63,26 +63,26 @@ def cancel(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) ->
 
 
 def evict(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> int:
-    """Take the places of running jobs or tasks, as a spot market would.
+    """Preempt running jobs or tasks.
 
-    They get their grace time and wait again, or fail, as their restart policy says.
+    They get their grace period, then are queued again or fail, as their restart policy says.
     """
     here = session(ctx)
     replies, code = _each(here.client().evict, ids)
-    lines = [f"{each.id}: {plural(each.evicted, 'task')} asked to leave" for each in replies]
+    lines = [f"{each.id}: {plural(each.evicted, 'task')} being evicted" for each in replies]
     emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
     return code
 
 
 def pause(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Freeze a running task. It keeps what it was given."""
+    """Pause a running task. Its resources stay allocated."""
     here = session(ctx)
     task = here.client().pause(id)
     emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} paused"])
 
 
 def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Let a paused task go on, or a job that `phalanx store repair` held back."""
+    """Resume a paused task, or release a job that `phalanx store repair` put on hold."""
     here = session(ctx)
     client = here.client()
     try:
@@ -91,9 +91,9 @@ def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> N
         if error.reason != "Held":
             raise
         job = client.release(id)
-        emit(job, here.output(output), [job.id], lambda _wide: [f"{job.id} is released"])
+        emit(job, here.output(output), [job.id], lambda _wide: [f"{job.id} released"])
         return
-    emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} goes on"])
+    emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} resumed"])
 
 
 def _each(act: Callable[[str], T], ids: list[str]) -> tuple[list[T], int]:

@@ -1,4 +1,4 @@
-"""A list that stays: drawn again on a terminal, or the changes one by one into a pipe."""
+"""A live list: redrawn on a terminal, or changes one per line into a pipe."""
 
 from __future__ import annotations
 

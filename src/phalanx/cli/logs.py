@@ -27,15 +27,15 @@ Read = Callable[["Stream"], Iterator[bytes]]
 def logs(
     ctx: typer.Context,
     id: Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)],
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the attempt ends.")] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines; 0 for all of them.")] = None,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Standard output only.")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Standard error only.")] = False,
-    attempt: Annotated[
-        int | None, typer.Option(min=1, help="An earlier attempt; by default the newest.")
-    ] = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Follow the output until the attempt ends.")
+    ] = False,
+    tail: Annotated[int | None, typer.Option(min=0, help="Show only the last lines; 0 = all.")] = None,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Show only standard output.")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="Show only standard error.")] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Attempt number; by default the newest.")] = None,
 ) -> None:
-    """Show what a task wrote, standard output and standard error.
+    """Show the output of a task: standard output and standard error.
 
     On a terminal, the last 1000 lines of each unless --tail says otherwise.
     """
@@ -56,7 +56,7 @@ def logs(
 
 
 def _one_after_the_other(read: Read) -> Iterator[bytes]:
-    """All of standard output, then all of standard error, which a person is told about."""
+    """All of standard output, then all of standard error under a heading."""
     last = b"\n"
     for piece in read("stdout"):
         last = piece or last

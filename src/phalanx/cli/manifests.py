@@ -1,6 +1,6 @@
 """Files for commands that plan: options that name them, and how they are read.
 
-What a file cannot have honoured goes to standard error; with --strict it is an error. A file that cannot be read ends
+Unsupported fields are reported on standard error; with --strict they are errors. A file that cannot be read ends
 the command with code 1, since nothing was wrong with how the command was written.
 """
 
@@ -27,14 +27,14 @@ ClusterOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--cluster",
-        help="Files that describe a cluster, instead of a running one: YAML of ours or of kubectl; repeatable.",
+        help="Files that describe a cluster, instead of a running one: our YAML or kubectl's; repeatable.",
     ),
 ]
-StrictOption = Annotated[bool, typer.Option("--strict", help="Refuse what could not be honoured.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Treat unsupported fields as errors.")]
 
 
 def read_files(files: Sequence[Path], cluster: Sequence[Path], strict: bool) -> Manifests:
-    """What these files hold; cautions are told."""
+    """What these files hold; warnings are printed."""
     texts = _read(lambda: texts_of([*cluster, *files]))
     made = _read(lambda: _manifests(texts[len(cluster) :], texts[: len(cluster)], strict))
     for caution in made.warnings:
@@ -43,7 +43,7 @@ def read_files(files: Sequence[Path], cluster: Sequence[Path], strict: bool) -> 
 
 
 def read_with_drafts(files: Sequence[Path], client: Client, strict: bool) -> tuple[Manifests, Drafts]:
-    """What these files hold together with members that were applied before; cautions are told."""
+    """What these files hold together with members that were applied before; warnings are printed."""
     texts = _read(lambda: texts_of(files))
     alone = _read(lambda: _manifests(texts, [], strict))
     drafts = Drafts(client, lambda kept: _read(lambda: _manifests(texts, [], strict, kept)), strict=strict)
@@ -62,7 +62,7 @@ def _manifests(
 
 
 def _read(reader: Callable[[], T]) -> T:
-    """What is read from files; what is wrong with them is told."""
+    """What is read from files; errors in them become ours."""
     try:
         return reader()
     except PhalanxError as error:

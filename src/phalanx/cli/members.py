@@ -29,7 +29,7 @@ def restarts(job: JobView) -> str | None:
     """How often the whole job has started anew, and how often it may."""
     if job.restart_limit is None:
         return None
-    beside = f", and {job.setbacks} that do not count" if job.setbacks else ""
+    beside = f", and {job.setbacks} not counted" if job.setbacks else ""
     return f"{job.restarts} of {job.restart_limit} used{beside}"
 
 
@@ -41,11 +41,11 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
     beside = f", {job.finished} finished" if job.finished else ""
     told = f"{gang.placed} of {job.tasks} placed{beside}, {gang.needed} needed"
     if gang.members is not None:
-        told = f"{gang.needed} members needed, {gang.members} there"
+        told = f"{gang.members} of {gang.needed} members applied"
     return [
         ("Gang", f"{gang.phase}, {told}"),
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
-        ("Formation", _formation(gang)),
+        ("Start attempts", _formation(gang)),
         ("Nominated", _nominated(gang)),
         ("Waits for", ", ".join(gang.promise.victims) if gang.promise else None),
     ]
@@ -80,7 +80,7 @@ def member_table(tasks: list[TaskView]) -> Table:
         "GPUS",
         "ATTEMPT",
         "EXIT",
-        "SAYS",
+        "MESSAGE",
     )
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
@@ -110,7 +110,7 @@ def condition_lines(task: TaskView) -> Iterable[str]:
 
 
 def counted(counts: Counts, finished: int = 0) -> str:
-    """`2 finished, 3 running, 1 failed`: those that have done their part are not told as running."""
+    """`2 finished, 3 running, 1 failed`: finished members are not shown as running."""
     numbers: dict[str, int] = {"finished": finished, **structs.asdict(counts)}
     numbers["running"] -= finished
     return ", ".join(f"{count} {word}" for word, count in numbers.items() if count)
@@ -141,7 +141,7 @@ def _rule(layer: str, must: bool, multiple: int) -> str:
 def _formation(gang: GangView) -> str | None:
     now = gang.formation
     if now is None:
-        return f"{gang.formations} so far" if gang.formations else None
+        return f"{gang.formations}" if gang.formations else None
     wait = describe_seconds(gang.wait_s)
     return f"number {now.number}: {now.ready} of {now.placed} placed members ready, all within {wait}"
 
@@ -150,4 +150,4 @@ def _nominated(gang: GangView) -> str | None:
     if gang.promise is None:
         return None
     nodes = ", ".join(f"{node} × {count}" for node, count in gang.promise.nominated.items())
-    return f"{nodes}, kept until {moment(gang.promise.until)}"
+    return f"{nodes}, reserved until {moment(gang.promise.until)}"

@@ -1,4 +1,4 @@
-"""`phalanx nodes` and `phalanx node …`: what machines there are, and who holds which device."""
+"""`phalanx nodes` and `phalanx node …`: the nodes, and which task holds which device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node
 def nodes(ctx: typer.Context, output: OutputOption = None) -> None:
     """List nodes and what is free on them.
 
-    With -o wide, who holds which device.
+    With -o wide, which task holds which device.
     """
     here = session(ctx)
     found = here.client().nodes()
@@ -37,28 +37,30 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 def drain(
     ctx: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Why; others will see it.")],
+    reason: Annotated[str, typer.Option(help="Reason, shown to other users.")],
     evict: Annotated[
-        bool, typer.Option("--evict", help="Move what runs there: stop it with its grace, gangs as a whole.")
+        bool, typer.Option("--evict", help="Evict running tasks with their grace period; gangs as a whole.")
     ] = False,
     output: OutputOption = None,
 ) -> None:
-    """Place nothing more on a node.
+    """Drain a node: place nothing more on it.
 
-    What runs there goes on; with --evict it is stopped, each task with its own grace, and waits to be placed elsewhere.
+    Running tasks continue; with --evict they are stopped, each with its own grace period, and placed elsewhere.
     """
     here = session(ctx)
     node = here.client().drain(name, reason, evict=evict)
-    said = [f"{node.name} takes no more work: {reason}"]
+    said = [f"{node.name} drained: {reason}"]
     if evict:
         said.append(
-            f"{node.task_count} tasks there are being stopped" if node.task_count else "nothing runs there"
+            f"{node.task_count} running tasks are being stopped"
+            if node.task_count
+            else "no task is running there"
         )
     emit(node, here.output(output), [node.name], lambda _wide: said)
 
 
 def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Let a node take work again that was drained, or is temporarily excluded after failures."""
+    """Make a node schedulable again that was drained or is temporarily excluded after failures."""
     here = session(ctx)
     node = here.client().undrain(name)
     emit(node, here.output(output), [node.name], lambda _wide: [_resumed(node)])
@@ -67,12 +69,12 @@ def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) 
 def lose(
     ctx: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="How it is known that the node is gone; others will see it.")],
+    reason: Annotated[str, typer.Option(help="How it is known that the node is gone; shown to other users.")],
     output: OutputOption = None,
 ) -> None:
-    """Say that a silent node is really gone, so that its tasks are placed again.
+    """Mark an unreachable node as lost, so that its tasks are placed again.
 
-    It is needed only while the brake is set, because most nodes are silent at once.
+    Needed only while most nodes are unreachable at once, when no node is declared lost automatically.
     """
     here = session(ctx)
     node = here.client().lose(name, reason)
@@ -80,20 +82,20 @@ def lose(
 
 
 def remove(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Forget a node that is gone and holds nothing. If it comes back, it is a new one."""
+    """Remove a node that is offline and runs nothing. If it comes back, it joins as a new node."""
     here = session(ctx)
     gone = here.client().remove_node(name)
-    emit(gone, here.output(output), [gone.name], lambda _wide: [f"{gone.name} is removed"])
+    emit(gone, here.output(output), [gone.name], lambda _wide: [f"{gone.name} removed"])
 
 
 def _resumed(node: NodeView) -> str:
     if node.status == "Online":
-        return f"{node.name} takes work again"
-    return f"{node.name} may take work again, but is {node.status}{f': {node.note}' if node.note else ''}"
+        return f"{node.name} is schedulable again"
+    return f"{node.name} was resumed, but is {node.status}{f': {node.note}' if node.note else ''}"
 
 
 def _note(node: NodeView) -> str:
-    """What is unusual about it, and until when."""
+    """Its note, and until when it applies."""
     if node.rests_until is None or not node.note.startswith(EXCLUDED):
         return node.note
     return f"{node.note} (until {time_of_day(node.rests_until)})"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OutputOption = Annotated[
     Output | None,
-    typer.Option("-o", "--output", help="How to show the result.", show_default="table"),
+    typer.Option("-o", "--output", help="Output format.", show_default="table"),
 ]
 LAST_WIDTH_MIN = 24
 STYLES = {
@@ -62,7 +62,7 @@ def emit(
 
 
 def json_text(encoded: bytes) -> str:
-    """JSON that a terminal shows and does not obey: what users wrote stays the same to whoever parses it."""
+    """JSON that a terminal shows and does not obey: a parser gets users' text unchanged."""
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
 
 
@@ -106,7 +106,7 @@ class Table:
         self.rows.append(["-" if cell is None or cell == "" else clean(str(cell)) for cell in cells])
 
     def show(self) -> None:
-        """To standard output, in the manner of whoever reads it."""
+        """To standard output: aligned for a pipe, coloured for a terminal."""
         if sys.stdout.isatty():
             console_for(self).print(coloured(self))
         else:

@@ -1,4 +1,4 @@
-"""A process told apart from a later one: pids are used again, a pid and a starting time are not."""
+"""A process identified by pid and start time, because pids are reused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_WITHIN_S = 45.0
 
 
 class ProcessOwner(Struct, frozen=True):
-    """A process, told apart from a later one with the same pid."""
+    """A process, distinguished from a later one with the same pid."""
 
     pid: int
     started: int  # clock ticks after boot
@@ -39,7 +39,7 @@ class ProcessOwner(Struct, frozen=True):
 def end(owner: ProcessOwner, is_right: Callable[[int], bool] = lambda _pid: True) -> None:
     """Ask it to end and wait until it has. A pidfd cannot come to mean another process.
 
-    What is asked of its pid while the pidfd is open is about this process: only if it is right, it is told.
+    While the pidfd is open the pid names this process; it is signalled only if it is the right one.
     """
     try:
         process = os.pidfd_open(owner.pid)
@@ -50,7 +50,7 @@ def end(owner: ProcessOwner, is_right: Callable[[int], bool] = lambda _pid: True
             return
         if not is_right(owner.pid):
             raise Conflict(
-                f"process {owner.pid} is not what its file says it is, and was not told to end",
+                f"process {owner.pid} is not the one its file names, and was not stopped",
                 hint=f"`ps -fp {owner.pid}` shows it; end the right one with `kill`",
             )
         signal.pidfd_send_signal(process, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""`phalanx plan`: what would happen to work, asked of a running cluster or of files. Nothing is submitted."""
+"""`phalanx plan`: what would happen to a job, on a running cluster or one described by files. Nothing is submitted."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def plan(
     strict: StrictOption = False,
     output: OutputOption = None,
 ) -> int:
-    """Show where work would go, whom it would evict, or why it must wait.
+    """Show where a job would be placed, what it would preempt, or why it must wait.
 
     `phalanx plan -f job.yaml` or `phalanx plan --gpus 8 -- python train.py` asks the running cluster; with --cluster it
-    asks files and needs no server. The exit code is 0 if it would start now, evicting others if need be; 3 if it
+    reads files and needs no server. The exit code is 0 if it would start now, evicting others if need be; 3 if it
     must wait; 4 if it can never run there; 1 if a file cannot be read.
     """
     here = session(ctx)
@@ -50,7 +50,7 @@ def plan(
         reply = here.client().plan(PlanRequest(submit=options.request()))
     _tell(reply.warnings, strict)
     if not (reply.placements or reply.reasons):
-        note("nobody waits there, so there is nothing to plan")
+        note("no job waits there, so there is nothing to plan")
     emit(structs.replace(reply, warnings=[]), chosen, jobs_of(reply), lambda wide: lines(reply, wide))
     return reply.exit
 
@@ -65,7 +65,7 @@ def _check(options: SubmitOptions, file: list[Path] | None, cluster: list[Path] 
 
 
 def _tell(warnings: list[str], strict: bool) -> None:
-    """What was read otherwise than written, or does not fit; whoever is strict wants no plan of it."""
+    """Warnings about what was read or does not fit; with --strict they are errors."""
     for warning in warnings:
         note(f"warning: {warning}")
     if warnings and strict:

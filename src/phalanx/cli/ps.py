@@ -77,26 +77,31 @@ class JobListing:
 
 def ps(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
-    every: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended, too.")] = False,
-    status: Annotated[list[Status] | None, typer.Option(case_sensitive=False, help="Only these.")] = None,
-    queue: Annotated[str | None, typer.Option("-q", "--queue", help="Only of this queue.")] = None,
-    name: Annotated[str | None, typer.Option("-n", "--name", help="Only of this name.")] = None,
+    every: Annotated[bool, typer.Option("-a", "--all", help="Include ended jobs.")] = False,
+    status: Annotated[
+        list[Status] | None, typer.Option(case_sensitive=False, help="Only jobs with this status.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")] = None,
+    name: Annotated[str | None, typer.Option("-n", "--name", help="Only jobs with this name.")] = None,
     selector: Annotated[
         str | None,
-        typer.Option("-l", "--selector", metavar="K=V,...", help="Only with these tags: K=V, K!=V, K or !K."),
+        typer.Option(
+            "-l", "--selector", metavar="K=V,...", help="Only jobs with these tags: K=V, K!=V, K or !K."
+        ),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
     ] = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Stay, and show what changes.")] = False,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep running and show changes.")] = False,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="At most so many, 0 for all.", show_default="100 on a terminal")
+        int | None,
+        typer.Option(min=0, help="Maximum number of rows; 0 = all.", show_default="100 on a terminal"),
     ] = None,
     output: OutputOption = None,
 ) -> None:
     """List jobs, the newest first.
 
-    Those that wait or run; with --all those that have ended, too.
+    Pending and running ones; with --all also ended ones.
     """
     here = session(ctx)
     chosen = here.output(output)

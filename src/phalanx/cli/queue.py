@@ -1,4 +1,4 @@
-"""`phalanx queue`: what the jobs of each queue may hold together, and what they hold."""
+"""`phalanx queue`: the quota and usage of each queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)
 
 
 def queues(ctx: typer.Context, output: OutputOption = None) -> None:
-    """List queues: what each holds of what it may, and how many jobs wait."""
+    """List queues: usage, quota and number of waiting jobs."""
     here = session(ctx)
     found = here.client().queues()
     table = Table("NAME", "TASKS", "CORES", "MEMORY", "GPUS", "WAITING")
@@ -34,21 +34,21 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 def set_quota(
     ctx: typer.Context,
     name: NameArgument,
-    tasks: Annotated[int | None, typer.Option(min=0, help="Tasks at most.")] = None,
-    cores: Annotated[int | None, typer.Option(min=0, help="Cores at most.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory at most, such as 2TiB.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, help="GPUs at most.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=0, help="Maximum number of tasks.")] = None,
+    cores: Annotated[int | None, typer.Option(min=0, help="Maximum number of cores.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Maximum memory, such as 2TiB.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=0, help="Maximum number of GPUs.")] = None,
     priority_max: Annotated[
         int | None,
         typer.Option(
-            help="The highest priority of its jobs.", show_default="1000 for users, 1000000 for operators"
+            help="Maximum priority of its jobs.", show_default="1000 for users, 1000000 for operators"
         ),
     ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Declare a queue, and limit what its tasks may hold together; what is left out has no limit.
+    """Create a queue or set its quota; what is left out is unlimited.
 
-    What they hold beyond it they keep, and get nothing more until some have ended.
+    Running tasks beyond the quota continue; nothing more is started until usage is below it.
     """
     here = session(ctx)
     spec = QuotaSpec(tasks, cores, memory, gpus, priority_max)
@@ -56,7 +56,7 @@ def set_quota(
 
 
 def unset_quota(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Forget a queue: its limits end, and nobody submits there any longer. What waits there goes on."""
+    """Remove a queue and its quota: new submits to it are rejected. Jobs waiting in it stay."""
     here = session(ctx)
     _tell(here.client().set_quota(name, None), here.output(output))
 

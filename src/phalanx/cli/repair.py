@@ -41,22 +41,22 @@ def repair(
     hold: Annotated[
         bool,
         typer.Option(
-            "--hold", help="Go on with what can be read; the jobs concerned wait for `phalanx resume`."
+            "--hold", help="Continue with what can be read; affected jobs are held until `phalanx resume`."
         ),
     ] = False,
     to_image: Annotated[
         bool,
-        typer.Option("--to-image", help="Go back to the newest image and the unbroken records after it."),
+        typer.Option("--to-image", help="Roll back to the newest image and the intact records after it."),
     ] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on with a store that knows less than was seen of it.")
+        bool, typer.Option("--accept-loss", help="Continue with a store that has lost records seen before.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Lose what --to-image or --accept-loss would lose.")
+        bool, typer.Option("--yes", help="Confirm the loss of data by --to-image or --accept-loss.")
     ] = False,
     output: OutputOption = None,
 ) -> int:
-    """Say what is damaged in a store and which jobs are concerned, and do what you choose about it.
+    """Report damage in a store and the jobs affected, and apply the repair you choose.
 
     Without a choice nothing is changed, and the exit code is 1 if one is needed. The first choice is a backup, if there
     is one: `phalanx store restore FILE URL`.
@@ -105,7 +105,7 @@ async def _repaired(
         for line in _cost(found.survey):
             note(line)
         raise Conflict(
-            "going back loses what was written since", hint="give --yes as well, or --hold instead"
+            "rolling back loses what was written since", hint="give --yes as well, or --hold instead"
         )
     async with writing(place, section) as store:
         return await repair(store, str(place), choice, SystemClock().now())
@@ -116,7 +116,7 @@ async def _accepted(
 ) -> dict[str, Any]:
     """An epoch above all that was seen: runners obey it, and the coordinator believes the store again."""
     if not found.has_lost:
-        raise Conflict(f"{place} knows all that was seen of it: there is no loss to accept")
+        raise Conflict(f"{place} has everything that was seen before: there is no loss to accept")
     if found.survey.leader is not None:
         raise Conflict(f"coordinator {found.survey.leader} is active on {place}", hint="stop it first")
     if not yes:
@@ -160,12 +160,12 @@ def _lines(found: RepairReport) -> Iterable[str]:
         yield "  phalanx store restore FILE URL      fills an empty store from a backup"
         yield "  phalanx store repair --accept-loss  goes on with what is left"
     for hole in survey.holes:
-        index = "the index names its jobs" if hole.is_named else "whose they were cannot be told"
+        index = "the index names its jobs" if hole.is_named else "their jobs are unknown"
         yield f"Damaged or missing: revisions {hole.after + 1} to {hole.upto}; {index}"
     if survey.holes:
         yield from _choices(survey)
     elif not found.has_lost:
-        yield "The log has no hole: there is nothing to choose."
+        yield "The log has no gap: nothing to repair."
 
 
 def _choices(survey: DamageSurvey) -> Iterable[str]:

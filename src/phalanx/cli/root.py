@@ -1,6 +1,6 @@
 """The command line: `phalanx <noun> <verb>`, and short verbs for every day.
 
-This file runs one command and tells its end: an error on standard error with a hint, and the exit code that
+This file runs one command and reports how it ended: an error with a hint on standard error, and the exit code that
 belongs to it (`phalanx.errors` has the table). Which commands there are stands in `catalogue.py`.
 """
 
@@ -27,18 +27,19 @@ app = typer.Typer(cls=Root, name="phalanx", rich_markup_mode=None, pretty_except
 def root(
     ctx: typer.Context,
     address: Annotated[
-        str | None, typer.Option(help="The cluster to talk to, as http://host:port; several with commas.")
+        str | None,
+        typer.Option(help="Address of the cluster, http://host:port; several separated by commas."),
     ] = None,
-    token_file: Annotated[Path | None, typer.Option(help="The file with the token to show it.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="The cluster's ca.crt, for https.")] = None,
-    state: Annotated[
-        Path | None, typer.Option(help="The state folder of the cluster on this machine.")
+    token_file: Annotated[Path | None, typer.Option(help="File containing the API token.")] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="The cluster's CA certificate (ca.crt), for https.")
     ] = None,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+    state: Annotated[Path | None, typer.Option(help="State folder of the cluster on this machine.")] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
-    """A scheduler for AI work: groups of tasks are placed whole, near each other, once.
+    """A scheduler for AI work: all-or-nothing, topology-aware gang scheduling.
 
-    Begin with `phalanx up`, then `phalanx run -- echo hello`.
+    Get started with `phalanx up`, then `phalanx run -- echo hello`.
     """
     ctx.obj = CliSession(flags_before(address, token_file, ca_file, state))
     if version:
@@ -65,7 +66,7 @@ def run(args: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has left. What is still buffered goes nowhere, or Python would complain at its exit.
+        # The reader has closed the pipe. Buffered output is discarded, or Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # A folder that is gone, a disk that is full.
@@ -74,6 +75,6 @@ def run(args: Sequence[str]) -> int:
 
 
 def _usage_hint(error: typer.TyperException) -> str:
-    """Where to read more: the help of the command that was misspoken."""
+    """Where to read more: the help of the command that was used wrongly."""
     ctx = getattr(error, "ctx", None)
     return f"see `{ctx.command_path} --help`" if ctx is not None else ""

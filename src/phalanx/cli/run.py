@@ -29,7 +29,9 @@ SHOWN_MAX = 32  # members of a gang whose output is shown
 def run(
     ctx: typer.Context,
     options: SubmitOptions,
-    timeout: Annotated[str | None, typer.Option(help="Cancel it after this long, and exit with 124.")] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="Cancel the job after this long and exit with 124.")
+    ] = None,
 ) -> int:
     """Run a command and show its output.
 
@@ -52,7 +54,7 @@ def run(
         _cancel(client, id)
         raise
     except PhalanxError:
-        note(f"{id} goes on without us: `phalanx wait {id}`, `phalanx logs {id} -f`")
+        note(f"connection lost; {id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
         raise
     if view.status != "Completed":
         said = _why(client, id, request.tasks) or view.reason or "see phalanx why"

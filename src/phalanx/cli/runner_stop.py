@@ -21,16 +21,19 @@ from phalanx.runner.stopping import Farewell, StopRequest
 def stop(
     ctx: typer.Context,
     keep: Annotated[
-        str | None, typer.Option(help="How long its tasks may run on without a runner: 10m, at most 1h.")
+        str | None,
+        typer.Option(help="How long its tasks may keep running without a runner: 10m, at most 1h."),
     ] = None,
-    drain: Annotated[bool, typer.Option("--drain", help="End its tasks first, and report each end.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Stop its tasks first and report how each ended.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="The node's name.", show_default="the host name")] = None,
-    state: Annotated[Path | None, typer.Option(help="The state folder it was started with.")] = None,
+    state: Annotated[Path | None, typer.Option(help="State folder it was started with.")] = None,
 ) -> int:
     """Stop the runner of this machine.
 
-    Its tasks run on for as long as its lease lasts, and a runner that is started by then takes them up again. With
-    --keep the coordinator is asked for a longer lease first; with --drain the tasks end, and start elsewhere.
+    Its tasks keep running for as long as its lease lasts, and a runner started by then takes them over. With
+    --keep the coordinator is asked for a longer lease first; with --drain the tasks are stopped and start elsewhere.
     """
     request = StopRequest(drain, _keep_s(keep, drain))
     folder = (
@@ -40,7 +43,7 @@ def stop(
     owner = None if found is None else ProcessOwner(found.pid, found.started)
     if owner is None or not owner.is_alive:
         raise NotFound(
-            f"no runner is at work in {folder}",
+            f"no runner is running in {folder}",
             hint="--name or --state says which; `phalanx down` stops `up`'s",
         )
     stopping.ask(folder, request)
@@ -51,7 +54,7 @@ def stop(
         raise
     word = stopping.last_word(folder)
     if word is None:
-        raise Unavailable(f"the runner (pid {owner.pid}) ended and did not say what it left behind")
+        raise Unavailable(f"the runner (pid {owner.pid}) ended without reporting what it left running")
     note(_told(word))
     if not word.knew:
         return 1
@@ -81,10 +84,10 @@ def _keep_s(keep: str | None, drain: bool) -> float:
 def _told(word: Farewell) -> str:
     one, tasks = word.tasks == 1, plural(word.tasks, "task")
     if word.drained:
-        left = f"; {word.unreported} of the ends are told by the next runner" if word.unreported else ""
+        left = f"; {word.unreported} will be reported by the next runner" if word.unreported else ""
         return f"stopped; {tasks} ended and {'was' if one else 'were'} reported{left}"
     if not word.knew:
-        return "stopped before its keeper had answered; what runs here goes on until its lease ends"
+        return "stopped before its keeper had answered; running tasks continue until their lease ends"
     if not word.tasks:
         return "stopped; nothing ran here"
     most = describe_seconds(word.lease_s)

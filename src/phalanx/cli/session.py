@@ -51,7 +51,7 @@ class CliSession:
         return self._warned(found)
 
     def _warned(self, found: Settings) -> Settings:
-        """Say what is ignored, in one line beside what is shown, once."""
+        """Warn once, on standard error, about what is ignored."""
         if found.untrusted and not self._has_warned:
             note(f"warning: {found.untrusted}; ignored until `phalanx config trust`")
             self._has_warned = True
@@ -94,12 +94,12 @@ class _Stale:
 
     def told(self, seconds: str) -> None:
         if not self._is_told:
-            note(f"warning: nobody leads; this is what a standby knew {seconds} s ago")
+            note(f"warning: no active coordinator; this answer of a standby is {seconds} s old")
         self._is_told = True
 
 
 def _refuse_dead(settings: Settings) -> None:
-    """A cluster that was killed leaves its address behind, and by now somebody else may listen there."""
+    """A cluster that was killed leaves its address behind, and another program may listen there now."""
     local = endpoint(settings.state_dir)
     if local is not None and ProcessOwner.of(local.pid) is None:
         raise Unavailable(

@@ -1,4 +1,4 @@
-"""What a cluster of `phalanx up` looked like last time: how many nodes, what they pretended to be, their labels.
+"""What a cluster of `phalanx up` looked like last time: how many nodes, their simulated hardware, their labels.
 
 It stands in the state folder, so that a plain `phalanx up` after a `down` gives back the same nodes, and so that others
 know which of the runners' folders are `up`'s.
@@ -34,7 +34,7 @@ class ClusterShape(Struct, frozen=True):
     @property
     def told(self) -> str:
         """One line that says what is taken from last time."""
-        what = plural(self.nodes, "pretended node" if self.pretend else "node")
+        what = plural(self.nodes, "simulated node" if self.pretend else "node")
         labels = f" with labels {self.labels}" if self.labels else ""
         return f"{what}{labels} as last time; --nodes 1 for this machine alone"
 

@@ -42,7 +42,7 @@ def prepare(folder: Path) -> None:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[int]:
-    """Hold the folder; the lock's file descriptor. Conflict if somebody else does."""
+    """Lock the folder; the lock's file descriptor. Conflict if another process holds it."""
     path = folder / "up.pid"
     with writing(folder):
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -123,7 +123,7 @@ def _room_or_note(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        note(f"warning: there is no room in {folder}: nothing new is accepted until there is")
+        note(f"warning: no space left in {folder}: submits are rejected until there is")
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise Unavailable(
             f"cannot write to the state folder {folder}: {error.strerror}",
-            hint="make room or allow it, or choose another with --state or PHALANX_STATE_DIR",
+            hint="free space or fix its permissions, or choose another with --state or PHALANX_STATE_DIR",
         ) from error
 
 

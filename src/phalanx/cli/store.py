@@ -1,4 +1,4 @@
-"""`phalanx store …`: look into a cluster's state, move it elsewhere, keep a copy of it.
+"""`phalanx store …`: check a cluster's state, migrate it, back it up.
 
 These talk to the store itself, not to a coordinator, with the credentials of the coordinator's settings.
 """
@@ -29,11 +29,11 @@ T = TypeVar("T")
 RESTORE_LEAP = 1_000_000  # epochs that a cluster may have seen since the backup was made
 SHOW_EVERY = 500
 Url = Annotated[str | None, typer.Argument(metavar="[URL]", show_default="coordinator.store")]
-Force = Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")]
 
 
 def check(ctx: typer.Context, url: Url = None, output: OutputOption = None) -> int:
-    """Read everything in a store: checksums, records, a replay of the log, and what must always hold.
+    """Check everything in a store: checksums, records, a replay of the log, and the invariants.
 
     Nothing is changed. The exit code is 1 if anything is damaged, 5 if there was never a cluster.
     """
@@ -61,7 +61,7 @@ def migrate(
     source: Annotated[str, typer.Argument(metavar="FROM")],
     target: Annotated[str, typer.Argument(metavar="TO")],
     force: Annotated[
-        bool, typer.Option("--force", help="Also if a coordinator is active on FROM: its term ends.")
+        bool, typer.Option("--force", help="Migrate even if a coordinator is active on FROM; its term ends.")
     ] = False,
     output: OutputOption = None,
 ) -> None:
@@ -126,7 +126,7 @@ def restore(
     url: Annotated[str, typer.Argument(metavar="URL")],
     output: OutputOption = None,
 ) -> None:
-    """Fill an empty store from a backup. What happened after the backup is forgotten."""
+    """Restore a backup into an empty store. Changes made after the backup are lost."""
     here = session(ctx)
     section = here.settings_of(*STORED).coordinator
     place = place_of(url, section)
@@ -152,7 +152,7 @@ def reopen(
     url: Annotated[str, typer.Argument(metavar="URL")],
     output: OutputOption = None,
 ) -> None:
-    """Give up a migration: let coordinators use a store again that it fenced off."""
+    """Abandon a migration: let coordinators use the source store again."""
     here = session(ctx)
     section = here.settings_of(*STORED).coordinator
     place = place_of(url, section)
@@ -166,7 +166,7 @@ def reopen(
 
     epoch = finish(reopened())
     told = {"store": str(place), "epoch": epoch}
-    emit(told, here.output(output), [str(place)], lambda _wide: [f"{place} may be used again, epoch {epoch}"])
+    emit(told, here.output(output), [str(place)], lambda _wide: [f"{place} is usable again, epoch {epoch}"])
 
 
 class CopyProgress:
@@ -228,7 +228,7 @@ def place_of(url: str | None, section: CoordinatorSettings) -> StoreAddress:
 
 def refuse_memory(*places: StoreAddress) -> None:
     if any(place.kind == "memory" for place in places):
-        raise BadRequest("memory: is gone with its process, so nothing can be moved from or to it")
+        raise BadRequest("memory: ends with its process, so it can be neither source nor target")
 
 
 def refuse_missing(place: StoreAddress) -> None:

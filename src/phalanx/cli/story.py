@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def story(
     ctx: typer.Context,
     id: IdArgument,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many lines.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 1000,
     output: OutputOption = None,
 ) -> None:
-    """Tell a life from its first line to its last."""
+    """Show the full event history of a job, task or node."""
     here = session(ctx)
     lines, more = _lines(here.client(), id, limit)
     emit(lines, here.output(output), [line.event for line in lines], lambda wide: _table(lines, wide))
     if more:
-        note(f"there is more than these {limit} lines: see --limit")
+        note(f"showing {limit} lines; use --limit for more")
 
 
 def _lines(client: Client, id: str, limit: int) -> tuple[list[StoryLine], bool]:

@@ -30,82 +30,92 @@ class SubmitOptions(Struct, kw_only=True):
     """Each field is an option, or the argument `command`."""
 
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="CMD...", show_default=False, help="What to run.")
+        list[str] | None, typer.Argument(metavar="CMD...", show_default=False, help="Command to run.")
     ] = None
     target: Annotated[
         list[str] | None,
         typer.Option(
             "-t",
             "--target",
-            help="host[:numa][::gpus]; repeat for a task on each.",
+            help="Node to run on, host[:numa][::gpus]; repeat for one task on each.",
             autocompletion=node_names,
         ),
     ] = None
-    cores: Annotated[int, typer.Option("-c", "--cores", min=0, help="Cores per task; 0 for no limit.")] = 1
+    cores: Annotated[int, typer.Option("-c", "--cores", min=0, help="Cores per task; 0 = unlimited.")] = 1
     memory: Annotated[str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB.")] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
-    gpu_type: Annotated[str | None, typer.Option(help="The kind of GPU, such as h100.")] = None
-    gpu_memory: Annotated[str, typer.Option(help="What each GPU must have, such as 80GiB.")] = "0"
-    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0
-    queue: Annotated[str, typer.Option("-q", "--queue", help="Where to wait.")] = "default"
-    array: Annotated[str | None, typer.Option(help="Many tasks: 1-100%4 is 100, 4 at once.")] = None
+    gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None
+    gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
+    priority: Annotated[int, typer.Option(help="Higher priorities go first.")] = 0
+    queue: Annotated[str, typer.Option("-q", "--queue", help="Queue to submit to.")] = "default"
+    array: Annotated[str | None, typer.Option(help="Array of tasks: 1-100%4 is 100 tasks, 4 at a time.")] = (
+        None
+    )
     tasks: Annotated[
-        int, typer.Option(min=1, help="Several tasks that start together or not at all: a gang.")
+        int, typer.Option(min=1, help="Number of tasks; several start together or not at all (a gang).")
     ] = 1
-    min: Annotated[int, typer.Option(min=0, help="How many a gang cannot start without; 0 for all.")] = 0
+    min: Annotated[
+        int, typer.Option(min=0, help="Minimum number of members a gang starts with; 0 = all.")
+    ] = 0
     gather: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LAYER[:must]",
-            help="How close a gang stands: rack prefers, rack:must insists; repeatable.",
+            help="Topology constraint: rack (preferred) or rack:must (required); repeatable.",
         ),
     ] = None
     gang_wait: Annotated[
         str | None,
-        typer.Option(help="How long members hold their places for each other.", show_default="60s"),
+        typer.Option(help="How long placed members wait for the others at the barrier.", show_default="60s"),
     ] = None
-    name: Annotated[str, typer.Option("-n", "--name", help="A name to find it by.")] = ""
+    name: Annotated[str, typer.Option("-n", "--name", help="Name of the job.")] = ""
     label: Annotated[
         list[str] | None,
-        typer.Option("-l", "--label", metavar="K=V", help="What the node must carry; repeatable."),
+        typer.Option("-l", "--label", metavar="K=V", help="Label the node must have; repeatable."),
     ] = None
     tag: Annotated[
         list[str] | None,
-        typer.Option(metavar="K=V", help="A word for `ps -l` to select by; repeatable."),
+        typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
     ] = None
     env: Annotated[
         list[str] | None,
-        typer.Option("-e", "--env", metavar="K=V", help="A variable for the task; repeatable."),
+        typer.Option("-e", "--env", metavar="K=V", help="Environment variable of the task; repeatable."),
     ] = None
-    cwd: Annotated[Path | None, typer.Option(help="Where to run.", show_default="this folder")] = None
-    time_limit: Annotated[str | None, typer.Option(help="Stop it after this long: 90s, 1h30m.")] = None
-    grace: Annotated[str | None, typer.Option(help="Between the request to stop and the kill.")] = None
+    cwd: Annotated[
+        Path | None, typer.Option(help="Working directory of the task.", show_default="this folder")
+    ] = None
+    time_limit: Annotated[str | None, typer.Option(help="Stop the task after this long: 90s, 1h30m.")] = None
+    grace: Annotated[str | None, typer.Option(help="Time between SIGTERM and SIGKILL.")] = None
     retries: Annotated[
-        int | None, typer.Option(min=0, help="Runs after the first, if it fails (default: 3, for `run` 0).")
+        int | None, typer.Option(min=0, help="How often a failed task is retried (default: 3, for `run` 0).")
     ] = None
     preemption: Annotated[
-        Literal["lower", "never"], typer.Option(help="Whom it may evict: lower priorities, or nobody.")
+        Literal["lower", "never"], typer.Option(help="What it may preempt: jobs of lower priority, or none.")
     ] = "lower"
     evictable: Annotated[
-        bool, typer.Option("--evictable/--not-evictable", help="Whether others may take its place.")
+        bool, typer.Option("--evictable/--not-evictable", help="Whether it may be preempted.")
     ] = True
     min_run: Annotated[
-        str | None, typer.Option(help="How long it runs before it may be evicted.", show_default="0s")
+        str | None, typer.Option(help="Minimum run time before it may be preempted.", show_default="0s")
     ] = None
-    shell: Annotated[bool, typer.Option("--shell", help="CMD is one string for /bin/sh.")] = False
-    no_queue: Annotated[bool, typer.Option("--no-queue", help="Refuse what cannot start now.")] = False
+    shell: Annotated[bool, typer.Option("--shell", help="Run CMD, one string, with /bin/sh.")] = False
+    no_queue: Annotated[bool, typer.Option("--no-queue", help="Reject the job if it cannot start now.")] = (
+        False
+    )
     request_id: Annotated[
-        str | None, typer.Option(help="A name for this request: given again, it is not done twice.")
+        str | None,
+        typer.Option(help="Idempotency key: a repeated request with the same key is not done twice."),
     ] = None
     allow_infeasible: Annotated[
-        bool, typer.Option("--allow-infeasible", help="Wait even for nodes that are not there yet.")
+        bool,
+        typer.Option("--allow-infeasible", help="Queue it even if no node of the cluster could ever run it."),
     ] = False
 
     def request(self) -> SubmitRequest:
         """The same in the words of the API."""
         words = [_spelled(word, "CMD") for word in self.command or []]
         if not words:
-            raise typer.BadParameter("no command: what to run comes last, after `--`", param_hint="CMD")
+            raise typer.BadParameter("no command: give the command to run last, after `--`", param_hint="CMD")
         if self.shell and len(words) > 1:
             raise typer.BadParameter("--shell takes one string: put the command in quotes", param_hint="CMD")
         return SubmitRequest(
@@ -172,15 +182,17 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def submit(
     ctx: typer.Context,
     options: SubmitOptions,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until it ends, and exit with its code.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it ends and exit with its exit code.")
+    ] = False,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
 ) -> int:
-    """Submit work and come back at once.
+    """Submit a job and return immediately.
 
-    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the id of what was accepted. With several
-    targets there is one task on each; those that were refused are told on standard error, and the exit
-    code is 1 then.
+    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the id of the accepted job. With several
+    targets there is one task on each; rejected targets are reported on standard error, and the exit
+    code is then 1.
     """
     here = session(ctx)
     request, chosen, until = options.request(), here.output(output), deadline(timeout)

@@ -1,7 +1,7 @@
 """The supervisor: keeps the parts of a cluster alive, and stops them in order.
 
 It has no thread and no event loop: signals are blocked and waited for, so that a fork is safe at any time.
-What the parts are is told to it; see `up.py`.
+Which parts there are is decided in `up.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEALTHY_S = 10.0
 
 
 class Stopped(PhalanxError):
-    """Somebody wanted it to end before it was ready."""
+    """It was asked to stop before it was ready."""
 
     exit_code = 130
 
@@ -56,13 +56,13 @@ class Supervisor:
             for child in self._all:
                 if (code := child.reap()) is not None:
                     raise Unavailable(
-                        f"{child.name} ended with code {code} at its start:\n{child.last_words()}"
+                        f"{child.name} exited with code {code} while starting:\n{child.last_words()}"
                     )
             if self._clock.monotonic() > until:
                 raise Unavailable(f"the cluster was not ready within {READY_S:g} s:\n{self._words()}")
 
     def watch(self) -> None:
-        """Until somebody wants it to end. What dies meanwhile is started again, after ever longer pauses."""
+        """Until it is asked to stop. A part that dies is restarted, after increasing delays."""
         while self._waited(self._next_due_s()) not in ENDINGS:
             for child in self._all:
                 if (code := child.reap()) is not None:
@@ -90,7 +90,7 @@ class Supervisor:
         pause_s = PAUSE_FIRST_S if healthy else self._pause_s.get(child, PAUSE_FIRST_S)
         self._pause_s[child] = min(2 * pause_s, PAUSE_MAX_S)
         self._due[child] = now + pause_s
-        note(f"{child.name} ended with code {code}, starts again in {pause_s:g} s; see {child.log}")
+        note(f"{child.name} exited with code {code}, restarting in {pause_s:g} s; see {child.log}")
 
     def _next_due_s(self) -> float | None:
         return None if not self._due else max(0.0, min(self._due.values()) - self._clock.monotonic())

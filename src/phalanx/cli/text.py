@@ -1,4 +1,4 @@
-"""Text made safe to show, and numbers made easy to read.
+"""Text made safe for a terminal, and numbers formatted for people.
 
 What users wrote (names, commands, the last lines of a task) may hold escapes that take over a terminal, so
 everything that goes into a table or a message passes `clean`. Task output itself is not ours to change.

@@ -1,4 +1,4 @@
-"""`phalanx token …` and `phalanx audit`: who may do what, and who did what.
+"""`phalanx token …` and `phalanx audit`: tokens and roles, and the record of changes.
 
 A new token is shown once, on standard output, so that it can be sent straight into a file.
 """
@@ -24,30 +24,33 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
 
 SHARED_ACCOUNT = (
-    "warning: tasks on {nodes} run under the account of the cluster itself. Whoever submits jobs there can read its"
-    " credentials from a task, and become admin: give such a token only to whom you would trust with that, or run the"
+    "warning: tasks on {nodes} run under the account of the cluster itself. Anyone who submits jobs there can read its"
+    " credentials from a task and become admin: give such a token only to people you trust with that, or run the"
     " runners under an account of their own (docs/operations/tokens.md)."
 )
 _SUBMITTERS = ("user", "operator")
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `phalanx token list` shows it.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id as shown by `phalanx token list`.")]
 
 
 def create(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Option(help="Whose token it is; their jobs are its own.", show_default="yours")
+        str | None,
+        typer.Option(help="User the token belongs to; it owns that user's jobs.", show_default="yours"),
     ] = None,
     role: Annotated[str | None, typer.Option(help=f"What it may do: {', '.join(ROLES)}.")] = None,
-    join: Annotated[bool, typer.Option("--join", help="A token that lets one runner in, once.")] = False,
+    join: Annotated[
+        bool, typer.Option("--join", help="Create a join token: it admits one runner, once.")
+    ] = False,
     node: Annotated[
-        str | None, typer.Option(help="With --join: only as this node.", show_default="any new one")
+        str | None, typer.Option(help="With --join: only for this node name.", show_default="any new one")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="How long it is good, or never.", show_default="30d; with --join 1h")
+        str | None, typer.Option(help="Validity, or never (no expiry).", show_default="30d; with --join 1h")
     ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Create a token, of no more power than your own. It is shown once."""
+    """Create a token with at most your own role. It is shown once."""
     if role is not None and role not in ROLES:
         raise BadRequest(f"--role {role!r}: give one of {', '.join(ROLES)}")
     if role is None and not join:
@@ -69,38 +72,38 @@ def _sharing(settings: Settings, client: Client) -> list[str]:
 
 
 def tokens(ctx: typer.Context, output: OutputOption = None) -> None:
-    """List the tokens that were created: your own, or as an admin all."""
+    """List tokens: your own, or all of them as admin."""
     here = session(ctx)
     found = here.client().tokens()
     emit(found, here.output(output), [each.id for each in found], lambda _wide: _table(found))
 
 
 def revoke(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """End a token now, and those that were made with it for the same name."""
+    """Revoke a token, and those created with it for the same name."""
     here = session(ctx)
     view = here.client().revoke_token(id)
-    emit(view, here.output(output), [view.id], lambda _wide: [f"{view.id} ({view.name}) is revoked"])
+    emit(view, here.output(output), [view.id], lambda _wide: [f"{view.id} ({view.name}) revoked"])
 
 
 def rotate(
     ctx: typer.Context,
     id: IdArgument,
     overlap: Annotated[
-        str | None, typer.Option(help="How long the old one stays good.", show_default="1h")
+        str | None, typer.Option(help="How long the old token stays valid.", show_default="1h")
     ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Make another token in the place of one, which stays good for a while."""
+    """Replace a token by a new one; the old one stays valid for a while."""
     here = session(ctx)
     _tell(here.client().rotate_token(id, overlap), here.output(output))
 
 
 def audit(
     ctx: typer.Context,
-    tail: Annotated[int, typer.Option(min=1, max=10_000, help="How many lines.")] = 100,
+    tail: Annotated[int, typer.Option(min=1, max=10_000, help="Number of lines.")] = 100,
     output: OutputOption = None,
 ) -> None:
-    """Show who did what: changes and refusals, the newest last."""
+    """Show the audit log: changes and refusals, newest last."""
     here = session(ctx)
     found = here.client().audit(tail)
     names = [line.request_id for line in found]
@@ -108,11 +111,11 @@ def audit(
 
 
 def _tell(new: NewToken, output: Output) -> None:
-    """The token alone goes to standard output; what there is to know about it does not."""
+    """Only the token goes to standard output; notes about it go to standard error."""
     if output in ("table", "wide"):
         sys.stdout.write(f"{new.token}\n")
         note("\n".join(_lines(new.record)))
-        note("This is the only time it is shown.")
+        note("It will not be shown again.")
     else:
         emit(new, output, [new.record.id], lambda _wide: [])
 

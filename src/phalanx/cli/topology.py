@@ -1,4 +1,4 @@
-"""`phalanx topology`: the tree of the network, what is free in it, and who sits where."""
+"""`phalanx topology`: the topology tree, free resources, and which tasks run where."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def topology(
     strict: StrictOption = False,
     output: OutputOption = None,
 ) -> None:
-    """Show the tree of the network, what is free in it, and who sits where.
+    """Show the topology tree, free resources, and which tasks run where.
 
     With -o yaml it is a ClusterNetworkTopology with its detailStatus, as Koordinator writes it.
     """

@@ -37,29 +37,33 @@ def up(
     ctx: typer.Context,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, max=NODES_MAX, help="How many runners.", show_default="1, or as last time"),
+        typer.Option(min=1, max=NODES_MAX, help="Number of nodes.", show_default="1, or as last time"),
     ] = None,
     pretend: Annotated[
         list[str] | None,
         typer.Option(
-            help="Invented hardware: gpus=8,type=h100,memory=80GiB,cpus=64,labels=rack=r1. Given several times, the"
+            help="Simulated hardware: gpus=8,type=h100,memory=80GiB,cpus=64,labels=rack=r1. Given several times, the"
             " nodes take them in turn."
         ),
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="A label of every node, such as rack=r1; repeatable.")
     ] = None,
-    state: Annotated[Path | None, typer.Option(help="Where to keep everything.")] = None,
+    state: Annotated[Path | None, typer.Option(help="State folder.")] = None,
     port: Annotated[
-        int | None, typer.Option(help="Where REST listens.", show_default="7433, or a free one")
+        int | None, typer.Option(help="Port of the REST API.", show_default="7433, or a free one")
     ] = None,
-    grpc_port: Annotated[int | None, typer.Option(help="Where gRPC listens.", show_default="nowhere")] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Come back when it is ready.")] = False,
+    grpc_port: Annotated[
+        int | None, typer.Option(help="Port of the gRPC interface.", show_default="none")
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Run in the background; return once ready.")
+    ] = False,
 ) -> int:
     """Start a cluster on this machine.
 
     One coordinator, some runners and a token, all in one state folder. Ctrl-C or `phalanx down` stops it. Without
-    --nodes, --pretend and --label the nodes are those of the last time.
+    --nodes, --pretend and --label the nodes are the same as last time.
     """
     settings = session(ctx).settings_of(
         *SERVING,
@@ -166,7 +170,7 @@ def _member(settings: Settings, name: str, pretend: str | None) -> Settings:
 
 
 def _share(nodes: int) -> str:
-    """Several nodes on one machine: each pretends to be its share, or cores and devices would count twice."""
+    """Several nodes on one machine: each gets its share, or cores and devices would be counted twice."""
     cpus = max(1, (os.cpu_count() or 1) // nodes)
     ram = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // nodes >> 20
     return f"cpus={cpus},ram={ram}MiB"
@@ -188,7 +192,7 @@ def _readiness(address: str, token: str, names: set[str]) -> Callable[[], bool]:
 
 
 def _with_ports(settings: Settings) -> Settings:
-    """The ports of the settings, or free ones where those are taken and nobody asked for them by number."""
+    """The ports of the settings, or free ones where those are taken and were not asked for by number."""
     old = settings.coordinator
     port = _port(old.bind, old.port, "coordinator.port" in settings.given, but_not=0)
     link = _port(old.bind, old.link_port, "coordinator.link_port" in settings.given, but_not=port)
@@ -214,7 +218,7 @@ def _welcome(settings: Settings, names: list[str]) -> str:
     shown = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
     return (
         f"Phalanx is up at {endpoint_of(settings).address} with {plural(len(names), 'node')}: {shown}\n"
-        f"Everything it keeps is in {folder}. Try:{here}\n"
+        f"Its state is in {folder}. Try:{here}\n"
         "  phalanx run -- echo hello\n"
         "  phalanx submit --array 1-10 -- sleep 5\n"
         "  phalanx ps\n"

@@ -1,4 +1,4 @@
-"""`phalanx wait`: stay until work has ended, and leave with its exit code.
+"""`phalanx wait`: wait until jobs have ended and exit with their exit code.
 
 `submit --wait` and `run` end the same way. While it waits for an array, progress
 goes to standard error: a bar on a terminal, a line now and then in a log.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 View = JobView | TaskView
 ENDED = frozenset({"Completed", "Failed", "Cancelled"})
-TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long, and exit with 124.")]
+TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long and exit with 124.")]
 BAR_PACE_S = 0.5
 LINE_PACE_S = 10.0
 QUIET_PACE_S = 60.0
@@ -70,7 +70,7 @@ def wait(
     ] = "code",
     output: OutputOption = None,
 ) -> int:
-    """Wait until work has ended.
+    """Wait until jobs or tasks have ended.
 
     Exits with the code of the first job or task that failed, or 0.
     """

@@ -1,4 +1,4 @@
-"""`phalanx why`: the one reason that matters, all others, and the nearest fix."""
+"""`phalanx why`: the dominant reason, all others, and a fix that would work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.settings import Settings
 
 
 def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Say why work waits, and what would help."""
+    """Explain why a job waits and what would help."""
     here = session(ctx)
     reply = _fixed_here(here.client().why(id), here.settings)
     emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, _lines(reply, wide)))
@@ -49,7 +49,7 @@ def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
         if reply.fix.command:
             yield f"  {reply.fix.command}"
     if reply.position is not None:
-        yield f"position: {reply.position} of {reply.waiting} waiting"
+        yield f"queue position: {reply.position} of {reply.waiting}"
     if wide:
         yield f"as of {moment(reply.at)}, epoch {reply.epoch}"
 

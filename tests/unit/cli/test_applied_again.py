@@ -216,7 +216,7 @@ def test_a_gang_that_waits_for_members_counts_those_that_have_come(
         assert row.split()[:5] == [id, "g", "Pending", f"0/{there}", "3"]
         for command in (("gang", "show", "default/g"), ("show", "default/g")):
             said = cli(*command)
-            assert f"Pending, 3 members needed, {there} there" in said.out, said
+            assert f"Pending, {there} of 3 members applied" in said.out, said
         said = cli("why", "default/g")
         assert (said.out.startswith(f"default/g ({id})"), "default/p" in said.out) == (True, False), said
         assert f"default/g needs 3 members and has {there}" in said.out

@@ -109,14 +109,17 @@ def test_what_never_ends_is_not_read_whole(
 ):
     monkeypatch.setattr(load, "BYTES_MAX", 1000)
     said = cli("apply", "-f", "/dev/zero")
-    assert (said.code, "/dev/zero: 1001 bytes or more are too many, at most 1000" in said.err) == (1, True)
+    assert (said.code, "/dev/zero: 1001 bytes or more are too many; the limit is 1000" in said.err) == (
+        1,
+        True,
+    )
     with Path("/dev/zero").open("rb") as endless:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
         said = cli("apply", "-f", "-")
     assert (said.code, "standard input: 1001 bytes or more" in said.err) == (1, True)
     (away / "large.yaml").write_bytes(bytes(5000))
     said = cli("apply", "-f", "large.yaml")
-    assert (said.code, "large.yaml: 5000 bytes are too many, at most 1000" in said.err) == (1, True)
+    assert (said.code, "large.yaml: 5000 bytes are too many; the limit is 1000" in said.err) == (1, True)
     assert not cluster.asked
 
 

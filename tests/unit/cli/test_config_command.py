@@ -18,7 +18,7 @@ def test_explain_names_the_source_and_what_it_beats(cli: Cli, away: Path, monkey
     assert lines[:3] == [
         "coordinator.port = 7600",
         "  from PHALANX_COORDINATOR_PORT",
-        f"  {away}/phalanx.toml says 7500, which is weaker",
+        f"  {away}/phalanx.toml sets 7500 (overridden)",
     ]
 
 

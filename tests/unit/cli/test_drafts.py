@@ -124,7 +124,7 @@ def test_what_was_accepted_before_an_amendment_was_refused_is_listed(
     said = cli("apply", "--strict", "-f", both, "-o", "name")
     (new,) = set(here.member.state.jobs) - {waiting}
     assert (said.code != 0, said.out.split()) == (True, [new])
-    assert "what is listed was accepted, the rest was not" in said.err
+    assert "the listed jobs were accepted" in said.err
     assert "it cannot be amended" in said.err
     assert [(request.amends is not None, request.strict) for request in refusing.asked] == [
         (False, True),

@@ -115,7 +115,7 @@ def test_show_tells_groups_formation_and_restarts(cli: Cli, cluster: FakeClient)
     out = cli("show", ID).out
     assert "Scheduled, 4 of 4 placed, 4 needed" in out
     assert "number 2: 3 of 4 placed members ready" in out
-    assert "1 of 3 used, and 2 that do not count" in out
+    assert "1 of 3 used, and 2 not counted" in out
     assert "workers" in out and "torchrun train.py" in out and "8 GPUs" in out
 
 
@@ -123,7 +123,7 @@ def test_show_tells_whose_places_it_gets(cli: Cli, cluster: FakeClient):
     promise = PromiseView(made_at=1.0, until=31.0, victims=["01victim.3"], nominated={"n1": 2, "n2": 2})
     cluster.held = [a_gang(status="Pending", phase="Scheduling", promise=promise)]
     out = cli("show", ID).out
-    assert "n1 × 2, n2 × 2, kept until" in out
+    assert "n1 × 2, n2 × 2, reserved until" in out
     assert "01victim.3" in out
 
 
@@ -154,7 +154,7 @@ def test_gang_list_leaves_others_out(cli: Cli, cluster: FakeClient):
 def test_evict_goes_on_after_one_that_fails(cli: Cli, cluster: FakeClient):
     cluster.held = [a_gang()]
     said = cli("evict", "nobody", ID)
-    assert (said.code, said.out) == (5, f"{ID}: 4 tasks asked to leave\n")
+    assert (said.code, said.out) == (5, f"{ID}: 4 tasks being evicted\n")
     assert json.decode(cli("evict", ID, "-o", "json").out, type=list[EvictReply]) == [EvictReply(ID, 4)]
 
 

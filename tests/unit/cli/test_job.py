@@ -77,13 +77,13 @@ def test_cancel_in_json(cli: Cli, cluster: FakeClient):
 
 def test_pause_and_resume(cli: Cli, cluster: FakeClient):
     assert cli("pause", ID).out == f"{ID} paused\n"
-    assert cli("task", "resume", ID).out == f"{ID} goes on\n"
+    assert cli("task", "resume", ID).out == f"{ID} resumed\n"
     assert cluster.verbs() == ["pause", "resume"]
 
 
 def test_a_job_that_is_held_back_is_released_as_a_whole(cli: Cli, cluster: FakeClient):
     cluster.held, cluster.is_held = [a_job()], True
-    assert cli("resume", f"{ID}.3").out == f"{ID} is released\n"
+    assert cli("resume", f"{ID}.3").out == f"{ID} released\n"
     assert cluster.verbs() == ["resume", "release"]
 
 

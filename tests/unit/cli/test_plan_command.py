@@ -155,7 +155,7 @@ def test_options_that_name_files_take_several(written: str, read: str):
 
 def test_a_cluster_where_nobody_waits_has_nothing_to_plan(cli: Cli, files: Path):
     said = cli("plan", "--cluster", "nodes.yaml")
-    assert (said.code, said.out, said.err) == (0, "", "nobody waits there, so there is nothing to plan\n")
+    assert (said.code, said.out, said.err) == (0, "", "no job waits there, so there is nothing to plan\n")
 
 
 def test_a_job_without_a_name_is_called_by_its_place(cli: Cli, files: Path):

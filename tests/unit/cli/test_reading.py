@@ -32,7 +32,7 @@ def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster
         "  1 node: drained (Maintenance) [n9]",
         "fix: it would start now with 2 GPUs",
         "  phalanx submit --gpus 2 -- train",
-        "position: 3 of 12 waiting",
+        "queue position: 3 of 12",
     ]
 
 
@@ -95,8 +95,8 @@ def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeClient):
     said = cli("node", "drain", "n1")
     assert (said.code, cluster.asked) == (2, [])
     assert "--reason" in said.err
-    assert cli("node", "drain", "n1", "--reason", "new fan").out == "n1 takes no more work: new fan\n"
-    assert cli("node", "resume", "n1").out == "n1 takes work again\n"
+    assert cli("node", "drain", "n1", "--reason", "new fan").out == "n1 drained: new fan\n"
+    assert cli("node", "resume", "n1").out == "n1 is schedulable again\n"
     assert cluster.asked == [("drain", "n1", "new fan"), ("undrain", "n1")]
 
 
@@ -118,7 +118,7 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
     said = cli("node", "lose", "n1")
     assert (said.code, "--reason" in said.err) == (2, True)
     assert cli("node", "lose", "n1", "--reason", "it burnt").out == "n1 is lost: it burnt\n"
-    assert cli("node", "remove", "n1").out == "n1 is removed\n"
+    assert cli("node", "remove", "n1").out == "n1 removed\n"
     assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1")]
 
 

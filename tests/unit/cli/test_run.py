@@ -62,7 +62,7 @@ def test_lost_output_is_told(cli: Cli, cluster: FakeClient, monkeypatch: pytest.
     finished(cluster)
     said = cli("run", "--", "true")
     assert said.code == 0
-    assert "stdout is cut off: the connection was cut" in said.err
+    assert "stdout was cut off: the connection was cut" in said.err
 
 
 def test_ctrl_c_cancels_the_task(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
@@ -104,4 +104,4 @@ def test_who_can_no_longer_watch_says_which_task_goes_on(
     monkeypatch.setattr(cluster, "wait", wait)
     said = cli("run", "--", "true")
     assert said.code == 77
-    assert f"{ID} goes on without us: `phalanx wait {ID}`" in said.err
+    assert f"{ID} is still running: `phalanx wait {ID}`" in said.err

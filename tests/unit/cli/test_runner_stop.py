@@ -34,7 +34,7 @@ def test_a_task_that_looks_like_a_runner_is_not_told(cli: Cli, away: Path):
         assert task.stdout is not None
         assert task.stdout.readline()
         said = cli("runner", "stop", "--state", str(away), "--name", "n1")
-        assert (said.code, "no runner is at work" in said.err) == (5, True), said
+        assert (said.code, "no runner is running" in said.err) == (5, True), said
         assert task.poll() is None
         task.kill()
     assert stopping.asked(folder) is None
@@ -43,7 +43,7 @@ def test_a_task_that_looks_like_a_runner_is_not_told(cli: Cli, away: Path):
 
 def test_no_runner_to_stop_is_told_by_the_exit_code(cli: Cli, away: Path):
     said = cli("runner", "stop", "--state", str(away))
-    assert (said.code, "no runner is at work" in said.err) == (5, True)
+    assert (said.code, "no runner is running" in said.err) == (5, True)
 
 
 A_RUNNER = """

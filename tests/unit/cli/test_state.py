@@ -50,7 +50,7 @@ def test_a_full_disk_is_told_and_keeps_nobody_from_being_restarted(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     prepare(tmp_path / "state")
-    assert "there is no room" in capsys.readouterr().err
+    assert "no space left" in capsys.readouterr().err
 
 
 def test_only_one_may_hold_it(folder: Path):

@@ -168,7 +168,7 @@ def test_a_migration_from_nowhere_or_to_itself_or_to_memory_is_refused(cli: Cli,
     for words, expected in (
         ((f"sqlite:{away / 'none.db'}", "sqlite:b.db"), "there is no store at"),
         ((f"sqlite:{path}", f"sqlite:{path}"), "FROM and TO are both"),
-        ((f"sqlite:{path}", "memory:"), "is gone with its process"),
+        ((f"sqlite:{path}", "memory:"), "neither source nor target"),
         ((f"sqlite:{path}", "mysql://db"), "expected sqlite:PATH"),
         ((f"sqlite:{path}", "etcd://root:secret@h:2379"), "no user and no password"),
     ):

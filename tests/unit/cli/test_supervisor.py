@@ -123,7 +123,7 @@ def test_the_restart_is_told(supervisor: ScriptedSupervisor, capsys: pytest.Capt
     supervisor.start()
     supervisor._plan_restart(supervisor._coordinator, -9)
     assert capsys.readouterr().err == (
-        "coordinator ended with code -9, starts again in 0.2 s; see /log/coordinator\n"
+        "coordinator exited with code -9, restarting in 0.2 s; see /log/coordinator\n"
     )
 
 
@@ -137,7 +137,7 @@ def test_ready_when_all_say_so(supervisor: ScriptedSupervisor):
 def test_a_part_that_dies_at_its_start_ends_it(supervisor: ScriptedSupervisor):
     supervisor.start()
     supervisor.script = [dies(supervisor._coordinator, 1)]
-    with pytest.raises(Unavailable, match="coordinator ended with code 1 at its start:\nthe last words"):
+    with pytest.raises(Unavailable, match="coordinator exited with code 1 while starting:\nthe last words"):
         supervisor.await_ready(lambda: False)
 
 

@@ -52,7 +52,7 @@ def test_a_new_token_stands_alone_on_standard_output(cli: Cli, cluster: FakeClie
     Grants(cluster)
     said = cli("token", "create", "--name", "ada", "--role", "user", "--expires", "30d")
     assert said.out == "phx_new\n"
-    assert ID in said.err and "only time" in said.err
+    assert ID in said.err and "shown again" in said.err
     assert cluster.asked == [("create_token", TokenRequest("user", "ada", "user", "30d"))]
 
 

@@ -145,7 +145,7 @@ def test_the_nodes_of_last_time_are_remembered(tmp_path: Path):
     remember(tmp_path, shape)
     assert remembered(tmp_path) == shape
     assert (
-        shape.told == "4 pretended nodes with labels rack=r1 as last time; --nodes 1 for this machine alone"
+        shape.told == "4 simulated nodes with labels rack=r1 as last time; --nodes 1 for this machine alone"
     )
     remember(tmp_path, ClusterShape(names=("box",)))
     assert remembered(tmp_path) == ClusterShape(names=("box", "n1", "n2"))
@@ -181,7 +181,7 @@ def test_down_ends_what_a_killed_cluster_left_and_up_brings_the_same_nodes_back(
         assert ProcessOwner.of(task.pid) != task
         assert left_in(folder).is_nothing
         again = phalanx(folder, "up", "--detach", *port)
-        assert again.stderr == "2 pretended nodes as last time; --nodes 1 for this machine alone\n"
+        assert again.stderr == "2 simulated nodes as last time; --nodes 1 for this machine alone\n"
         assert "2 nodes: n1 n2" in again.stdout
     finally:
         phalanx(folder, "down")
