@@ -1,7 +1,7 @@
-"""The words between coordinator and runner, versioned: msgpack structs in frames with a four-byte length.
+"""The messages between coordinator and runner, versioned: msgpack structs in frames with a four-byte length.
 
-One connection carries control (hello, orders, reports, heartbeats), another one logs, so that neither can
-hold up the other. Why frames and not gRPC is told in docs/decisions/0003.
+One connection carries control (hello, orders, reports, heartbeats), another one logs, so that neither can hold up the
+other. docs/decisions/0003 says why frames and not gRPC.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HelloMessage(Struct, frozen=True, tag="hello"):
     incarnation: str
     origin: str
     capacity: Capacity
-    epoch: int  # the highest the runner has served
+    epoch: int  # the highest epoch that the runner has served
     held: list[tuple[AttemptKey, Phase]]
     address: str = ""  # where other nodes reach this one; empty if the runner does not know
     trouble: str = ""  # what keeps it from starting tasks, if anything
@@ -41,7 +41,9 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     heartbeat_s: float
     self_fence_s: float
     generation: int = 0  # of the node's lease: heartbeats and reports must carry it
-    credential: str = ""  # the node's own, in exchange for a join token: to be kept, and shown from now on
+    credential: str = (
+        ""  # the node's own, in exchange for a join token: the runner keeps it and uses it from now on
+    )
 
 
 class Rejected(Struct, frozen=True, tag="rejected"):
@@ -65,7 +67,7 @@ class Reports(Struct, frozen=True, tag="reports"):
 
 
 class Dispositions(Struct, frozen=True, tag="dispositions"):
-    """What became of each report, and the epoch and lease generation that are in force."""
+    """The disposition of each report, and the current epoch and lease generation."""
 
     epoch: int
     items: list[tuple[AttemptKey, Disposition]]
@@ -81,7 +83,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     generation: int = 0
     trouble: str = ""  # what keeps the runner from starting tasks, if anything
     seen_at: float = 0.0  # `at` of the last acknowledgement on this connection
-    starts_expire: bool = False  # what has not started within a lease of its arrival never will
+    starts_expire: bool = False  # an attempt that has not started within a lease of its arrival never will
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -100,7 +102,7 @@ class LeavingMessage(Struct, frozen=True, tag="leaving"):
 
 
 class LeaveAck(Struct, frozen=True, tag="leave_ack"):
-    """Written down; the lease that began at `sent_at` is longer than usual by as much as was granted."""
+    """The departure is durable; the lease that began at `sent_at` is longer than usual by as much as was granted."""
 
     epoch: int
     sent_at: float
@@ -132,7 +134,7 @@ class LogData(Struct, frozen=True, tag="log_data"):
     data: bytes
     size: int
     ended: bool
-    gap: int = 0  # bytes right before `offset` that were given up to keep the log within its limit
+    gap: int = 0  # bytes right before `offset` that were dropped to keep the log within its limit
     missing: bool = False  # there is no such file
 
 
@@ -167,11 +169,11 @@ def pack(message: Message) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-_HTTP = int.from_bytes(b"HTTP", "big")  # how an answer of HTTP begins, read as the length of a frame
+_HTTP = int.from_bytes(b"HTTP", "big")  # how an HTTP response starts, read as the length of a frame
 
 
 class Unpacker:
-    """Bytes in, whole messages out. A frame too long or not understood ends the connection with WireError."""
+    """Bytes in, whole messages out. A frame too long or not understood raises WireError, which ends the connection."""
 
     def __init__(self, frame_max: int = FRAME_MAX) -> None:
         self._buffer = bytearray()
@@ -190,7 +192,7 @@ class Unpacker:
             (length,) = _LENGTH.unpack_from(self._buffer, at)
             if length == _HTTP:
                 raise WireError(
-                    "this is HTTP: the port is that for clients (7433 by default), runners have another (7434)"
+                    "this is HTTP: this port is for clients (7433 by default), runners use another (7434)"
                 )
             if length > self.frame_max:
                 raise WireError(f"a frame of {length} bytes, at most {self.frame_max} are allowed")

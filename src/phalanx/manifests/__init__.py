@@ -1,1 +1,1 @@
-"""Job files, other people's manifests and cluster files, read into our own words. Start at `read.py`."""
+"""Reads job files, manifests of other systems and cluster files into our own specs. Start at `read.py`."""

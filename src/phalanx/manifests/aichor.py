@@ -1,7 +1,7 @@
 """AIchor's manifest: `spec.operator: jobset | kuberay`, with a group for each of `spec.types`.
 
-A jobset's tasks start as there is room for them, and a number of failures (`backoffLimit`) is survived, evictions
-among them. A kuberay experiment is a gang: a head that runs the command, and workers that join it.
+A jobset's tasks start as there is room for them, and may fail or be evicted `backoffLimit` times in all. A kuberay
+experiment is a gang: a head that runs the command, and workers that join it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ OPERATORS = ("jobset", "kuberay")
 GIB = 1 << 30
 RAY_PORT = 6379
 HEAD = "head"
-# A worker finds the head at the address of the first member, which every member of a gang is given.
+# A worker finds the head at the address of the first member, which every member of a gang gets.
 JOIN = f'exec ray start --address="$PET_MASTER_ADDR:{RAY_PORT}" --block'
 LEAD = f"ray start --head --port={RAY_PORT}"
 
 
 def is_aichor(document: View) -> bool:
-    """Whether a document is one of AIchor's: by its kind, or by what only it has."""
+    """Whether a document is one of AIchor's: by its kind, or by fields that only AIchor has."""
     if str(document.content.get("kind", "")).lower() == "aichormanifest":
         return True
     spec = document.content.get("spec")
@@ -78,7 +78,7 @@ def _kuberay(groups: list[GroupSpec], limit: int, types: View) -> JobSpec:
 
 
 def _all_at_once(group: GroupSpec) -> GroupSpec:
-    return msgspec.structs.replace(group, at_once=0)  # a cluster of ray stands as long as its head
+    return msgspec.structs.replace(group, at_once=0)  # a ray cluster lasts as long as its head
 
 
 def _running(group: GroupSpec, line: str) -> GroupSpec:
@@ -109,7 +109,7 @@ def _group(each: View, name: str, spec: View) -> GroupSpec:
 
 
 def _command(each: View, spec: View) -> tuple[list[str], str | None]:
-    """The type's own command, or that of all; AIchor writes a line for a shell."""
+    """The type's own command, or the common one; AIchor writes a line for a shell."""
     spec.skip("command")
     if spec.source.for_plan:
         each.skip("command")
@@ -129,7 +129,7 @@ def _env(view: View) -> dict[str, str]:
 
 
 def _memory(resources: View, cpus: int) -> int:
-    """RAM in GB, given or as a ratio of the cores; read as GiB, so that nobody gets less than he meant."""
+    """RAM in GB, given or as a ratio of the cores; read as GiB, so that a task never gets less than was meant."""
     if "ram" in resources:
         return -(-_amount(resources, "ram", 0) * GIB // quantities.NANO)
     return -(-_amount(resources, "ramRatio", 0) * cpus * GIB // quantities.NANO**2)

@@ -1,7 +1,7 @@
 """What the containers of a pod ask for, added up as Kubernetes does, in our units: cores, bytes, devices.
 
-Names of resources that nobody here counts are told. What is made of parts of cores and devices is for the caller to
-say: a task gets whole ones, while what runs in a cluster may share them.
+Resources that Phalanx does not count give a caution. The caller decides what to do with parts of cores and devices: a
+task gets whole ones, while pods in a cluster may share them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_amounts(pod: View) -> Amounts:
     highest: Ask = {}
     for container in pod.views("initContainers"):
         ask = _asked(container)
-        if container.content.get("restartPolicy") == "Always":  # it stays beside the others
+        if container.content.get("restartPolicy") == "Always":  # it runs beside the others
             _add(total, ask)
         else:
             highest = {name: max(highest.get(name, 0), ask.get(name, 0)) for name in highest | ask}
@@ -62,7 +62,7 @@ def read_amounts(pod: View) -> Amounts:
 
 
 def to_amounts(ask: Ask) -> Amounts:
-    """An ask in our units."""
+    """A request in our units."""
     percent = 100 * sum(_ceil(ask.get(name, 0)) for name in WHOLE_DEVICES)
     parts = max(_ceil(ask.get(name, 0)) for name in PERCENT_OF_DEVICE)
     percent += max(parts, 100 * _ceil(ask.get(SHARED_DEVICES, 0)) if not parts else 0)

@@ -1,7 +1,7 @@
 """Pods into jobs: members of a gang, or of gangs that start together, become the groups of one job.
 
-A group holds members of one PodGroup that ask for the same and run the same. Pods of no gang are jobs by themselves,
-unless they lie in a cluster and have one owner.
+A group has members of one PodGroup with the same request and the same command. Pods of no gang are separate jobs,
+unless they are in a cluster and have one owner.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from phalanx.manifests.view import View
 
 
 def assemble(pods: list[Pod], book: GangBook) -> list[ParsedJob]:
-    """Jobs out of pods."""
+    """Make jobs of pods."""
     members: dict[str, list[Pod]] = {}
     alone: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -40,12 +40,12 @@ def assemble(pods: list[Pod], book: GangBook) -> list[ParsedJob]:
 def _together(members: dict[str, list[Pod]], book: GangBook) -> Iterator[ParsedJob]:
     templates = {name: [pod.template for pod in pods] for name, pods in members.items()}
     for name in [*book.podgroups, *members]:
-        if name in book.spoken:
+        if name in book.handled:
             continue
         if not (name in members or book.podgroups[name].terms.groups or book.keeps):
             continue
         before = len(book.incomplete)
-        gangs = book.company(name, templates)
+        gangs = book.partners(name, templates)
         if gangs is None:
             if book.keeps:
                 yield draft([book.alone(name, templates.get(name, []))], members.get(name, []), book, before)
@@ -74,7 +74,7 @@ def _gang_job(gangs: list[PodGang], members: dict[str, list[Pod]], book: GangBoo
         if gang.terms.total and gang.terms.total != len(pods):
             gang.view.note("", f"total-number is {gang.terms.total}, and there are {len(pods)} members")
     traits = common_traits([pod.template for pod in ranks])
-    # Kubernetes starts a member again by itself, without the others.
+    # Kubernetes restarts a member by itself, without the others.
     spec = JobSpec(groups, name=plain_name(gangs[0].name, gangs[0].view), restart=RestartSpec(whole=False))
     made = _found(with_gang(with_traits(spec, traits), gangs, traits.affinity), gang_id(gangs), ranks)
     return msgspec.structs.replace(made, documents=documents_of(gangs, ranks, book))
@@ -146,7 +146,7 @@ def _found(spec: JobSpec, id: str, ranks: list[Pod]) -> ParsedJob:
 
 
 def _tolerations(spec: JobSpec, ranks: list[Pod]) -> tuple[tuple[Toleration, ...], ...]:
-    """What each group tolerates: in a plan its members agree, and elsewhere nobody asks."""
+    """The tolerations of each group: in a plan its members have the same ones, and elsewhere they are not used."""
     firsts = itertools.accumulate((group.tasks for group in spec.groups[:-1]), initial=0)
     return tuple(ranks[first].template.tolerations for first in firsts)
 
@@ -158,7 +158,7 @@ def _placed(position: int, pod: Pod) -> Placed:
 
 
 def _name(gang: PodGang, gangs: list[PodGang], number: int | None, taken: set[str]) -> str:
-    """The name of a group: that of its gang, with as much added as tells it from the others."""
+    """The name of a group: that of its gang, with as much added as distinguishes it from the others."""
     bare = gang.name.rpartition("/")[2]
     alike = sum(each.name.rpartition("/")[2] == bare for each in gangs)
     name = gang.name.replace("/", ".") if alike > 1 else bare

@@ -28,14 +28,14 @@ class BatchJob(Struct, frozen=True):
     completions: int
     at_once: int  # 0: all
     retries: int
-    each_by_itself: bool  # the retries are of each task, not of all together
+    each_by_itself: bool  # retries count for each task, not for all together
     counts_evictions: bool
     time_limit: int | None
     any_will_do: bool
 
 
 def read_batch_job(document: View, reader: Reader, book: GangBook) -> ParsedJob | None:
-    """Read one Job; None if it is of a gang that lacks something."""
+    """Read one Job; None if it belongs to a gang that lacks something."""
     metadata = document.view("metadata")
     id = full_name(metadata)
     batch = read_batch(document.view("spec"), reader)
@@ -101,9 +101,9 @@ def read_batch(spec: View, reader: Reader) -> BatchJob:
 
 
 def with_labels(spec: JobSpec, metadata: View) -> JobSpec:
-    """With the labels of the workload itself; the queue that one of them names wins over that of its template."""
+    """The spec with the labels of the workload itself; a queue named there wins over that of its template."""
     labels = metadata.view("labels")
-    metadata.view("annotations")  # looked into, so that what is not read is told one by one
+    metadata.view("annotations")  # read, so that each unread annotation gives its own caution
     said = [labels.get(key) for key in QUEUE_LABELS]
     queue = next((each for each in said if isinstance(each, str) and each), spec.queue)
     return msgspec.structs.replace(spec, queue=queue, tags=read_tags(metadata))
@@ -124,7 +124,7 @@ def _completions(spec: View, parallelism: int) -> int:
         raise spec.error("parallelism", f"{parallelism} is out of range, give 0 to {TASKS_MAX}")
     if parallelism > 1:
         spec.caution(
-            "parallelism", f"without completions each of the {parallelism} tasks has to end well by itself"
+            "parallelism", f"without completions each of the {parallelism} tasks has to succeed by itself"
         )
     return max(1, parallelism)
 
@@ -149,7 +149,7 @@ def _forgives_evictions(spec: View) -> bool:
 
 
 def _any_will_do(spec: View) -> bool:
-    """Whether one task that ends well is enough; finer success policies are not read."""
+    """Whether one successful task is enough; finer success policies are not read."""
     policy = spec.view("successPolicy")
     rules = policy.views("rules")
     if len(rules) == 1 and dict(rules[0].content) == {"succeededCount": 1}:

@@ -1,7 +1,7 @@
-"""What a reader has to say besides the job: cautions about fields it could not honour, and errors.
+"""Cautions about fields that could not be honoured, and errors.
 
-No field is ignored in silence. A caution names the file and line, the field, its value and what was made of it; what
-many documents have in common is said once. Asked to be strict, the first caution is an error instead.
+No field is ignored in silence. A caution names the file and line, the field, its value and how it was read; what many
+documents have in common is reported once. With `strict`, the first caution is an error instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from phalanx.errors import BadRequest
 
 
 class ManifestError(BadRequest):
-    """A file that cannot be read as it stands: where, which field, and what would be right."""
+    """A file that cannot be read: where, which field, and what would be right."""
 
     def __init__(self, where: str, detail: str, *, reason: str = "", hint: str = "") -> None:
         super().__init__(f"{where}: {detail}", reason=reason or "InvalidManifest", hint=hint)
@@ -20,13 +20,13 @@ class ManifestError(BadRequest):
 
 
 class Caution(Struct, frozen=True):
-    """Something that was read otherwise than written, or not at all."""
+    """A field that was read otherwise than written, or not at all."""
 
     where: str  # file:line of the first
     path: str  # Pod default/a: spec.containers[0].image
     value: str  # as written, short
     text: str
-    times: int = 1  # how many documents say the same
+    times: int = 1  # in how many documents
 
     def __str__(self) -> str:
         value = f" {self.value}:" if self.value else ""
@@ -36,13 +36,13 @@ class Caution(Struct, frozen=True):
 
 
 class Cautions:
-    """The cautions of one reading, each told once however many documents give rise to it."""
+    """The cautions of one reading, each reported once however many documents have it."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], Caution] = {}
 
     def add(self, where: str, title: str, field: str, value: str, text: str) -> None:
-        """Note a caution; those about the same field of the same kind of document are counted, not repeated."""
+        """Add a caution; those about the same field of the same kind of document are counted, not repeated."""
         kind = title.partition(" ")[0]
         key = (kind, field, text)
         former = self._found.get(key)
@@ -56,7 +56,7 @@ class Cautions:
         return list(self._found.values())
 
     def refuse(self) -> None:
-        """Raise what has been noted as one error, if anything has."""
+        """Raise all cautions as one error, if there are any."""
         if found := self.all():
             lines = "\n".join(map(str, found))
             raise ManifestError(

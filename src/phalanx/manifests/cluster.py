@@ -1,7 +1,7 @@
-"""Cluster files: nodes, who holds places on them, who waits, the layers of the network and quotas.
+"""Cluster files: nodes, jobs that hold places on them, jobs that wait, the layers of the network and quotas.
 
-A `ClusterSpec` is what a plan needs without a server. It is read from our own YAML here, or made in `read.py` from what
-`kubectl get nodes,pods,podgroups,clusternetworktopologies -A -o yaml` prints. Planning on it is somebody else's work.
+A `ClusterSpec` is what a plan needs without a server. It is read from our own YAML here, or made in `read.py` from
+what `kubectl get nodes,pods,podgroups,clusternetworktopologies -A -o yaml` prints. `preview/` makes plans of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ClusterSpec(Struct):
     jobs: list[ParsedJob]
     topology: Topology | None = None
     queues: dict[str, Quota] = {}
-    now: float | None = None  # what time it is there, if a file says so
+    now: float | None = None  # the time in the cluster, if a file has it
 
 
 def is_cluster_file(document: View) -> bool:
@@ -52,7 +52,7 @@ def read_cluster_file(document: View) -> ClusterSpec:
         if key not in (*WORDS, "name"):
             raise document.error(key, f"is unknown in a cluster file, which has {', '.join(WORDS)}")
         if not document.source.lenient and key in ("nodes", "running", "waiting"):
-            raise document.error(key, "belongs into a cluster file: give this file with --cluster")
+            raise document.error(key, "belongs in a cluster file: give this file with --cluster")
     document.skip("name")
     nodes = [node for each in document.views("nodes") for node in _nodes(each)]
     if len(nodes) > NODES_MAX:
@@ -69,7 +69,7 @@ def read_cluster_file(document: View) -> ClusterSpec:
 
 
 def spread(name: str) -> list[str]:
-    """The names that `n[1-8]` stands for; zeros in front are kept, as in `n[01-16]`."""
+    """The names of `n[1-8]`; leading zeros are kept, as in `n[01-16]`."""
     match = _RANGE.search(name)
     if match is None:
         return [name]
@@ -114,7 +114,7 @@ def _devices(each: View, numa: int) -> Iterator[Device]:
 
 
 def _job(each: View, field: str) -> ParsedJob:
-    """A job that runs or waits: the words of a job file, and `places`."""
+    """A job that runs or waits: the keys of a job file, and `places`."""
     content = Map(each.content)
     content.line, content.lines = each.line, each.content.lines
     source = Source(
@@ -134,7 +134,7 @@ def _job(each: View, field: str) -> ParsedJob:
 
 
 def _places(group: View) -> list[str]:
-    """A node for each task that runs; a mapping says how many tasks stand on each."""
+    """A node for each task that runs; a mapping has the number of tasks on each node."""
     value = group.get("places")
     if isinstance(value, Map):
         counts = group.view("places")

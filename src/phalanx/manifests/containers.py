@@ -1,7 +1,7 @@
-"""The program of a pod: the command, variables and folder of its container, as one process can have them.
+"""The program of a pod: the command, variables and folder of its container, for one process.
 
-A process has no image, so a container that leaves its command to the image cannot be run; a plan, which runs
-nothing, does not mind. `$(NAME)` is filled in as Kubernetes does it.
+A process has no image, so a container that leaves its command to the image cannot be run; a plan, which runs nothing,
+does not need a command. `$(NAME)` is replaced as Kubernetes does it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from phalanx.manifests.view import View
 
-NOTHING_RUNS = ("true",)  # what stands for a command in a plan, where nothing is run
+NOTHING_RUNS = ("true",)  # the command in a plan, where nothing is run
 _REFERENCE = re.compile(r"\$(?:\$|\(([-._a-zA-Z0-9]+)\))")
 
 

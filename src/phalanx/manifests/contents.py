@@ -1,6 +1,6 @@
 """A cluster put together from all cluster files: every node, and what is taken on it.
 
-To whom a node with taints is open is for the planner to say, who knows what each job tolerates.
+The planner decides which jobs may use a node with taints, because it knows what each job tolerates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def settled(
     known: list[ParsedJob],
     cautions: Cautions,
 ) -> ClusterSpec:
-    """The cluster of all parts, with the jobs that lie in it."""
+    """The cluster of all parts, with the jobs in it."""
     there: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         if pod.node:
@@ -54,7 +54,7 @@ def _settled(node: KubeNode, pods: list[Pod], cautions: Cautions) -> NodeSpec:
 
 
 def _check_native(nodes: list[NodeSpec], known: Iterable[ParsedJob], kube: set[str]) -> None:
-    """Refuse names that stand twice, places that are not there, and nodes on which more is held than they have."""
+    """Refuse duplicate names, places on unknown nodes, and nodes on which more is held than they have."""
     capacities: dict[str, Capacity] = {}
     for node in nodes:
         if node.name in capacities:

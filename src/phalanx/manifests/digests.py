@@ -1,4 +1,4 @@
-"""Objects of Kubernetes by kind, namespace and name, and digests that tell whether one is as it was."""
+"""Kubernetes objects by kind, namespace and name, and digests that show whether one has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS = {kind.lower(): kind for kind in ("Pod", "PodGroup", "Job", "JobSet")}
 
 
 def digests(documents: Iterable[Map]) -> dict[str, str]:
-    """What jobs are made of, such as `Pod default/a`; of an object whose name is yet to be made, its kind alone."""
+    """The objects that jobs are made of, such as `Pod default/a`; only the kind for an object with generateName."""
     found: dict[str, str] = {}
     for document in documents:
         kind = _KINDS.get(str(document.get("kind")).lower())
@@ -33,7 +33,7 @@ def _name(document: Map) -> str:
 
 
 def _digest(document: Map) -> str:
-    """The same for the same content, in whatever order its fields are written; what a cluster reports is left out."""
+    """The same digest for the same content, in whatever order its fields are written; the status is left out."""
     content = {key: value for key, value in document.items() if key != "status"}
     text = msgspec.json.encode(content, order="sorted")
     return hashlib.blake2b(text, digest_size=DIGEST_BYTES).hexdigest()

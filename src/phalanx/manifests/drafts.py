@@ -1,7 +1,7 @@
-"""Gangs whose members have not all been applied: the job that waits for them, and what is kept to read it again.
+"""Gangs whose members have not all been applied: the job that waits for them, and the text that is kept for it.
 
-Controllers create a PodGroup first and its pods one by one. The coordinator keeps what has come as text, which nobody
-there reads; whoever applies more of it reads all of it together.
+Controllers create a PodGroup first and its pods one by one. The coordinator keeps what it has received as text and
+does not read it; the client that applies more of it reads all of it together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LACKS_MAX = 900  # characters
 
 
 def draft(gangs: list[PodGang], pods: list[Pod], book: GangBook, before: int) -> ParsedJob:
-    """A job that waits for members, made of those that have come, or of a group that stands for them."""
+    """A job that waits for members, made of those that were applied, or of a group in their place."""
     told = book.incomplete[before:]
     pods = in_order(pods)
     shapes = by_shape(pods)
@@ -71,7 +71,7 @@ def documents_of(gangs: list[PodGang], pods: list[Pod], book: GangBook) -> tuple
 
 
 def with_classes(found: ParsedJob, classes: tuple[Map, ...]) -> ParsedJob:
-    """With the priority classes of its reading among what is kept of it."""
+    """The parsed job, with its priority classes among the documents kept for it."""
     return (
         msgspec.structs.replace(found, documents=(*classes, *found.documents)) if found.documents else found
     )
@@ -87,7 +87,7 @@ def in_folder(pod: Pod, folder: str) -> Pod:
 
 
 def kept_text(documents: Sequence[Map], folder: str) -> str:
-    """Documents as they are kept; what says nothing of its folder runs in `folder`, wherever others come from."""
+    """Documents as they are kept; a pod without a folder gets `folder`, whatever folder later ones come from."""
     kept = [copy.deepcopy(document) for document in documents]
     for document in kept:
         for container in _containers(document):
@@ -96,7 +96,7 @@ def kept_text(documents: Sequence[Map], folder: str) -> str:
 
 
 def is_same_document(kept: Map, again: Map) -> bool:
-    """Whether a document is one that was kept; the folder that was added to it does not count."""
+    """Whether a document is one that was kept, ignoring the folder that was added to it."""
     again = copy.deepcopy(again)
     for old, new in zip(_containers(kept), _containers(again), strict=False):
         if "workingDir" in old:

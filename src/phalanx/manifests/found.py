@@ -1,4 +1,4 @@
-"""What a reading finds: jobs, some of which already hold places in a cluster, and those that cannot begin yet."""
+"""The result of a reading: jobs, some of which already hold places in a cluster, and gangs that cannot start yet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from phalanx.manifests.view import View
 class Placed(Struct, frozen=True):
     """A task that holds a place. `position` counts over the groups of its job.
 
-    What it holds may be less than its group asks for: parts of cores and devices are shared in a cluster of
-    Kubernetes, and are taken off the node as a whole (`nodes.py`).
+    It may hold less than its group asks for: pods in a Kubernetes cluster share parts of cores and devices, which
+    `nodes.py` subtracts from the node in whole units.
     """
 
     position: int
@@ -27,27 +27,27 @@ class Placed(Struct, frozen=True):
     memory_bytes: int
     gpus: int
     started_at: float | None = None
-    ending: bool = False  # it has been told to leave
+    ending: bool = False  # it is being evicted or deleted
 
 
 class ParsedJob(Struct, frozen=True):
-    """A job as read, and what is known about it besides."""
+    """A job as read, with what else is known about it."""
 
     spec: JobSpec
     where: str  # file:line
-    id: str  # namespace/name, or what the manifest calls the gang
+    id: str  # namespace/name, or the manifest's name of the gang
     names: tuple[str, ...] = ()  # of the tasks, by position, where the manifest names them
     placed: tuple[Placed, ...] = ()
     nominated: tuple[tuple[int, str], ...] = ()  # (position, node) that is being freed for it
-    done: tuple[int, ...] = ()  # positions of members that have done their work
-    tolerations: tuple[tuple[Toleration, ...], ...] = ()  # of each group; empty: nobody tolerates anything
-    asked: bool = True  # False: it only lies in the cluster
+    done: tuple[int, ...] = ()  # positions of members that have succeeded
+    tolerations: tuple[tuple[Toleration, ...], ...] = ()  # of each group; empty: none
+    asked: bool = True  # False: it is only part of the cluster
     documents: tuple[Map, ...] = ()  # of a gang of pods: its PodGroups and pods, as they were written
-    is_orphan: bool = False  # of a gang that lacks members: nobody says how many it needs
+    is_orphan: bool = False  # of a gang that lacks members: nothing says how many it needs
 
 
 class Incomplete(Struct, frozen=True):
-    """A gang that cannot be placed for what its files lack."""
+    """A gang that cannot be placed because its files lack something."""
 
     id: str
     where: str
@@ -56,21 +56,19 @@ class Incomplete(Struct, frozen=True):
 
 
 def gang_lacks(id: str, text: str, needed: int = 0, members: int = 0) -> Reason:
-    """Why a gang cannot begin: too few members, or a group that is not there."""
+    """Why a gang cannot start: too few members, or a group that is missing."""
     return Reason("GangIncomplete", Tier.CAPACITY, f"{id} {text}", {"needed": needed, "members": members})
 
 
 def object_names(names: list[str]) -> list[str]:
-    """The names of objects as they are kept; none of them if one is yet to be made, as by generateName."""
+    """The names of objects as they are kept; empty if one of them has no name yet, as with generateName."""
     return names if all(map(is_object, names)) else []
 
 
 def plain_name(text: str, view: View) -> str:
-    """A name of ours out of somebody else's, with a caution if it had to be changed."""
+    """A valid name made of a foreign one, with a caution if it had to be changed."""
     name = text.rpartition("/")[2].lower()
     if not is_name(name):
         name = re.sub(r"[^a-z0-9._-]", "-", name)[:NAME_MAX].strip("._-") or "job"
-        view.note(
-            "name", f"is not a name here (63 characters of a-z, 0-9, '.', '_', '-'); it is called {name!r}"
-        )
+        view.note("name", f"is not a name here (63 characters of a-z, 0-9, '.', '_', '-'); {name!r} is used")
     return name

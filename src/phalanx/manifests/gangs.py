@@ -1,4 +1,4 @@
-"""Gangs: what PodGroup objects and pods say about them, weighed, and what they lack.
+"""Gangs: combines what PodGroup objects and pods say about them, and finds what they lack.
 
 A pod's annotations win over its PodGroup; contradictions are refused. Pods become jobs in `assembly.py`.
 """
@@ -20,12 +20,12 @@ from phalanx.manifests.view import View
 
 
 class PodGang(Struct, frozen=True):
-    """One gang with all that is said about it."""
+    """One gang with everything that is known about it."""
 
     name: str  # namespace/name
     terms: Terms
-    view: View  # where complaints about it point to
-    asked: bool  # whether somebody wants it run or planned, rather than only has it in a cluster
+    view: View  # where errors about it point to
+    asked: bool  # whether it is to be run or planned, rather than only part of the cluster
 
 
 class GangBook:
@@ -35,10 +35,10 @@ class GangBook:
         self.podgroups = {each.name: each for each in podgroups}
         self.incomplete: list[Incomplete] = []
         self.keeps = False  # what a gang lacks may come later, and is no error
-        self.spoken: set[str] = set()  # gangs that a job has been made of, or that have been complained about
+        self.handled: set[str] = set()  # gangs that have become a job, or that have been reported
 
     def gang(self, name: str, templates: Sequence[Template]) -> PodGang:
-        """What is said about one gang: by its PodGroup, and, with more weight, by its pods."""
+        """The terms of one gang: from its PodGroup, overridden by its pods."""
         podgroup = self.podgroups.get(name)
         view = podgroup.view if podgroup is not None else templates[0].view
         terms = podgroup.terms if podgroup is not None else Terms()
@@ -49,11 +49,11 @@ class GangBook:
         asked = any(not each.view.source.lenient for each in templates) or not view.source.lenient
         return PodGang(name, terms, view, asked)
 
-    def company(self, name: str, templates: dict[str, list[Template]]) -> list[PodGang] | None:
-        """The gangs that start together with this one; None if some are not there, which has been told."""
+    def partners(self, name: str, templates: dict[str, list[Template]]) -> list[PodGang] | None:
+        """The gangs that start together with this one; None if some are missing, which has been reported."""
         gang = self.gang(name, templates.get(name, []))
         names = gang.terms.groups or (name,)
-        self.spoken.update((name, *names))
+        self.handled.update((name, *names))
         if name not in names:
             gang.view.refuse(
                 "", f"it names {', '.join(names)} as its groups, but not itself ({name})", "taken alone"
@@ -73,7 +73,7 @@ class GangBook:
         return gangs
 
     def has_all(self, gang: PodGang, members: int, placed: bool = False) -> bool:
-        """Whether a gang has a minimum and the members for it; what it lacks is told."""
+        """Whether a gang has a minimum and the members for it; what it lacks is reported."""
         minimum = gang.terms.min
         if minimum is None:
             self._lacks(gang, _no_minimum(gang, self.podgroups))
@@ -91,22 +91,22 @@ class GangBook:
         self.incomplete.append(Incomplete(gang.name, gang.view.where(), reason, gang.asked))
 
     def alone(self, name: str, templates: Sequence[Template]) -> PodGang:
-        """A gang whose company is not there, with all whom it would start with in its name."""
+        """A gang whose partners are missing; the id names all gangs it would start with."""
         gang = self.gang(name, templates)
         return PodGang(
             ",".join(sorted({name, *(gang.terms.groups or ())})), gang.terms, gang.view, gang.asked
         )
 
     def documents_of(self, document: View, spec: JobSpec) -> tuple[Map, ...]:
-        """A workload and the PodGroups it is a gang of, as they were written."""
+        """A workload and the PodGroups of its gang, as they were written."""
         names = spec.gang.id.split(",") if isinstance(spec.gang, GangSpec) else []
         views = [self.podgroups[name].view.around for name in names if name in self.podgroups]
         return tuple(view.content for view in (*views, document) if view is not None)
 
     def left_out(self) -> None:
-        """PodGroups nobody is a member of."""
+        """Report PodGroups without members."""
         for name, podgroup in self.podgroups.items():
-            if name not in self.spoken:
+            if name not in self.handled:
                 terms = podgroup.terms
                 gang = PodGang(name, terms, podgroup.view, not podgroup.view.source.lenient)
                 if gang.asked:
@@ -118,7 +118,7 @@ def gang_id(gangs: Iterable[PodGang]) -> str:
 
 
 def with_gang(spec: JobSpec, gangs: list[PodGang], affinity: str = "") -> JobSpec:
-    """The job as a gang, on the terms that all of `gangs` agree on."""
+    """The job as a gang, with the terms that all of `gangs` agree on."""
     wait = _agreed_by_all(gangs, "wait_s")
     gather = _agreed_by_all(gangs, "gather")
     for gang in gangs:
@@ -135,7 +135,7 @@ def with_gang(spec: JobSpec, gangs: list[PodGang], affinity: str = "") -> JobSpe
 
 
 def _agreed(said: list[tuple[object, View]], name: str, field: str) -> object:
-    """What members say of their gang, if they do; they must not contradict each other."""
+    """The value that members give for their gang, if any; they must not contradict each other."""
     agreed: object = None
     for value, view in said:
         if value is None or value == agreed:

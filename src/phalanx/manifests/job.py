@@ -1,7 +1,7 @@
-"""The native job file: the words of `JobSpec`, with the fields of an only group allowed at the top.
+"""The native job file: the keys of `JobSpec`, with the fields of a single group allowed at the top.
 
-Every key is checked before anything is read, so that a misspelt one is an error that names its line and what may have
-been meant. In a cluster file the same words describe jobs that run or wait, and `places` says where.
+Every key is checked before anything is read, so that a misspelt one is an error that names its line and the likely
+key. In a cluster file the same keys describe jobs that run or wait, and `places` says where.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[([0-9]+)\]")
 
 
 def read_native(document: View, *, placed: bool = False) -> JobSpec:
-    """Read one job file; `placed` says that it lies in a cluster file, where `places` is known and command is not."""
+    """Read one job file; `placed` means that it is in a cluster file, where `places` is known and command is not."""
     content = document.content
     document.skip(*content)
     _check_keys(document, placed)
@@ -72,7 +72,7 @@ def read_native(document: View, *, placed: bool = False) -> JobSpec:
 
 
 def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Job:
-    """The job it would be, or a refusal that names the line if the field stands in a file of ours."""
+    """The job it would be, or an error that names the line if the field is in a file of ours."""
     try:
         return to_job(spec, id="0", now=0.0, user="", default_retries=3)
     except PhalanxError as error:
@@ -90,7 +90,7 @@ def _check_keys(document: View, placed: bool) -> None:
         extra |= ONLY_GROUP_FIELDS
     for key in content:
         if "groups" in document and key in ONLY_GROUP_FIELDS:
-            raise document.error(key, "with groups it belongs into each of them, not beside them")
+            raise document.error(key, "with groups it belongs in each of them, not beside them")
     _known(content, JOB_FIELDS | extra, document, "")
     group_extra = GROUP_FIELDS | (set(PLACES) if placed else set())
     for path, form in _FORMS.items():
@@ -123,7 +123,7 @@ def _known(found: Any, fields: Collection[str], document: View, path: str) -> No
 
 
 def _eased(group: dict[str, Any], needs_no_command: bool) -> dict[str, Any]:
-    """Numbers where only text can stand are taken as text, and a job that nobody runs needs no command."""
+    """Numbers where text is expected become text, and a job that is not run needs no command."""
     eased = {key: value for key, value in group.items() if value is not None}
     for key in ("env", "labels", "tags"):
         if isinstance(eased.get(key), dict):
@@ -147,7 +147,7 @@ def _error(document: View, field: str, what: str) -> ManifestError:
 
 
 def _line(content: Any, field: str) -> int:
-    """The line of the innermost part of a path such as groups[0].tasks that the file has."""
+    """The line of the innermost part of a path such as groups[0].tasks that is in the file."""
     line: int = getattr(content, "line", 0)
     for key, number in _STEP.findall(field):
         if key and isinstance(content, Map) and key in content:

@@ -31,7 +31,7 @@ ACTIONS = {
     "RestartJob": "restart-replica",
     "RestartJobAndIgnoreMaxRestarts": "restart-replica-uncounted",
 }
-# Why a Job failed, in the words of what a task ends with.
+# Why a Job failed, as the reasons with which a task ends.
 REASONS = {
     "BackoffLimitExceeded": (
         "exited",
@@ -49,7 +49,7 @@ STRATEGIES = ("Recreate", "BlockingRecreate", "InPlaceRestart")
 
 
 def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | None:
-    """Read one JobSet; None if it is of a gang that lacks something."""
+    """Read one JobSet; None if it belongs to a gang that lacks something."""
     metadata, spec = document.view("metadata"), document.view("spec")
     id = full_name(metadata)
     groups: list[GroupSpec] = []
@@ -120,7 +120,7 @@ def _restart(spec: View, batches: list[BatchJob], groups: list[GroupSpec]) -> Re
     policy = spec.view("failurePolicy")
     if policy.word("restartStrategy", STRATEGIES, "Recreate") == "InPlaceRestart":
         policy.caution(
-            "restartStrategy", "every task is started anew, on the same node if that is the best place"
+            "restartStrategy", "every task is restarted, on the same node if that is the best place"
         )
     limit = policy.number("maxRestarts", 0, 0, COUNT_MAX)
     if limit > RETRIES_MAX:
@@ -143,9 +143,7 @@ def _rule(each: View) -> RuleSpec | None:
             return None
     patterns = each.strings("onJobFailureMessagePatterns")
     if patterns:
-        each.caution(
-            "onJobFailureMessagePatterns", "it is compared with what is said of a task here, not of a Job"
-        )
+        each.caution("onJobFailureMessagePatterns", "it is compared with the message of a task, not of a Job")
     reasons = [word for reason in asked for word in REASONS.get(reason, ())]
     return RuleSpec(cast("Action", action), reasons, patterns, each.strings("targetReplicatedJobs"))
 
@@ -154,7 +152,7 @@ def _success(spec: View, groups: list[GroupSpec]) -> SuccessSpec:
     policy = spec.view("successPolicy")
     is_any = policy.word("operator", ("All", "Any"), "All") == "Any"
     if is_any and any(group.tasks > group.replicas for group in groups):
-        policy.caution("operator", "one task that ends well is enough, not only a whole Job")
+        policy.caution("operator", "one successful task is enough, not only a whole Job")
     return SuccessSpec(is_any, policy.strings("targetReplicatedJobs"))
 
 

@@ -1,4 +1,4 @@
-"""Kinds of documents: which are read, which are passed by, and which would be missed."""
+"""Kinds of documents: which are read, which are skipped with a caution, and which are errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from phalanx.manifests.view import View
 
 JOB_FILE, CLUSTER_FILE, AICHOR = "job file", "cluster file", "aichormanifest"
 
-# Lower case, since people write `kind: pod`; and the groups of the API that mean it.
+# Lower case, since people write `kind: pod`; with the API groups that mean it.
 READ: dict[str, tuple[str, ...]] = {
     "pod": ("v1",),
     "node": ("v1",),
@@ -19,7 +19,7 @@ READ: dict[str, tuple[str, ...]] = {
     AICHOR: (),
 }
 NAMES = "Pod, PodGroup, Job, JobSet, ClusterNetworkTopology, PriorityClass, AIchorManifest"
-# What stands beside work and is not work itself: a caution is enough.
+# Objects that come with work and are not work themselves: a caution is enough.
 BESIDE = frozenset(
     {
         "clusterqueue", "clusterrole", "clusterrolebinding", "configmap", "elasticquota", "endpoints", "endpointslice",
@@ -34,7 +34,7 @@ MISPLACED = ("name", "namespace", "labels", "annotations")
 
 
 def kind_of(document: View) -> str:
-    """The kind in lower case, or one of our own files; an API group that means something else is refused."""
+    """The kind in lower case, or one of our own files; the same kind of another API group is refused."""
     kind = document.get("kind")
     if kind is None:
         return ""
@@ -53,7 +53,7 @@ def kind_of(document: View) -> str:
 
 
 def title_of(document: Document) -> str:
-    """How a document calls itself: Pod default/a."""
+    """The title of a document: Pod default/a."""
     content = document.content
     kind = content.get("kind")
     metadata = content.get("metadata")
@@ -69,7 +69,7 @@ def title_of(document: Document) -> str:
 
 
 def indented(document: Document) -> bool:
-    """Whether `metadata:` is empty and its fields stand beside it; they are put where they belong."""
+    """Whether `metadata:` is empty and its fields are beside it; they are moved into it."""
     content = document.content
     if "metadata" not in content or content["metadata"] is not None or "kind" not in content:
         return False

@@ -1,7 +1,7 @@
-"""Whether the layers that a job wants to gather in are those of the network, and which it may have meant.
+"""Checks the gather layers of a job against those of the network, and finds the ones that were meant.
 
-A layer in the wrong letter case, named without its ending or by the label it goes by is read as the layer that must be
-meant, with a caution; Koordinator leaves such a job waiting for ever without a word.
+A layer in the wrong letter case, named without its ending or by its label is read as the layer that must be meant,
+with a caution; Koordinator leaves such a job waiting for ever without a message.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Submitted = tuple[str | None, Job]  # the target it was made for, and the job
 def fit_layers(
     spec: JobSpec, topology: Topology, where: str = ""
 ) -> tuple[JobSpec, list[Caution], Reason | None]:
-    """The job with the layers that the network has, and why it waits if it must gather in one that is not there."""
+    """The job with layers of the network, and why it waits if it must gather in an unknown one."""
     gather, cautions, missing = _fit(spec.gather, topology, where, f"{spec.name or 'job'}: gather")
     return msgspec.structs.replace(spec, gather=gather), cautions, missing
 
 
 def fit_submitted(jobs: list[Submitted], topology: Topology) -> tuple[list[Submitted], list[str]]:
-    """The same for jobs that a submission made; what is to be told is in sentences."""
+    """The same for jobs of a submission; cautions are sentences."""
     fitted: list[Submitted] = []
     warnings: list[str] = []
     for target, job in jobs:
@@ -76,7 +76,7 @@ def _ignored(word: str, topology: Topology) -> str:
 
 
 def _meant(word: str, topology: Topology) -> str | None:
-    """The layer a word stands for, if only one can be meant."""
+    """The layer that a word means, if there is only one."""
     names = topology.names()
     if word in names:
         return word
@@ -93,7 +93,7 @@ def _folded(word: str) -> str:
 
 
 def _bare(word: str) -> str:
-    """Without the ending that Koordinator gives to its layers."""
+    """The word without the ending that Koordinator gives to its layers."""
     folded = word.casefold()
     for ending in ("topologylayer", "layer"):
         if folded.endswith(ending) and folded != ending:

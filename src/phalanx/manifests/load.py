@@ -1,8 +1,8 @@
-"""Documents out of text: YAML, JSON and TOML, with limits, line numbers and no surprises.
+"""Documents from text: YAML, JSON and TOML, with limits, line numbers and no surprises.
 
-PyYAML's parser gives events; what they build is plain, and made here so that every limit is kept while building:
-size, depth, how much aliases may repeat, how many documents. Words follow YAML 1.2, so `no` is a word and 12:30 is
-text. A key that stands twice and a tag that is not one of the plain ones are errors.
+PyYAML's parser gives events; values are built here so that every limit is kept while building: size, depth, how much
+aliases may repeat, how many documents. Scalars follow YAML 1.2, so `no` is text and so is 12:30. A duplicate key and a
+tag that is not one of the plain ones are errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ except ImportError:  # a PyYAML that was built without libyaml
 BYTES_MAX = 256 * 1024 * 1024
 DEPTH_MAX = 64
 DOCUMENTS_MAX = 100_000
-REPEATED_MAX = 100_000  # values that aliases may stand for, all together
+REPEATED_MAX = 100_000  # values that aliases may repeat, all together
 DIGITS_MAX = 400
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -46,21 +46,21 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Map(dict[str, Any]):
-    """A mapping that knows on which line each key stands, if its file tells."""
+    """A mapping with the line of each key, if its file has lines."""
 
     line: int = 0
-    lines: Mapping[str, int] = MappingProxyType({})  # of keys; shared by all that know none
+    lines: Mapping[str, int] = MappingProxyType({})  # of keys; shared by all mappings without lines
 
 
 class Seq(list[Any]):
-    """A list that knows on which line each of its members stands."""
+    """A list with the line of each of its members."""
 
     line: int = 0
     lines: Sequence[int] = ()
 
 
 class Document(Struct, frozen=True):
-    """One document of a file. JSON and TOML tell no lines; theirs are 0."""
+    """One document of a file. JSON and TOML have no lines; theirs are 0."""
 
     file: str
     content: Map
@@ -76,7 +76,7 @@ def place(file: str, line: int) -> str:
 
 
 def load(file: str, text: str) -> list[Document]:
-    """The documents of one file, lists of objects taken apart; empty documents are left out."""
+    """The documents of one file, with lists of objects split up and empty documents left out."""
     size = len(text) if text.isascii() else _bytes(file, text)
     if size > BYTES_MAX:
         raise ManifestError(file, f"{size} bytes are too many, at most {BYTES_MAX} are read")
@@ -100,7 +100,7 @@ def _parse(file: str, text: str) -> list[Any]:
         return [_toml(file, text)]
     if file.endswith(".json"):
         return [_json(file, text)]
-    if text.lstrip()[:1] in ("{", "["):  # perhaps JSON, which is read much faster; YAML may begin so as well
+    if text.lstrip()[:1] in ("{", "["):  # perhaps JSON, which is read much faster; YAML may start so as well
         try:
             return [_json(file, text)]
         except _NotJson:
@@ -127,11 +127,11 @@ def _flatten(file: str, found: Any, into: list[Document]) -> None:
 
 
 class _Builder:
-    """Values out of the events of one file."""
+    """Builds values from the events of one file."""
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self.anchors: dict[str, tuple[Any, int]] = {}  # the value, and how many values it is made of
+        self.anchors: dict[str, tuple[Any, int]] = {}  # the value, and the number of values in it
         self.open: set[str] = set()  # anchors of what is being built
         self.count = 0
         self.repeated = 0
@@ -140,7 +140,7 @@ class _Builder:
         raise ManifestError(place(self.file, _line(event)), text, reason="MalformedYaml")
 
     def value(self, event: Any, parser: Any, depth: int) -> Any:
-        """The value that begins with this event."""
+        """The value that starts with this event."""
         if depth > DEPTH_MAX:
             self.fail(event, f"nested too deep, at most {DEPTH_MAX} levels are read")
         if isinstance(event, yaml.AliasEvent):
@@ -163,9 +163,9 @@ class _Builder:
 
     def alias(self, event: Any) -> Any:
         if event.anchor in self.open:
-            self.fail(event, f"*{event.anchor} stands inside of what it names")
+            self.fail(event, f"*{event.anchor} is inside of what it names")
         if event.anchor not in self.anchors:
-            self.fail(event, f"*{event.anchor} names nothing that stands before it")
+            self.fail(event, f"*{event.anchor} names nothing before it")
         found, size = self.anchors[event.anchor]
         self.count += size
         self.repeated += size
@@ -198,7 +198,7 @@ class _Builder:
                 merged.append((key, value))
             elif key.value in found:
                 self.fail(
-                    key, f"the key {shown(key.value)} stands twice, first on line {found.lines[key.value]}"
+                    key, f"the key {shown(key.value)} appears twice, first on line {found.lines[key.value]}"
                 )
             else:
                 found[key.value] = value
@@ -286,7 +286,7 @@ def _unreadable(file: str, error: Exception) -> ManifestError:
 
 
 class _NotJson(ManifestError):
-    """Text that is not JSON; it may be YAML all the same."""
+    """Text that is not JSON; it may still be YAML."""
 
 
 def _json(file: str, text: str) -> Any:
@@ -296,7 +296,7 @@ def _json(file: str, text: str) -> Any:
             seen: set[str] = set()
             key = next(key for key, _ in found if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise ManifestError(
-                file, f"the key {shown(key)} stands twice in one object", reason="MalformedJson"
+                file, f"the key {shown(key)} appears twice in one object", reason="MalformedJson"
             )
         return made
 
@@ -311,7 +311,7 @@ def _json(file: str, text: str) -> Any:
     except ValueError as error:
         raise ManifestError(file, f"this is not JSON: {error}", reason="MalformedJson") from None
     _check_depth(found, file)
-    if _SURROGATE.search(text):  # an escape may spell half of a character
+    if _SURROGATE.search(text):  # an escape may be half of a character
         _bytes(file, json.dumps(found, ensure_ascii=False))
     return found
 

@@ -1,4 +1,4 @@
-"""Members of a gang: in which order they stand, which are alike, and how many of each kind are needed."""
+"""Members of a gang: their order, which are alike, and how many of each shape are needed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NUMBER = re.compile(r"([0-9]{1,18})", re.ASCII)
 
 
 def in_order(pods: list[Pod]) -> list[Pod]:
-    """By index, then by name, with the numbers in names as numbers; those without an index stand last."""
+    """By index, then by name, with the numbers in names as numbers; members without an index come last."""
     return sorted(pods, key=lambda pod: (pod.index is None, pod.index or 0, _by_number(pod.name)))
 
 
 def by_shape(pods: list[Pod]) -> list[list[Pod]]:
-    """Members that ask for the same and run the same, in the order in which each kind first stands.
+    """Members with the same request and command, in the order in which each shape first appears.
 
-    In a plan they also tolerate the same, since it decides which nodes they may use.
+    In a plan they also have the same tolerations, which decide what nodes they may use.
     """
     shapes: dict[bytes, list[Pod]] = {}
     for pod in pods:
@@ -32,14 +32,14 @@ def by_shape(pods: list[Pod]) -> list[list[Pod]]:
 
 
 def needed_of_each(minimum: int, pods: list[Pod], shapes: list[list[Pod]], view: View) -> list[int]:
-    """How many of each shape a gang cannot start without, if it needs `minimum` of all its members in order."""
+    """How many of each shape a gang needs to start, if it needs `minimum` of all its members in order."""
     sizes = [len(shape) for shape in shapes]
     shape_of = {id(pod): number for number, shape in enumerate(shapes) for pod in shape}
     return share_out(minimum, [shape_of[id(pod)] for pod in pods], sizes, view)
 
 
 def share_out(minimum: int, order: list[int], sizes: list[int], view: View) -> list[int]:
-    """The first `minimum` members in order are needed; `order` says of which kind each member is."""
+    """The first `minimum` members in order are needed; `order` has the shape of each member."""
     if minimum >= len(order):
         return sizes
     counted = Counter(order[:minimum])
@@ -55,7 +55,7 @@ def share_out(minimum: int, order: list[int], sizes: list[int], view: View) -> l
 
 
 def indexes(shape: list[Pod], view: View) -> list[int]:
-    """The network index of each member; empty where it is its place, or where nobody says one."""
+    """The network index of each member; empty where it equals the position, or where no member has one."""
     said = [pod.index for pod in shape]
     if all(index is None for index in said) or said == list(range(len(said))):
         return []
@@ -65,12 +65,12 @@ def indexes(shape: list[Pod], view: View) -> list[int]:
         view.refuse("", f"two members have the network-topology-index {twice}", "taken by name")
         return []
     if len(given) < len(said):
-        view.note("", "some members have no network-topology-index; they stand last, by name")
+        view.note("", "some members have no network-topology-index; they come last, by name")
     after = max(given) + 1
     return given + list(range(after, after + len(said) - len(given)))
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Text and numbers in turn, so that pod-2 stands before pod-10."""
+    """Text and numbers in turn, so that pod-2 comes before pod-10."""
     parts = _NUMBER.split(name)
     return [(int(part), "") if number % 2 else (-1, part) for number, part in enumerate(parts)]

@@ -1,7 +1,7 @@
-"""Nodes of Kubernetes as ours: what they can give, where they stand, and whether they take work.
+"""Kubernetes nodes as ours: their capacity, their labels, and whether they take work.
 
-Pods there share cores and devices in parts, which nobody does here. So the parts that are taken on a node are added
-up and taken off it as a whole: what is left is what a task of ours could have.
+Pods there share cores and devices in parts, which tasks here never do. So the parts that are taken on a node are added
+up and subtracted from it in whole units: the remainder is what a task of ours could have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRODUCT = "nvidia.com/gpu.product"
 DEVICE_MEMORY_MIB = "nvidia.com/gpu.memory"
 DEVICES_MAX = 1024
 UNKNOWN = "it is in none of the files, though tasks run there"
-# Taints that only repeat what the node says of itself.
+# Taints that only repeat the node's own status.
 REPEATED = (
     "node.kubernetes.io/unschedulable",
     "node.kubernetes.io/not-ready",
@@ -30,16 +30,16 @@ REPEATED = (
 
 
 class NodeSpec(Struct, frozen=True):
-    """A node of a cluster file. `closed` says why it takes no new work from anybody, and is empty if it does."""
+    """A node of a cluster file. `closed` says why it takes no new work, and is empty if it does."""
 
     name: str
     capacity: Capacity
     closed: str = ""
-    taints: tuple[Taint, ...] = ()  # they keep away jobs that do not tolerate them all
+    taints: tuple[Taint, ...] = ()  # they exclude jobs that do not tolerate them all
 
 
 class KubeNode(Struct, frozen=True):
-    """A node as Kubernetes tells it, before what runs there is known."""
+    """A node as Kubernetes reports it, before what runs there is known."""
 
     name: str
     amounts: Amounts  # allocatable, exact
@@ -73,7 +73,7 @@ def read_node(document: View) -> KubeNode:
 
 
 def settle(node: KubeNode, pods: Iterable[Pod]) -> tuple[NodeSpec, bool]:
-    """The node with what is taken in parts taken off, and whether more is taken than it has."""
+    """The node without what is taken in parts, and whether more is taken than it has."""
     held = [pod.template.amounts for pod in pods]
     cores = _whole([each.cpu_millis for each in held], node.amounts.cpu_millis, 1000)
     gpus = _whole([each.gpu_percent for each in held], node.amounts.gpu_percent, 100)
@@ -89,7 +89,7 @@ def settle(node: KubeNode, pods: Iterable[Pod]) -> tuple[NodeSpec, bool]:
 
 
 def unknown_node(name: str) -> KubeNode:
-    """A node that somebody runs on and no file describes."""
+    """A node that tasks run on and no file describes."""
     return KubeNode(name, Amounts(), "gpu", 0, {}, UNKNOWN, ())
 
 

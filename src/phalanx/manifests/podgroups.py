@@ -1,7 +1,6 @@
-"""What makes pods a gang: PodGroup objects, and the labels and annotations of Koordinator that say the same.
+"""What makes pods a gang: PodGroup objects, and the labels and annotations of Koordinator with the same meaning.
 
-Read are the terms, from wherever they stand. Which of them win, and which pods belong together, is `gangs.py`'s
-business.
+This module reads the terms, wherever they are. `gangs.py` decides which of them win, and which pods belong together.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ LABEL = "pod-group.scheduling.sigs.k8s.io"
 PREFIX = "gang.scheduling.koordinator.sh"
 AFFINITY = "scheduling.koordinator.sh/network-topology-selector"
 MATCHES = ("once-satisfied", "only-waiting", "waiting-and-running")
-WAIT_S = 600.0  # what Koordinator waits if nobody says otherwise
+WAIT_S = 600.0  # Koordinator's default
 NAMED_MAX = 1000
 
 
@@ -39,7 +38,7 @@ class Terms(Struct, frozen=True):
 
 
 class PodGroup(Struct, frozen=True):
-    """A PodGroup object. `view` is where its complaints point to."""
+    """A PodGroup object. `view` is where its errors point to."""
 
     name: str  # namespace/name
     terms: Terms
@@ -64,7 +63,7 @@ def read_podgroup(document: View) -> PodGroup:
 
 
 def gang_of(metadata: View) -> str:
-    """The gang a pod says it is of, in its own namespace; empty if it says none."""
+    """The gang that a pod names, in its own namespace; empty if it names none."""
     labels, annotations = metadata.view("labels"), metadata.view("annotations")
     said = [
         _worded(labels, LABEL),
@@ -78,7 +77,7 @@ def gang_of(metadata: View) -> str:
 def read_terms(metadata: View) -> Terms:
     """The terms that the labels and annotations of an object hold."""
     labels, annotations = metadata.view("labels"), metadata.view("annotations")
-    annotations.skip(f"{PREFIX}/timeout")  # a mark that old schedulers left behind
+    annotations.skip(f"{PREFIX}/timeout")  # left behind by old schedulers
     minimum = _count(annotations, f"{PREFIX}/min-available", least=1)
     fallback = _count(labels, f"{LABEL}/min-available", least=1)
     return Terms(
@@ -110,7 +109,7 @@ def namespace_of(metadata: View) -> str:
 
 
 def _worded(view: View, key: str) -> str:
-    """Text; a number that somebody forgot to put in quotes will do as well."""
+    """Text; a number that was not quoted is accepted as well."""
     value = view.get(key)
     if value is None or isinstance(value, str):
         return value or ""

@@ -1,6 +1,6 @@
-"""Pods and pod templates: what a task of ours would ask for, run and obey.
+"""Pods and pod templates: the request, the command and the policies of a task.
 
-What a pod says about its gang is read in `podgroups.py`, what its containers say in `containers.py` and `amounts.py`.
+`podgroups.py` reads what a pod says about its gang, `containers.py` and `amounts.py` its containers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCHEDULERS = ("", "koord-scheduler", "default-scheduler", "phalanx")
 
 
 class Traits(Struct, frozen=True):
-    """What a pod says that a job of ours says once for all its tasks."""
+    """Fields of a pod that a job has once for all its tasks."""
 
     priority: int = 0
     may_evict: bool = True
@@ -84,20 +84,20 @@ class Pod(Struct, frozen=True):
     nominated: str = ""
     owner: str = ""
     from_cluster: bool = False
-    done: bool = False  # it has ended well
+    done: bool = False  # it has succeeded
 
 
 class Reader:
-    """Reads pods and templates for them. Pods of a cluster are many and alike, so what a spec says is read once."""
+    """Reads pods and their templates. Pods of a cluster are many and alike, so each distinct spec is read once."""
 
     def __init__(self, priorities: Priorities) -> None:
         self._priorities = priorities
         self._known: dict[bytes, PodRequest] = {}
 
     def pod(self, document: View) -> Pod | None:
-        """Read one Pod; None if it lies in a cluster, has ended and counts for nobody.
+        """Read one Pod; None if it is part of a cluster, has ended and does not count for a gang.
 
-        A gang counts members that have done their work.
+        A gang counts members that have succeeded.
         """
         from_cluster = document.source.lenient
         metadata, spec = document.view("metadata"), document.view("spec")
@@ -122,7 +122,7 @@ class Reader:
         )
 
     def template(self, metadata: View, spec: View) -> Template:
-        """Read what a pod, or a template for pods, asks for, runs and obeys."""
+        """Read the request, the command and the policies of a pod, or of a template for pods."""
         options = self._options(spec) if spec.source.lenient else read_options(spec, self._priorities)
         traits = _labelled(options.traits, metadata)
         return Template(
@@ -184,7 +184,7 @@ def _traits(spec: View, priorities: Priorities) -> Traits:
 
 
 def _labelled(traits: Traits, metadata: View) -> Traits:
-    """The traits with what labels and annotations add."""
+    """The traits, with those from labels and annotations."""
     labels, annotations = metadata.view("labels"), metadata.view("annotations")
     said = [labels.get(key) for key in QUEUE_LABELS] + [annotations.get(key) for key in QUEUE_LABELS]
     return msgspec.structs.replace(
@@ -196,7 +196,7 @@ def _labelled(traits: Traits, metadata: View) -> Traits:
 
 
 def read_tags(metadata: View) -> dict[str, str]:
-    """The labels of an object, which are kept as tags; the first so many that could be some."""
+    """The labels of an object, which are kept as tags; the first so many that are valid ones."""
     labels = metadata.view("labels")
     kept = [
         (key, value) for key, value in labels.content.items() if isinstance(value, str) and is_tag(key, value)
@@ -221,7 +221,7 @@ def _tell_rounding(spec: View, amounts: Amounts) -> None:
 
 
 def _where_to(spec: View) -> tuple[dict[str, str], str | None]:
-    """The labels a node must carry, and the one node it must be."""
+    """The labels a node must have, and the one node that is required, if any."""
     selector = spec.view("nodeSelector")
     labels = {key: selector.text(key) for key in selector.content}
     for key, value in _affinity_labels(spec).items():
@@ -229,12 +229,12 @@ def _where_to(spec: View) -> tuple[dict[str, str], str | None]:
             raise spec.error("affinity", f"{key} must be {value!r} here and {labels[key]!r} in nodeSelector")
     target = None if spec.source.lenient else spec.text("nodeName") or None
     if target is None and not spec.source.for_plan and HOSTNAME in labels:
-        target = labels.pop(HOSTNAME)  # our nodes carry their name, not this label
+        target = labels.pop(HOSTNAME)  # our nodes have their name, not this label
     return labels, target
 
 
 def _affinity_labels(spec: View) -> dict[str, str]:
-    """A required node affinity, where one set of labels says the same; otherwise it is left unread."""
+    """A required node affinity, where one set of labels has the same meaning; otherwise it is left unread."""
     affinity: Any = spec.content.get("affinity")
     try:
         required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

@@ -1,4 +1,4 @@
-"""Priorities by name: PriorityClass documents, and the names everybody knows."""
+"""Priorities by name: PriorityClass documents, and the well-known names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VALUE_MAX = 2_147_483_647
 
 
 class Priority(Struct, frozen=True):
-    """What a name stands for."""
+    """The meaning of a name."""
 
     value: int
     may_evict: bool = True
@@ -48,7 +48,7 @@ class Priorities:
             self._default = self._declared[name]
 
     def of(self, pod: View) -> Priority:
-        """The priority of a pod spec. What is beyond our own highest is brought down to it."""
+        """The priority of a pod spec, limited to our own highest."""
         found = self._named(pod)
         if "priority" in pod:
             found = Priority(pod.number("priority", 0, -VALUE_MAX - 1, VALUE_MAX), found.may_evict)

@@ -1,7 +1,7 @@
 """Amounts and durations as Kubernetes writes them: 500m, 16Gi, 1e3, 3600s.
 
 Read exactly: a fraction finer than a billionth is rounded away from zero, and so is what has to be a whole number.
-Sizes as people write them in our own files are `core/model/quantity.py`.
+`core/model/quantity.py` reads the sizes of our own files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from phalanx.core.model.quantity import SECONDS_MAX
 
 NANO = 10**9
-VALUE_MAX = (1 << 63) - 1  # what is larger counts as this much
+VALUE_MAX = (1 << 63) - 1  # larger values count as this much
 DIGITS_MAX = 400
 EXPONENT_MAX = 1000
 

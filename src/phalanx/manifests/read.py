@@ -1,8 +1,8 @@
-"""Files into jobs: the door of this room.
+"""Reads files into jobs: the entry point of this package.
 
-`read` takes the texts of files and gives what they hold: jobs to run or to plan, the layers and quotas they declare, a
-cluster if cluster files were given, and cautions about everything that could not be honoured. Files are opened by
-others, and nothing is run or planned here.
+`read` takes the texts of files and returns what they hold: jobs to run or to plan, the layers and quotas they declare,
+a cluster if cluster files were given, and cautions about everything that could not be honoured. It opens no files, and
+runs and plans nothing.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from phalanx.manifests.podgroups import read_podgroup
 from phalanx.manifests.pods import Pod, Reader
 from phalanx.manifests.priorities import Priorities
 from phalanx.manifests.topology import read_network_topology
-from phalanx.manifests.unread import tell_unread
+from phalanx.manifests.unread import warn_unread
 from phalanx.manifests.view import Source, View
 
 T = TypeVar("T")
 KEPT = "(applied before)"
-Text = tuple[str, str]  # the name of a file, and what it holds
+Text = tuple[str, str]  # the name of a file, and its contents
 
 
 class Manifests(Struct):
-    """What was read. `jobs` are the specs of `found`, for those who need no more."""
+    """What was read. `jobs` are the specs of `found`, for callers that need no more."""
 
     found: list[ParsedJob]
-    incomplete: list[Incomplete]  # in a plan: gangs that cannot begin for what the files lack
+    incomplete: list[Incomplete]  # in a plan: gangs that cannot start because the files lack something
     topology: Topology | None
     queues: dict[str, Quota]
     cluster: ClusterSpec | None  # if cluster files were given
@@ -81,8 +81,8 @@ def read(
 ) -> Manifests:
     """Read job files and, for a plan without a server, cluster files; raises ManifestError.
 
-    With `kept`, what is known of gangs that wait for members, a gang that lacks some is a job that waits (in a plan it
-    is incomplete); what was kept may be given again as it was. Pods that name no folder run in `folder`.
+    With `kept`, the documents of gangs that wait for members, a gang that lacks some is a job that waits (in a plan it
+    is incomplete); documents that were kept may be given again unchanged. Pods that name no folder run in `folder`.
     """
     with _uncollected():
         reading = _Reading(for_plan or bool(cluster), keeps=kept is not None and not for_plan, folder=folder)
@@ -102,7 +102,7 @@ def read(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """A large cluster is a million small values that all stay; looking through them for garbage takes half the time."""
+    """Switch the garbage collector off: a million values that all stay; scanning them takes half the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -113,7 +113,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Reading:
-    """One reading: documents by kind first, and then what they make together."""
+    """One reading: documents by kind first, then what they make together."""
 
     def __init__(self, for_plan: bool, keeps: bool = False, folder: str = "") -> None:
         self.for_plan = for_plan
@@ -129,14 +129,14 @@ class _Reading:
     def take(self, file: str, text: str, *, from_cluster: bool) -> None:
         for document in load(file, text):
             beside = indented(document)
-            cautions = Cautions() if file == KEPT else self.cautions  # it was told then
+            cautions = Cautions() if file == KEPT else self.cautions  # it was reported then
             source = Source(
                 document, title_of(document), cautions, lenient=from_cluster, for_plan=self.for_plan
             )
             view = View(source, document.content)
             if beside:
                 view.caution(
-                    "metadata", "is empty, and its fields stand beside it: read as if they were inside", ""
+                    "metadata", "is empty, and its fields are beside it: read as if they were inside", ""
                 )
             kind = self._kind(view, from_cluster)
             if kind:
@@ -157,11 +157,11 @@ class _Reading:
             view.skip(*view.content)
             return ""
         raise view.error(
-            "kind", f"{view.content['kind']!r} cannot be read; read are {NAMES}", reason="UnknownKind"
+            "kind", f"{view.content['kind']!r} cannot be read; supported are {NAMES}", reason="UnknownKind"
         )
 
     def _once(self, view: View, kind: str, from_cluster: bool) -> bool:
-        """Whether an object is to be read: one that was kept, and is given again as it was, need not be."""
+        """Whether an object is to be read: one that was kept, and is given again unchanged, is not."""
         metadata = view.content.get("metadata")
         if not isinstance(metadata, dict) or not metadata.get("name"):
             return True
@@ -181,7 +181,7 @@ class _Reading:
         return False
 
     def each(self, kind: str, reader: Callable[[View], T | None]) -> Iterator[T]:
-        """What a reader makes of the documents of a kind; of one that only lies in a cluster, an error is a caution."""
+        """Read the documents of a kind; an error in one that is only part of a cluster is a caution."""
         for view in self.by_kind.get(kind, ()):
             try:
                 made = reader(view)
@@ -189,7 +189,7 @@ class _Reading:
                 if not view.source.lenient or kind in (JOB_FILE, CLUSTER_FILE):
                     raise
                 text = error.detail.removeprefix(f"{error.where}: ").removeprefix(f"{view.source.title}: ")
-                view.caution("", f"it cannot be read and is passed over: {text}", "")
+                view.caution("", f"it cannot be read and is skipped: {text}", "")
                 continue
             if made is not None:
                 yield made
@@ -217,7 +217,7 @@ class _Reading:
             contents = settled(list(self.each("node", read_node)), parts, pods, known, self.cautions)
             contents.topology = topology
         for view in self.asked:
-            tell_unread(view)
+            warn_unread(view)
         queues = {name: quota for part in parts for name, quota in part.queues.items()}
         return Manifests(asked, book.incomplete, topology, queues, contents, self.cautions.all())
 
@@ -250,7 +250,7 @@ class _Reading:
         return declared[-1] if declared else None
 
     def _checked(self, each: ParsedJob, topology: Topology | None) -> ParsedJob | None:
-        """The job with the layers of the network, and surely one that could be submitted."""
+        """The job with the layers of the network, validated as a submission is."""
         spec = each.spec
         if topology is not None:
             spec, cautions, missing = fit_layers(spec, topology, each.where)
@@ -270,5 +270,5 @@ class _Reading:
 
 
 def _asked_only(view: View, reader: Callable[[], ParsedJob | None]) -> ParsedJob | None:
-    """A Job in a cluster is known by its pods, which are there as well."""
+    """A Job in a cluster is known by its pods, which are in the files as well."""
     return None if view.source.lenient else reader()

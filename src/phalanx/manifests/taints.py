@@ -1,7 +1,7 @@
 """Taints of nodes and tolerations of pods: which nodes a pod may use.
 
-Our own nodes carry no taints, so a toleration is honoured by itself when a job is run. In a plan over nodes of
-Kubernetes it decides which of them are open.
+Our own nodes have no taints, so a toleration has no effect when a job is run. In a plan over Kubernetes nodes it
+decides which of them are open.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLOSING = ("NoSchedule", "NoExecute")
 
 
 class Taint(Struct, frozen=True):
-    """A mark on a node that keeps pods away."""
+    """A mark on a node that excludes pods."""
 
     key: str
     value: str = ""
@@ -28,7 +28,7 @@ class Taint(Struct, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
-    """What a pod does not mind."""
+    """A taint that a pod tolerates."""
 
     key: str = ""
     operator: str = "Equal"
@@ -55,7 +55,7 @@ def read_tolerations(spec: View) -> tuple[Toleration, ...]:
 
 
 def read_taints(spec: View) -> tuple[Taint, ...]:
-    """The taints of a node that keep pods away for certain."""
+    """The taints of a node that exclude pods for certain."""
     taints = [
         Taint(each.text("key"), each.text("value"), each.text("effect", "NoSchedule"))
         for each in spec.views("taints")

@@ -11,7 +11,7 @@ ONLY_NAME = "default"
 
 
 def read_network_topology(document: View) -> Topology | None:
-    """Read one ClusterNetworkTopology; None if it is not the one named default, which alone counts."""
+    """Read one ClusterNetworkTopology; None if it is not the one named default, which alone is used."""
     name = document.view("metadata").text("name")
     if name != ONLY_NAME:
         document.view("metadata").caution(
@@ -52,7 +52,7 @@ def _by_name(entries: list[View]) -> dict[str, View]:
 
 
 def _chain(by_name: dict[str, View]) -> list[str]:
-    """The layers above the nodes, from the innermost out."""
+    """The layers above the nodes, from the innermost to the outermost."""
     chain: list[str] = []
     at = NODE_LAYER
     while parent := by_name[at].text("parentTopologyLayer"):

@@ -1,4 +1,4 @@
-"""What members of one job must agree on, since a job says it once: priority, queue, grace and the like."""
+"""Fields that members of one job must agree on, since a job has them once: priority, queue, grace and the like."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def with_traits(spec: JobSpec, traits: Traits) -> JobSpec:
 
 
 def common_traits(templates: Sequence[Template]) -> Traits:
-    """One answer for all members of a job; where they differ, a caution says which was taken."""
+    """One value for all members of a job; where they differ, a caution says which was taken."""
     traits = templates[0].traits
     for field, text in _WORDS.items():
         values = {getattr(each.traits, field) for each in templates}
@@ -41,7 +41,7 @@ def common_traits(templates: Sequence[Template]) -> Traits:
 
 
 def _chosen(field: str, values: set[Any]) -> Any:
-    """What harms nobody: the lowest priority, the longest time, the protection that one of them asks for."""
+    """The harmless choice: the lowest priority, the longest time, the protection that one of them asks for."""
     if field in ("may_evict", "evictable", "restarts"):
         return False
     if field == "time_limit":

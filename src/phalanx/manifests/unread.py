@@ -1,7 +1,7 @@
-"""What is said about fields that nobody read: most deserve a caution, some none at all.
+"""Cautions about fields that were not read: most deserve one, some do not.
 
-Harmless are what the API server writes by itself, and values that are its defaults. Fields that only matter to a
-running container are of no interest to a plan.
+Harmless are fields that the API server writes, and values that are its defaults. A plan ignores fields that only
+matter to a running container.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from phalanx.manifests.view import View
 
 NOT_READ = "is not read, and changes nothing here"
 
-# Written by servers and tools, about the object and not for it.
+# Written by servers and tools, about the object.
 HARMLESS = re.compile(
     r"status|metadata\.(uid|resourceVersion|generation|creationTimestamp|deletionTimestamp|deletionGracePeriodSeconds"
     r"|managedFields|selfLink|ownerReferences|finalizers|generateName)"
@@ -23,7 +23,7 @@ HARMLESS = re.compile(
     r"|.*metadata\.labels\.(controller-uid|job-name|pod-template-hash)"
     r"|.*metadata\.creationTimestamp"
 )
-# Values that say no more than leaving the field out: the API server fills them in.
+# Values that mean the same as leaving the field out: the API server fills them in.
 DEFAULTS: dict[str, tuple[object, ...]] = {
     "dnsPolicy": ("ClusterFirst",),
     "enableServiceLinks": (True,),
@@ -42,7 +42,7 @@ DEFAULTS: dict[str, tuple[object, ...]] = {
     "podReplacementPolicy": ("TerminatingOrFailed",),
     "managedBy": ("kubernetes.io/job-controller", "jobset.sigs.k8s.io/jobset-controller"),
 }
-# What only a container minds while it runs.
+# Fields that only matter to a container while it runs.
 RUN_ONLY = frozenset(
     {
         "automountServiceAccountToken", "builder", "clone", "dnsConfig", "dnsPolicy", "enableServiceLinks", "envFrom",
@@ -57,9 +57,9 @@ WORDS: dict[str, str] = {
     "image": "the program runs on the node as it is, the image is not used",
     "volumes": "a process sees the files of its node, no volume is mounted",
     "volumeMounts": "a process sees the files of its node, no volume is mounted",
-    "ports": "a process opens what ports it likes, none is set up for it",
+    "ports": "a process may open any port, none is set up for it",
     "envFrom": "only env with a value is read, so these variables are not set",
-    "affinity": "only a required node affinity that one set of labels can say is read",
+    "affinity": "only a required node affinity that one set of labels can express is read",
     "topologySpreadConstraints": "tasks are not spread by constraints; gather keeps them together",
     "minResources": "is not needed: the requests of the members are counted themselves",
     "suspend": "nothing is held back: it waits for room and starts",
@@ -75,8 +75,8 @@ WORDS: dict[str, str] = {
 }
 
 
-def tell_unread(view: View) -> None:
-    """A caution for every field of a document that was not read and might have meant something."""
+def warn_unread(view: View) -> None:
+    """Add a caution for every field of a document that was not read and might matter."""
     for where, key in view.left():
         path = where.at(key)
         if HARMLESS.fullmatch(path) or where.content[key] in DEFAULTS.get(key, ()):
@@ -90,7 +90,7 @@ def _word(where: View, key: str) -> str:
     if key in WORDS:
         return WORDS[key]
     if where.path.endswith("metadata.labels"):
-        return "is not kept: it is no label that Kubernetes would take, or one too many"
+        return "is not kept: it is not a valid Kubernetes label, or one too many"
     if where.path.endswith("metadata.annotations"):
         return "is not read: annotations of a job are not kept"
     return NOT_READ

@@ -1,7 +1,7 @@
-"""Reading one mapping of a document, and remembering which of its fields have been read.
+"""Reads one mapping of a document, and remembers which of its fields have been read.
 
-A reader asks for fields by name and kind; what nobody asked for can be listed afterwards, so that no field is passed
-over in silence. A field that is absent and one that is null are the same.
+A reader asks for fields by name and type; the others can be listed afterwards, so that no field is ignored in silence.
+A field that is absent and one that is null are the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from phalanx.manifests.load import Document, Map, place
 
 
 class Source:
-    """The document that views look at: its file, what it calls itself, and where its cautions go."""
+    """The document of some views: its file, its title, and where its cautions go."""
 
     __slots__ = ("cautions", "file", "for_plan", "lenient", "title")
 
@@ -31,18 +31,14 @@ class Source:
         for_plan: bool = False,
     ) -> None:
         self.file = document.file
-        self.for_plan = (
-            for_plan  # nothing will be run, so what only matters to a running program does not matter
-        )
+        self.for_plan = for_plan  # nothing will be run, so fields of a running program do not matter
         self.title = title
         self.cautions = cautions
-        self.lenient = (
-            lenient  # what is wrong in it is a caution: it lies in a cluster, nobody asks to run it
-        )
+        self.lenient = lenient  # errors in it are cautions: it is part of a cluster and not to be run
 
 
 class View:
-    """One mapping of a document. It stands under `key` of the mapping `around` it, perhaps in a list there."""
+    """One mapping of a document, under `key` of the mapping `around` it, perhaps in a list there."""
 
     __slots__ = ("_children", "_read", "around", "content", "key", "line", "place", "source")
 
@@ -70,14 +66,14 @@ class View:
 
     @property
     def path(self) -> str:
-        """Where it stands in its document: spec.containers[0]."""
+        """Its path in the document: spec.containers[0]."""
         if self.around is None:
             return ""
         path = self.around.at(self.key)
         return path if self.place is None else f"{path}[{self.place}]"
 
     def at(self, key: str) -> str:
-        """The path of a field: spec.containers[0].image; a key with dots in it stands in brackets."""
+        """The path of a field: spec.containers[0].image; a key with dots is in brackets."""
         path = self.path
         if path and any(sign in key for sign in "./[]"):
             return f"{path}[{key}]"
@@ -87,24 +83,24 @@ class View:
         return place(self.source.file, self.content.lines.get(key, self.line))
 
     def error(self, key: str, text: str, *, reason: str = "") -> ManifestError:
-        """What is wrong with a field, or without a key with the whole object, for the caller to raise."""
+        """An error about a field, or without a key about the whole object, for the caller to raise."""
         told = ": ".join(filter(None, (self.source.title, self.at(key) if key else "", text)))
         return ManifestError(self.where(key), told, reason=reason)
 
     def caution(self, key: str, text: str, value: object = None) -> None:
-        """Say that a field was read otherwise than written, or not at all."""
+        """Add a caution: a field was read otherwise than written, or not at all."""
         value = self.content.get(key) if value is None else value
         told = "" if value is None or value == "" else shown(value)
         path = self.at(key) if key else ""
         self.source.cautions.add(self.where(key), self.source.title, path, told, text)
 
     def note(self, key: str, text: str, value: object = None) -> None:
-        """A caution about what somebody asks for; of what only lies in a cluster it would be noise."""
+        """Add a caution if the object is to be run or planned; for one of a cluster it would be noise."""
         if not self.source.lenient:
             self.caution(key, text, value)
 
     def refuse(self, key: str, text: str, instead: str) -> None:
-        """An error in what is to be run; a caution in what only lies in a cluster, where `instead` is assumed."""
+        """Raise an error if the object is to be run; if it is part of a cluster, add a caution and assume `instead`."""
         if not self.source.lenient:
             raise self.error(key, text)
         self.caution(key, f"{text}; {instead}")
@@ -116,7 +112,7 @@ class View:
         return self.content.get(key)
 
     def skip(self, *keys: str) -> None:
-        """Fields that change nothing here and need no word."""
+        """Mark fields that change nothing here, so that they give no caution."""
         self._read.update(keys)
 
     def text(self, key: str, default: str = "") -> str:
@@ -192,7 +188,7 @@ class View:
         return found
 
     def parsed(self, key: str) -> Any:
-        """A value that is JSON in a text, as annotations hold it, or has been written out as YAML."""
+        """A value that is JSON in a text, as annotations have it, or has been written as YAML."""
         value = self.get(key)
         if not isinstance(value, str):
             return value
@@ -208,12 +204,12 @@ class View:
         return made
 
     def forget(self) -> None:
-        """Let go of what was looked into; of a large cluster nobody asks what was not read."""
+        """Drop the record of read fields; for a large cluster it is not needed."""
         self._children.clear()
         self._read.clear()
 
     def left(self) -> Iterator[tuple[View, str]]:
-        """The fields nobody has read, here and in every mapping that was looked into."""
+        """The fields that were not read, here and in every mapping that was read."""
         for key, value in self.content.items():
             if key in self._read:
                 for child in self._children.get(key, ()):

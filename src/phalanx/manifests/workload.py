@@ -1,7 +1,7 @@
 """Workloads made from templates (Job, JobSet): how one becomes a gang when its templates say so.
 
-The tasks of a workload belong to a gang if the pods made from its templates would. All groups of one job of ours
-start together, so a gang and a workload have to be the same.
+The tasks of a workload belong to a gang if the pods made from its templates would. All groups of one job of ours start
+together, so a gang and a workload have to be the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KUEUE_EITHER_WAY = "kueue.x-k8s.io/podset-unconstrained-topology"
 
 
 def with_gang_of(spec: JobSpec, templates: list[Template], book: GangBook, affinity: str) -> JobSpec | None:
-    """The job as the gang its templates name; None if that gang lacks something, which has been told."""
+    """The job as the gang its templates name; None if that gang lacks something, which has been reported."""
     if not any(template.gang for template in templates):
         return _with_kueue(spec, templates, affinity)
     of_gang: dict[str, list[Template]] = {}
@@ -28,10 +28,8 @@ def with_gang_of(spec: JobSpec, templates: list[Template], book: GangBook, affin
         if template.gang:
             of_gang.setdefault(template.gang, []).append(template)
         else:
-            template.view.caution(
-                "", "it is of no gang, and starts together with the gang of its job all the same"
-            )
-    gangs = book.company(next(iter(of_gang)), of_gang)
+            template.view.caution("", "it is of no gang, but starts together with the gang of its job")
+    gangs = book.partners(next(iter(of_gang)), of_gang)
     if gangs is None:
         return None
     for name in of_gang.keys() - {gang.name for gang in gangs}:
@@ -62,7 +60,7 @@ def _needs(gang: PodGang, numbers: list[int], sizes: list[int]) -> list[int]:
 
 
 def _with_kueue(spec: JobSpec, templates: list[Template], affinity: str) -> JobSpec:
-    """Kueue admits a workload whole; where it asks for a topology, its pods are a gang that stands together."""
+    """Kueue admits a workload whole; where it asks for a topology, its pods are a gang that is placed together."""
     wishes: list[GatherSpec] = []
     is_gang = bool(affinity)
     for template in templates:
@@ -79,6 +77,6 @@ def _with_kueue(spec: JobSpec, templates: list[Template], affinity: str) -> JobS
         return spec
     if len(templates) > 1 and wishes:
         templates[0].view.caution(
-            "", "all groups of the job stand together, not each by itself as Kueue has it"
+            "", "all groups of the job are placed together, not each by itself as in Kueue"
         )
     return msgspec.structs.replace(spec, gang=GangSpec(affinity=affinity), gather=wishes)

@@ -1,1 +1,1 @@
-"""What would happen: plans and the map of a cluster, from a live state or from files. Nothing here changes anything."""
+"""Plans and the topology map of a cluster, from a live state or from files. Nothing here changes anything."""

@@ -1,7 +1,8 @@
-"""The map in the words of Koordinator: a `ClusterNetworkTopology` with its `status.detailStatus`.
+"""The topology map in Koordinator's format: a `ClusterNetworkTopology` with its `status.detailStatus`.
 
-Domains stand depth first, children sorted by name. `childTopologyNames` is left out where the children are nodes,
-`parentTopologyInfo` at the root. What the form has no word for (nodes without labels, who sits where) is in the JSON.
+Domains are in depth-first order, children sorted by name. `childTopologyNames` is left out where the children are
+nodes, `parentTopologyInfo` at the root. What the format cannot express (nodes without labels, the tasks on each node)
+is in the JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gangs that cannot begin for what their files lack: they wait, and a plan says for what."""
+"""Gangs that cannot start because their files lack something: they wait, and a plan says for what."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What people call a job and a task.
+"""The names of jobs and tasks in answers.
 
-A coordinator's jobs go by their ids. In files they have names of their own: a pod is `default/pod-1`, a job file's
-task `train.3`. A plan speaks in the words of whoever asked, so the ids in the core's sentences are replaced.
+A coordinator's jobs are known by their ids. In files they have their own names: a pod is `default/pod-1`, a job file's
+task `train.3`. A plan uses the names of the question, so the ids in the core's sentences are replaced.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _ID = re.compile(r"\b([0-9a-hjkmnp-tv-z]{26})(?:\.([0-9]{1,9}))?\b")
 
 
 class Names:
-    """Names by job id; whatever is not named goes by its name in Kubernetes, or by its id."""
+    """Names by job id; a job without one is called by its name in Kubernetes, or by its id."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, tuple[Job, str]] = {}
         self._tasks: dict[JobId, Sequence[str]] = {}
-        self.live: Mapping[JobId, JobState] = {}  # those of the cluster, which Kubernetes may have names for
+        self.live: Mapping[JobId, JobState] = {}  # jobs of the cluster, which may have names from Kubernetes
 
     def call(self, job: Job, name: str, tasks: Sequence[str] = ()) -> None:
-        """Call a job so, and its tasks by position if they have names too."""
+        """Set the name of a job, and those of its tasks by position if they have any."""
         self._jobs[job.id] = job, name
         if tasks:
             self._tasks[job.id] = tasks
@@ -47,7 +47,7 @@ class Names:
         return _ID.sub(self._named, text)
 
     def plain_values(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """The numbers behind a reason, with names instead of ids wherever they are words."""
+        """The numbers of a reason, with names instead of ids in text values."""
         return {key: self._plain_value(value) for key, value in numbers.items()}
 
     def _plain_value(self, value: Any) -> Any:
@@ -70,7 +70,7 @@ class Names:
 
 
 def called(submit: SubmitRequest, target: str | None) -> str:
-    """What to call a job that nobody has named: by its program, and by its target if it has one."""
+    """The name of a job that has none: its program, and its target if it has one."""
     words = submit.shell.split() if submit.shell else submit.command
     name = submit.name or words[0].rpartition("/")[2]
     return f"{name}@{target}" if target else name

@@ -1,7 +1,7 @@
-"""A plan without a server: what files describe, made into a state by real events, and the scheduler's own pass over it.
+"""A plan without a server: real events make a state of what files describe, and the scheduler plans on it.
 
-Jobs of the files that are asked about are planned behind all that waits in the cluster already. If the files ask about
-nobody, those who wait are asked about themselves.
+Jobs that the files ask about are planned behind all that waits in the cluster already. If the files ask about none,
+the waiting jobs of the cluster are the question.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RETRIES = 3
 
 
 class Offline:
-    """The cluster of some files, and whom they ask about."""
+    """The cluster of some files, and the jobs they ask about."""
 
     def __init__(self, made: Manifests, now: float, submit: SubmitRequest | None = None) -> None:
         spec = made.cluster or ClusterSpec([], [])
@@ -48,7 +48,7 @@ class Offline:
         self._new: list[Job] = []
         self._known: list[JobId] = []
         entered = [(self._take_in(found), found) for found in (*spec.jobs, *made.found)]
-        for job, found in entered:  # only now all are there who make way for others
+        for job, found in entered:  # only now all jobs are there that make way for others
             if found.nominated:
                 self._stage.promise(job, found)
         if submit is not None:
@@ -64,7 +64,7 @@ class Offline:
         return self._stage.warnings
 
     def plan(self, policy: Policy | None = None) -> PlanReply:
-        """What the scheduler would do with those who are asked about."""
+        """What the scheduler would do with the jobs in question."""
         seen = snapshot(self.state, self.now)
         reply = preview(self.state, self._new, policy or Policy(), seen, known=self._known, names=self.names)
         return with_incomplete(self._tolerance.plain(reply), self._incomplete)
@@ -102,6 +102,6 @@ class Offline:
 
 
 def _asks(made: Manifests) -> bool:
-    """Whether the files ask about anybody, rather than only describe a cluster."""
+    """Whether the files ask about any job, rather than only describe a cluster."""
     there = () if made.cluster is None else made.cluster.jobs
     return bool(made.found) or any(job.asked for job in there) or any(gang.asked for gang in made.incomplete)

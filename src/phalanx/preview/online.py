@@ -1,6 +1,6 @@
-"""Jobs that a coordinator is asked about, and that nobody has submitted: read as if they had been.
+"""Plans for jobs that were not submitted: a coordinator reads them as if they had been.
 
-They get ids that no real job has; the answer calls them what the question calls them.
+They get ids that no real job has; the answer uses the names of the question.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ def plan_online(
     retries: int,
     check: Callable[[Job], None] = lambda _: None,
 ) -> PlanReply:
-    """What would become of these jobs; what was read otherwise than written is told beside it. `check` raises for a job
-    that would not be accepted at all."""
+    """What would happen to these jobs, with warnings about what was read otherwise than written.
+
+    `check` raises for a job that would not be accepted at all.
+    """
     asked = _Asked(state, request, snapshot.now, user, retries)
     for job in asked.jobs:
         check(job)
@@ -45,7 +47,7 @@ def plan_online(
 
 
 class _Asked:
-    """The jobs of one question, and what the answer calls them."""
+    """The jobs of one question, and their names in the answer."""
 
     def __init__(
         self, state: ClusterState, request: PlanRequest, now: float, user: str, retries: int
@@ -90,7 +92,7 @@ class _Asked:
             yield job
 
     def _new_id(self) -> JobId:
-        """Ids of the beginning of time, which no real job has."""
+        """Ids with a timestamp of zero, which no real job has."""
         self._count += 1
         return ulid(0, self._count)
 

@@ -1,8 +1,8 @@
 """What would happen to jobs: the scheduler's own pass over the queue with them in it, and nothing carried out.
 
-The pass runs on the live columns, as every pass does, and puts back what it tried; the jobs that are asked about wait
-in a queue of its own, and what it remembers for the next pass is thrown away. Why a job is not placed is said in
-`reasons.py`, on the columns as they stand with everybody placed who goes before it.
+The pass runs on the live columns, as every pass does, and puts back what it tried; the jobs in question wait in a
+queue of its own, and what it remembers for the next pass is thrown away. `reasons.py` says why a job is not placed, on
+the columns with all jobs placed that go before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from phalanx.preview.reasons import Doubts, why_never
 from phalanx.preview.reply import plan_reply
 from phalanx.preview.share import Share
 
-EVERYTHING = 1_000_000  # a pass that is only looked at need not be short
+EVERYTHING = 1_000_000  # a preview need not be short
 _NOBODY = Names()
 
 
@@ -38,7 +38,7 @@ def preview(
     known: Sequence[JobId] = (),
     names: Names = _NOBODY,
 ) -> PlanReply:
-    """What the scheduler would do with those `known` by id and with these jobs, submitted now in this order."""
+    """What the scheduler would do with the jobs `known` by id and with these jobs, submitted now in this order."""
     new = [
         JobState(job, state.arrivals + number, [0] * 6, state.incomplete, state.rules.aging_s)
         for number, job in enumerate(jobs, start=1)
@@ -50,12 +50,12 @@ def preview(
 
 
 class _Rehearsal:
-    """One pass that is only looked at."""
+    """One pass of a preview."""
 
     def __init__(self, state: ClusterState, asked: list[Share], policy: Policy, snapshot: Snapshot) -> None:
         self._state, self._policy = state, policy
         self._asked = {share.job.job.id: share for share in asked}
-        jobs = (share.job for share in asked if share.never is None)  # another would have been refused
+        jobs = (share.job for share in asked if share.never is None)  # others would have been refused
         units = [unit for job in jobs for unit in job.units if unit.has_ready]
         self._snapshot = snapshot.with_queue(snapshot.waiting.changed(added=units))
         self._held = Draft(
@@ -65,7 +65,7 @@ class _Rehearsal:
         self._parts: list[GangPlacement] = []
 
     def fill(self) -> None:
-        """Give everybody who was asked about what the pass gives him, or the reasons why not."""
+        """Give every job in question what the pass gives it, or the reasons why not."""
         doubts = self._doubts
         with self._held:
             shares = self._in_order(self._pass())
@@ -77,7 +77,7 @@ class _Rehearsal:
                 self._carry_out(share)
 
     def _pass(self) -> Plan:
-        """One whole pass. A gang that keeps a part of its places cuts a pass short: then another goes on behind it."""
+        """One whole pass. A gang that keeps a part of its places cuts a pass short: another one continues behind it."""
         while True:
             proposal = plan(self._snapshot, self._policy)
             self._snapshot.memory = proposal.memory
@@ -90,7 +90,7 @@ class _Rehearsal:
             self._snapshot.waiting = self._snapshot.waiting.changed(without=[gang])
 
     def _in_order(self, proposal: Plan) -> list[Share]:
-        """Everybody who gets something or was asked about, as they stand in the queue."""
+        """All jobs that get something or are in question, in queue order."""
         shares = dict(self._asked)
         for id in (
             *(each.job for each in proposal.placements),
@@ -105,7 +105,7 @@ class _Rehearsal:
         return sorted(shares.values(), key=lambda share: share.job.groups[0].rank)
 
     def _carry_out(self, share: Share) -> None:
-        """As if it had happened: those who have to leave have left, and the places are taken."""
+        """Apply it to the draft: its victims have left, and its places are taken."""
         for key in (*share.victims, *(share.gang_placement.awaited if share.gang_placement else ())):
             self._evict(self._state.tenants.get(key))
         for id in share.gang_placement.displaced if share.gang_placement else ():
@@ -113,7 +113,7 @@ class _Rehearsal:
                 self._evict(tenant if tenant.is_promise else None)
         if (
             share.gang_placement is not None and share.gang_placement not in self._parts
-        ):  # those were taken when they cut the pass
+        ):  # those were taken when they cut the pass short
             self._enlist(share.gang_placement)
         if share.alone:
             self._doubts.note_start(share.job.job)

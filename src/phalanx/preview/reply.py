@@ -1,4 +1,4 @@
-"""The outcome of a pass in the words of REST: placements, evictions, reasons, and an exit code."""
+"""The outcome of a pass as REST schema: placements, evictions, reasons, and an exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plan_reply(state: ClusterState, shares: list[Share], names: Names) -> PlanRe
 
 
 class _Telling:
-    """Tells what became of jobs, by the names that people know them by."""
+    """Renders what became of jobs, with their names."""
 
     def __init__(self, state: ClusterState, names: Names) -> None:
         self._state = state
@@ -61,7 +61,7 @@ class _Telling:
         )
 
     def evictions(self, share: Share) -> Iterator[PlannedEviction]:
-        """Whoever holds a lane that has to be left, and those who queue in it."""
+        """The holders of lanes that have to be vacated, and the attempts queued in them."""
         if share.gang_placement is None:
             return
         why = self._names.plain(eviction_text(share.job, share.gang_placement.trigger))
@@ -105,5 +105,5 @@ def reason_view(no: Reason) -> ReasonView:
 
 
 def node_reasons(groups: list[tuple[Reason, list[str]]], shown: int) -> list[NodeReasons]:
-    """What the nodes say, those with the same reason together."""
+    """The reasons of the nodes, grouped by equal reasons."""
     return [NodeReasons(len(names), reason_view(no), names[:shown]) for no, names in groups]

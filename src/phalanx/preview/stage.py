@@ -1,8 +1,8 @@
-"""A state made of what cluster files say, by the events that would have led there.
+"""A state made of what cluster files describe, by the events that would have led there.
 
-Whatever runs in the files is placed where it runs, with the grant that its node gives; whoever has been told to
-leave is leaving; places that are being freed for a job are promised to it. What does not fit is told, and as much of it
-is counted as there is room for.
+What runs in the files is placed where it runs, with the grant that its node gives; what is being deleted is leaving;
+places that are being freed for a job are promised to it. What does not fit is reported, and counted as far as there is
+room.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Stage:
                 self._apply(NodeDrained(at=now, cause=CAUSE, node=node.name, reason=why))
 
     def enter(self, job: Job, found: ParsedJob) -> None:
-        """A job that is there already: its tasks hold their places, or wait."""
+        """Add a job of the cluster: its tasks hold their places, or wait."""
         self._apply(JobSubmitted(at=self._now, cause=CAUSE, job=job))
         keys = [self._place(job, each) for each in found.placed]
         for position in found.done:
@@ -92,9 +92,9 @@ class Stage:
         return key
 
     def _retire(self, job: Job, position: int) -> None:
-        """A member that has done its work: it holds nothing, and it is not placed again.
+        """A member that has succeeded: it holds nothing, and it is not placed again.
 
-        A gang of ours ends with its members; one of Kubernetes may get new ones in their stead. So they count as
+        A gang of ours ends with its members; one of Kubernetes may get new ones in their place. So they count as
         members that could come, only not now.
         """
         node = next(iter(self.state.nodes.values()), None)
@@ -107,7 +107,7 @@ class Stage:
             self._apply(ended)
 
     def _grant(self, job: Job, placed: Placed, ledger: Ledger) -> Grant:
-        """What it holds; if its node has not so much left, what there is."""
+        """What it holds; if its node has less left, what there is."""
         kind = job.groups[job.group_at(placed.position)[0]].request.gpu_type
         found = ledger.fit(Request(placed.cores, placed.memory_bytes, placed.gpus, kind))
         if isinstance(found, Grant):
@@ -120,7 +120,7 @@ class Stage:
         return found if isinstance(found, Grant) else Grant(0, 0)
 
     def promise(self, job: Job, found: ParsedJob) -> None:
-        """Keep the nodes for it that have been nominated, if those who make way there are still leaving."""
+        """Promise it the nominated nodes, if the attempts that make way there are still leaving."""
         kept = [
             (position, self.state.nodes[node])
             for position, node in found.nominated
@@ -144,7 +144,7 @@ class Stage:
             self._apply(event)
 
     def _leaving(self, node: NodeState, job: Job) -> list[AttemptKey]:
-        """Those of lower priority that have been told to leave a node."""
+        """The leaving attempts of lower priority on a node."""
         return [
             key
             for key, attempt in node.attempts.items()
@@ -152,7 +152,7 @@ class Stage:
         ]
 
     def _freed(self, job: Job, kept: list[tuple[int, NodeState]]) -> list[tuple[int, str, Grant]]:
-        """What each member would be given there if those who are leaving had left; tried on the ledgers and undone."""
+        """What each member would get there once the leaving attempts have left; tried on the ledgers and undone."""
         ledgers = self.state.table.ledgers
         left = {
             (node.row, attempt.lane): (ledgers[node.row], attempt.grant)

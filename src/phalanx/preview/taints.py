@@ -1,7 +1,7 @@
-"""Taints: nodes that only some jobs may use, said with labels, which the scheduler knows.
+"""Taints: nodes that only some jobs may use, translated into labels, which the scheduler knows.
 
-A node that nobody of the files tolerates is closed. Where some do, each set of tolerations becomes a label that the
-nodes it covers carry and that its groups ask for. Whoever reads the plan is told of taints, not of these labels.
+A node whose taints no job of the files tolerates is closed. Otherwise each set of tolerations becomes a label that the
+nodes it covers have and that its groups ask for. The plan shows taints, not these labels.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Tolerance:
                 self._labels[tolerations] = f"{LABEL}.{len(self._labels) + 1}"
 
     def closes(self, node: NodeSpec) -> str:
-        """Why a node is closed to everybody, or nothing."""
+        """Why a node is closed to all jobs, or ""."""
         if node.taints not in self._closed:
             return ""
         return f"no job tolerates its taint {_spelled(node.taints)}"
 
     def marked(self, node: NodeSpec) -> Capacity:
-        """What the node has, with a label for everybody who may use it."""
+        """The node's capacity, with a label for every set of tolerations that covers it."""
         labels = {
             label: "yes"
             for tolerations, label in self._labels.items()
@@ -61,7 +61,7 @@ class Tolerance:
         return structs.replace(job, groups=groups)
 
     def plain(self, reply: PlanReply) -> PlanReply:
-        """The plan with taints where the scheduler speaks of our labels."""
+        """The plan with taints in place of our labels."""
         return structs.replace(reply, reasons=[self._plain_reason(each) for each in reply.reasons])
 
     def _aimed(self, group: Group, tolerations: Tolerations) -> Group:
@@ -97,7 +97,7 @@ class Tolerance:
         return numbers | {"lacking": others, "taints": self._keeping_out(text).split(", ")}
 
     def _keeping_out(self, text: str) -> str:
-        """The taints of a node that keep out those who ask for one of our labels."""
+        """The taints of a node behind one of our labels."""
         node, _, lacking = text.partition(LACKS)
         asked = {each.removesuffix("=yes") for each in lacking.split(", ")}
         tolerations = next((own for own, label in self._labels.items() if label in asked), ())

@@ -1,4 +1,4 @@
-"""The map: the tree of domains, what is free in each, and who sits on which node."""
+"""The topology map: the tree of domains, what is free in each, and the tasks on each node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOBODY = Names()
 
 
 def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
-    """The tree as it stands: domains depth first, nodes in the same order."""
+    """The current tree: domains depth first, nodes in the same order."""
     tree = state.table.tree
     sums = _Sums(tree, state.table)
     declared = tree.topology
@@ -28,7 +28,7 @@ def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
 
 
 class _Sums:
-    """What every domain has on nodes that take work, and what of it is free."""
+    """The capacity of every domain on nodes that take work, and what of it is free."""
 
     def __init__(self, tree: Tree, table: NodeTable) -> None:
         totals = [
@@ -78,7 +78,7 @@ def _place(state: ClusterState, tree: Tree, row: int, names: Names) -> PlaceView
 
 
 def _seats(state: ClusterState, node: NodeState, names: Names) -> list[SeatView]:
-    """Whoever holds a lane: the first of those that run in it one after another."""
+    """The holder of each lane: the first of the attempts that run in it one after another."""
     found: list[SeatView] = []
     for lane in node.lanes.values():
         id, position, _ = next(iter(lane.attempts))

@@ -184,7 +184,7 @@ def test_what_is_wrong_in_a_cluster_is_passed_over_with_a_caution():
     cluster = (a_node(cpu=8), bad, worse, gang)
     told = warned(cluster=cluster)
     assert "taken as 0" in told
-    assert "cannot be read and is passed over" in told
+    assert "cannot be read and is skipped" in told
     assert "taken as not said" in told
     assert [job.id for job in the_cluster(*cluster).jobs] == ["default/bad"]
 

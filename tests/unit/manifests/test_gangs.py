@@ -194,7 +194,7 @@ def test_members_stand_by_index_then_by_number_in_their_name():
     found = reading(a_podgroup(least=4), *members).found[0]
     assert found.names == ("default/first", "default/late", "default/p9", "default/p10")
     assert found.spec.groups[0].indexes == [2, 7, 8, 9]
-    assert "stand last" in warned(a_podgroup(least=4), *members)
+    assert "come last" in warned(a_podgroup(least=4), *members)
 
 
 def test_an_index_that_two_members_have_is_refused():

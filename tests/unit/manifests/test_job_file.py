@@ -93,7 +93,7 @@ def test_several_documents_and_files_are_several_jobs():
         ),
         ("command: [x]\nrestart:\n  rules:\n  - {actio: x}\n", 4, "did you mean 'action'?"),
         ("command: [x]\nsuccess: {group: [a]}\n", 2, "did you mean 'groups'?"),
-        ("groups:\n- {command: [x], name: a}\ntasks: 3\n", 3, "with groups it belongs into each of them"),
+        ("groups:\n- {command: [x], name: a}\ntasks: 3\n", 3, "with groups it belongs in each of them"),
         ("command: python train.py\n", 1, "command: 'python train.py' is text, give a list such as"),
         ("command: [x]\n\ntasks: many\n", 3, "tasks: 'many' is text, give a whole number"),
         ("command: [x]\ntasks: 2\nmin: 3\ngang: true\n", 3, "min: 3 is above tasks, which is 2"),
@@ -151,7 +151,7 @@ def test_every_example_can_be_read(path: Path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("kind: Deployment\nmetadata: {name: a}\n", "'Deployment' cannot be read; read are Pod"),
+        ("kind: Deployment\nmetadata: {name: a}\n", "'Deployment' cannot be read; supported are Pod"),
         (
             "apiVersion: scheduling.volcano.sh/v1beta1\nkind: PodGroup\nmetadata: {name: g}\n",
             "is not read, only that of",

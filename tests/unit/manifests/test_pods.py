@@ -200,7 +200,7 @@ def test_a_pod_with_an_affinity_key_is_a_gang_of_one():
 def test_a_long_or_odd_name_is_changed_with_a_caution():
     pod = a_pod("x" * 80)
     assert the_job(pod).name == "x" * 63
-    assert "it is called" in warned(pod)
+    assert "is used" in warned(pod)
 
 
 def test_the_same_pod_twice_is_refused():
