@@ -36,7 +36,7 @@ def test_a_kind_is_said_once_a_minute_with_the_number_of_those_left_out(
     assert capsys.readouterr().err.splitlines() == [
         "first 0",
         "other",
-        "again (and 4 more like it were not written here)",
+        "again (and 4 more like it were left out)",
     ]
 
 
@@ -50,7 +50,7 @@ def test_a_thousand_refused_connections_are_one_line(tmp_path: Path, capsys: pyt
     listener.close()
     os.close(listener._folder)
     (line,) = capsys.readouterr().err.splitlines()
-    assert "which is no runner" in line
+    assert "which is not a runner" in line
 
 
 WRITE = """

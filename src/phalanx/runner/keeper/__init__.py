@@ -1,13 +1,13 @@
 """The keeper: a small process on each node that is the parent of every attempt there.
 
-It outlives the runner that started it, so neither a running attempt nor its exit code is lost when the
-runner is killed or upgraded; a new runner connects to its socket and re-attaches. It decides nothing: the
-runner tells it what to start and stop, and what it must do on its own (kill after the grace, stop
-everything when the lease ran out) it was told before.
+It outlives the runner that started it, so neither a running attempt nor its exit code is lost when the runner is
+killed or upgraded; a new runner connects to its socket and re-attaches. It decides nothing: the runner orders what to
+start and stop, and in advance what the keeper must do on its own (kill after the grace, stop everything when the lease
+ran out).
 
-It is run by path (`python -I -S keeper/__main__.py STATE_DIR`) and imports the standard library only, all
-of it at start, because the package may be replaced on disk while it lives. Expensive imports (dataclasses,
-typing, asyncio) stay out: they would double its memory.
+It is run by path (`python -I -S keeper/__main__.py STATE_DIR`) and imports the standard library only, all of it at
+start, because the package may be replaced on disk while it lives. Expensive imports (dataclasses, typing, asyncio)
+stay out: they would double its memory.
 
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
@@ -16,21 +16,21 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
     start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
                      not_after?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
-                     not_after: refused as late instead of started, or got ready, from this instant since boot on
+                     not_after: from this instant since boot on it is refused as late, not started or prepared
                      held: → ready key | refused key code message; takes its lane, and starts with go
     go           key not_after?              start one that is ready; no effect on any other
-    retract      key                         take back what still waits for its lane: refused key retracted
+    retract      key                         withdraw what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
     stop         key grace_s why?            SIGTERM, after the grace SIGKILL; a later start is refused.
-                                             Its exit says why, also to a runner that did not ask for it
+                                             Its exit has the why, also for a runner that did not ask for it
     lease        seconds_left until?         without a renewal in that time, and before that instant since
-                                             boot (it may have been long on its way), everything is stopped
+                                             boot (the message may be late), everything is stopped
     list                                     → listing [[key state pid started_at exit? [tick tick]?]…] facts
     forget       [keys]                      ended attempts the runner has safely reported
     shutdown     grace_s                     stop everything, then exit
 
-and, whenever an attempt has ended and nothing of its tree is alive: `ended key exit`. What cannot be read is
+and, whenever an attempt has ended and nothing of its tree is alive: `ended key exit`. A request that cannot be read is
 answered with `misunderstood text`.
 """
 
-VERSION = 4  # 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts after its instant, stops say why
+VERSION = 4  # 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why

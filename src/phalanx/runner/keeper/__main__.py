@@ -1,7 +1,7 @@
 """Starts the keeper from its path, with neither site-packages nor the phalanx package on sys.path.
 
-The folder above joins sys.path only while the modules beside this file are imported, and at the end of it,
-so that no file of the runner can stand in for one of the standard library.
+The folder above is on sys.path only while the modules beside this file are imported, and at its end, so that no file
+of the runner can replace one of the standard library.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 """The keeper's values: an attempt from its spawn until the runner forgets it, its lane, and the effects of the table.
 
 The two lines of a usual attempt, to the runner and in the journal, are formatted here by hand: the JSON encoder would
-cost more than everything else. What is decided about an attempt is in `table.py`, spawning in `spawn.py`, signals in
-`tree.py`. Small classes with slots, since dataclasses would double the keeper's memory.
+cost more than everything else. `table.py` decides about attempts, `spawn.py` spawns them, `tree.py` signals them.
+Small classes with slots, since dataclasses would double the keeper's memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[0-9]{1,18}){2,3}")
 
 
 def is_key(text: object) -> bool:
-    """Whether it can be a key: job, position and number, perhaps a lane, with slashes between."""
+    """Whether it can be a key: job, position and number, perhaps a lane, separated by slashes."""
     return isinstance(text, str) and _KEY.fullmatch(text) is not None
 
 
@@ -66,15 +66,15 @@ class KeptAttempt:
         self.slot = -1  # the number of its slot, while any of it is alive
         self.slot_folder = ""  # the cgroup of that slot, if it has one
         self.lane: int | None = options.get("lane")
-        self.was_held = "held" in options  # its logs were made when it was checked
+        self.was_held = "held" in options  # its logs were created when it was checked
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
         self.oom_kills_before = 0
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied
         self.paused = False
         self.kill_at: float | None = None  # set while it is being stopped
-        self.why: str | None = None  # it was told to stop, in the runner's words: a later runner asks
+        self.why: str | None = None  # why it was ordered to stop, in the runner's word: a later runner asks
         self.reason: str | None = None
-        self.doubted_at: float | None = None  # since when an orphan may or may not be its own
+        self.doubted_at: float | None = None  # since when it is unknown whether an orphan belongs to it
         self.code: int | None = None
         self.signal: int | None = None
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
@@ -86,7 +86,7 @@ class KeptAttempt:
         return [*self.cgroups, self.slot_folder] if self.slot_folder else self.cgroups
 
     def started_line(self) -> str:
-        """The runner reads as far as the ticks since boot; the rest is for a later keeper."""
+        """The runner reads up to the ticks since boot; the other fields are for a later keeper."""
         cgroups = ",".join([_quoted(folder) for folder in self.folders])
         born = f"[{self.born[0]},{self.born[1]}]"
         return f'["started",{_quoted(self.key)},{self.pid},{self.started_at},{born},[{cgroups}]]'
@@ -121,7 +121,7 @@ class KeptAttempt:
 
 
 def _quoted(text: str) -> str:
-    """As JSON. Keys and most folders need no escapes, and to find that out is faster than to encode them."""
+    """As JSON. Keys and most folders need no escapes, and checking that is faster than encoding them."""
     is_plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     return f'"{text}"' if is_plain else json.dumps(text)
 
@@ -137,11 +137,11 @@ class KeptBrief:
         self.cwd: str | None = content.get("cwd")
         self.cgroups: str = (
             content.get("cgroups") or ""
-        )  # the folder in which each attempt gets a cgroup of its own
+        )  # the folder in which each attempt gets its own cgroup
 
 
 class SpawnProcess:
-    """Start a process; answered with `started` or `refused`. If it is held, only look whether it could start.
+    """Start a process; answered with `started` or `refused`. If it is held, only check whether it could start.
 
     That is answered with `prepared` or `refused`.
     """
@@ -166,7 +166,7 @@ class Signal:
 
 
 class SendLine:
-    """Say this to the runner, if there is one."""
+    """Send this to the runner, if one is connected."""
 
     __slots__ = ("line",)
 
@@ -175,7 +175,7 @@ class SendLine:
 
 
 class RecordLine:
-    """Write this in the journal."""
+    """Write this to the journal."""
 
     __slots__ = ("line",)
 
@@ -184,7 +184,7 @@ class RecordLine:
 
 
 class RecordAndSend:
-    """Write it in the journal, then say it; what is not urgent may wait a moment for company."""
+    """Write it to the journal, then send it; a line that is not urgent may wait a moment for others."""
 
     __slots__ = ("line", "urgent")
 
@@ -199,15 +199,17 @@ KeeperEffect = SpawnProcess | Signal | SendLine | RecordLine | RecordAndSend
 class Lanes:
     """Lanes: attempts that run one after another on the same grant.
 
-    The runner sends what comes next ahead of time; the keeper starts it the moment its predecessor and all processes of
-    that are gone. So a node does not idle while the runner hears of it, and goes on when the runner is dead. A member
-    of a gang takes its lane without running, and stands ready until it may go. Neither waiting nor ready attempts are
-    written down: a runner whose keeper died sends them again.
+    The runner sends the next attempts ahead of time; the keeper starts one the moment its predecessor and all
+    processes of that are gone. So a node does not idle until the runner knows, and continues when the runner is dead.
+    A member of a gang takes its lane without running, and is ready until it may go. Neither waiting nor ready attempts
+    are in the journal: a runner whose keeper died sends them again.
     """
 
     def __init__(self) -> None:
         self.waiting: dict[str, Waiting] = {}  # by key, in the order they came
-        self.ready: dict[str, Waiting] = {}  # who holds a lane, or needs none, and has not been told to go
+        self.ready: dict[
+            str, Waiting
+        ] = {}  # attempts that hold a lane, or need none, and have not received go
         self._holders: dict[int, str] = {}
         self._queues: dict[int, deque[str]] = {}
 
@@ -223,11 +225,11 @@ class Lanes:
         self._queues.setdefault(lane, deque()).append(request[0])
 
     def goes_on(self, lane: int | None) -> bool:
-        """Whether somebody waits for this lane."""
+        """Whether an attempt waits for this lane."""
         return lane in self._queues
 
     def leave(self, lane: int | None, key: str) -> Waiting | None:
-        """The holder is gone: who comes next."""
+        """The holder is gone: returns the next attempt."""
         if lane is None or self._holders.get(lane) != key:
             return None
         del self._holders[lane]
@@ -243,7 +245,7 @@ class Lanes:
         return request
 
     def withdraw(self, key: str) -> bool:
-        """Whether it was waiting; it does so no more."""
+        """Remove it from the waiting ones; returns whether it was among them."""
         request = self.waiting.pop(key, None)
         if request is None:
             return False

@@ -1,14 +1,14 @@
-"""Control groups as the keeper needs them: go in, come back, read OOM kills, find and kill who is inside.
+"""Control groups as the keeper needs them: enter, return, read OOM kills, find and kill the processes inside.
 
-An attempt may be in several folders at once, one per hierarchy (memory on v1, tracking on v2). Folders with limits are
-made and removed by the runner (`runner/cgroups.py`); those without, which only tell one attempt's processes from
-another's, by the keeper (`slots.py`). Beside them is a leaf named `keeper`, to which the keeper returns.
+An attempt may be in several folders at once, one per hierarchy (memory on v1, tracking on v2). The runner makes and
+removes folders with limits (`runner/cgroups.py`); the keeper those without, which only distinguish the processes of
+one attempt from another's (`slots.py`). Beside them is a leaf named `keeper`, to which the keeper returns.
 
-How a child gets in before its first instruction was measured here (CPU above a plain spawn, memory on v1 and
-unified v2 together): the keeper goes in, spawns and comes back +0.1 ms; a `/bin/sh` that enters and execs
-+0.85 ms; writing the child's pid after the spawn +0.03 ms, but then what the child forked meanwhile is
-outside. So the keeper goes in. The price: until its exec the child shares the keeper's memory, and an OOM
-kill in that instant would take the keeper along. That is why the runner sets no limit under a few MiB.
+How a child gets in before its first instruction was measured here (CPU above a plain spawn, memory on v1 and unified
+v2 together): the keeper goes in, spawns and comes back +0.1 ms; a `/bin/sh` that enters and execs +0.85 ms; writing
+the child's pid after the spawn +0.03 ms, but then what the child forked meanwhile is outside. So the keeper goes in.
+The price: until its exec the child shares the keeper's memory, and an OOM kill in that instant would take the keeper
+along. That is why the runner sets no limit under a few MiB.
 
 To move a whole process (`cgroup.procs`) the kernel waits for a grace period of RCU, 6 to 20 ms on an idle machine; a
 thread that moves itself need not wait. The keeper has one thread, so it writes to `tasks` on v1, and on v2 to
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 HOME = "keeper"
 BASE = "phalanx-"  # and the node's name: the folder of all this
-OPTION = "--cgroups="  # and a folder of this node's: how a keeper is told where whoever it finds is its own
+OPTION = "--cgroups="  # and a folder of this node: processes in it belong to this keeper
 PID_DIGITS_MAX = 7
 SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
 THREADED = f"{BASE}slots"  # on v2, the folder of a node in which they are
@@ -56,7 +56,7 @@ class Homes:
         self.return_to(files.parent(folder))
 
     def return_to(self, parent: str) -> None:
-        """Come back from any folder that is in this one."""
+        """Return from any folder that is in this one."""
         try:
             os.write(self._home(parent), b"0")
         except OSError:  # the leaf was removed
@@ -67,7 +67,7 @@ class Homes:
                 log.say("leave", f"cannot leave a cgroup in {parent}: {error}")
 
     def join(self, folder: str) -> None:
-        """Move the keeper into the leaf as a whole process: only from there a thread may enter threaded cgroups."""
+        """Move the keeper into the leaf as a whole process: only from there can a thread enter threaded cgroups."""
         files.write(f"{files.parent(folder)}/{HOME}/cgroup.procs", b"0")
 
     def _forget(self, parent: str) -> None:
@@ -84,7 +84,7 @@ class Homes:
 
 
 def make(folder: str) -> None:
-    """Make a cgroup unless it is there; in a threaded tree it has to be threaded itself."""
+    """Create a cgroup unless it exists; in a threaded tree it has to be threaded itself."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder)  # noqa: PTH102 (the keeper imports no pathlib)
     if files.read(f"{folder}/cgroup.type").startswith(b"domain invalid"):
@@ -99,7 +99,7 @@ def way_in(folder: str) -> str:
 
 
 def _is_threaded(folder: str) -> bool:
-    """Raises OSError where that cannot be told."""
+    """Raises OSError where that is unknown."""
     return files.read_surely(f"{folder}/cgroup.type").strip() == b"threaded"
 
 
@@ -115,7 +115,7 @@ def oom_kills(folders: list[str]) -> int:
 
 
 def members(folders: list[str]) -> set[int]:
-    """The processes now in these folders, without the keeper itself; raises OSError where that cannot be told."""
+    """The processes now in these folders, without the keeper itself; raises OSError where that is unknown."""
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
 
 
@@ -137,7 +137,7 @@ def is_of_a_node(folder: str) -> bool:
 
 
 def attempts_in(bases: Collection[str]) -> set[str]:
-    """All cgroups in these folders of a node, with those that tasks made in theirs, but for the keeper's leaf."""
+    """All cgroups in these folders of a node, with those that tasks made in theirs, except the keeper's leaf."""
     found: set[str] = set()
     for base in (*bases, *(f"{base}/{THREADED}" for base in bases)):
         if is_of_a_node(f"{base}/{SLOT}0"):
@@ -153,15 +153,15 @@ def _is_folder(path: str) -> bool:
 
 
 def is_only_ours(folder: str) -> bool:
-    """Whether nobody is in it but this process, which could not leave."""
+    """Whether only this process is in it, because it could not leave."""
     return _pids(folder) == {os.getpid()}
 
 
 def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
-    """Kill everyone inside at once where the kernel offers it (v2); False when a signal to each is needed."""
+    """Kill all processes inside at once where the kernel offers it (v2); False when each needs a signal."""
     killed = False
     for folder in folders:
-        # Where the keeper's way back failed, better signal each than have it die with them.
+        # If the keeper could not return, signal each process rather than kill the keeper with them.
         try:
             if not _pids(folder).isdisjoint((os.getpid(), *spared)):
                 continue
@@ -176,11 +176,11 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
 
 
 def _kill_frozen(folder: str) -> None:
-    """The kernel kills no threaded cgroup at once: it is frozen, so that nobody forks, and each one is killed."""
+    """The kernel cannot kill a threaded cgroup at once: freeze it, so that no process forks, and kill each."""
     files.write(f"{folder}/cgroup.freeze", b"1")
     try:
         signalled: set[int] = set()
-        for _ in range(KILL_ROUNDS_MAX):  # who forked just before the freeze is found in the next round
+        for _ in range(KILL_ROUNDS_MAX):  # a process forked just before the freeze is found in the next round
             left = _pids(folder) - signalled
             if not left:
                 return
@@ -191,12 +191,12 @@ def _kill_frozen(folder: str) -> None:
 
 
 def thaw(folder: str) -> None:
-    """Let everyone inside go on; the keeper would stop there itself when it comes in."""
+    """Thaw the cgroup; otherwise the keeper would freeze when it enters."""
     files.write(f"{folder}/cgroup.freeze", b"0")
 
 
 def _pids(folder: str) -> set[int]:
-    """Who is inside; a journal can name a folder that is no cgroup, with anything in a file of that name."""
+    """The pids inside; a journal can name a folder that is no cgroup, with anything in a file of that name."""
     if not _is_threaded(folder):
         return _numbers(files.read_surely(f"{folder}/cgroup.procs"))
     threads = _numbers(files.read_surely(f"{folder}/cgroup.threads"))
@@ -213,10 +213,9 @@ def _numbers(text: bytes) -> set[int]:
 
 
 def signal_each(find: Callable[[], set[int]], *signums: int) -> None:
-    """Signal the processes found, and no other that got one's number meanwhile.
+    """Signal the processes found, and no other that got one's pid meanwhile.
 
-    A handle is opened for each, then they are looked for again: whoever is found twice is who the handle
-    means.
+    A handle is opened for each, then they are looked for again: a process found twice is the one of the handle.
     """
     handles = {pid: fd for pid in find() if (fd := _open_process(pid)) is not None}
     again = find() if handles else set()

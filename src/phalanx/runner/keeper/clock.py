@@ -14,7 +14,7 @@ def wall() -> float:
     return time.time()
 
 
-# Seconds since boot, the machine's sleep included: a lease must not outlive one. Asked ten times for every task.
+# Seconds since boot, including the machine's sleep: a lease must not outlive one. Read ten times for every task.
 since_boot = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 

@@ -1,7 +1,7 @@
 """Endings: from a leader's death to the report that nothing of its attempt is left.
 
-The runner gives an attempt's devices to the next one as soon as it hears `ended`, so the rest of the tree is
-killed and waited for first. The usual case, a tree that is gone with its leader, costs three system calls.
+The runner gives an attempt's devices to the next one as soon as it receives `ended`, so the remaining tree is killed
+and waited for first. The usual case, a tree that is gone with its leader, costs three system calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DOUBT_S_MAX = 0.2
 
 
 class KeeperEndings:
-    """Reaps children and says which attempts are over."""
+    """Reaps children and finds which attempts are over."""
 
     def __init__(
         self, table: KeeperTable, roster: ProcessTable, trimmer: Trimmer, ended: Callable[[KeptAttempt], None]
@@ -38,7 +38,7 @@ class KeeperEndings:
         self._ended = ended
 
     def reap(self) -> None:
-        """Take note of every child that ended: leaders of attempts, and orphans."""
+        """Reap every child that ended: leaders of attempts, and orphans."""
         while (pid := _ended_child()) is not None:
             attempt = self._roster.leaders.pop(pid, None)
             if attempt is None:
@@ -46,7 +46,7 @@ class KeeperEndings:
                 self._roster.orphans.reaped(pid)
                 self._roster.watchdog.reaped(pid)
             else:
-                # Until it is reaped its number is its own: that is the moment to signal the group by it.
+                # Until it is reaped its pid is not reused: that is the moment to signal the group by it.
                 tree.send_group(pid, signal.SIGKILL)
                 _note(attempt, os.waitpid(pid, 0)[1])
                 if attempt.signal == signal.SIGKILL and self._was_fenced(attempt):
@@ -55,7 +55,7 @@ class KeeperEndings:
                 self._roster.ending.append(attempt)
 
     def _was_fenced(self, attempt: KeptAttempt) -> bool:
-        """Whether the watchdog killed it, at the end of a lease that we slept through."""
+        """Whether the watchdog killed it, at the end of a lease during which this process was stopped."""
         unasked = attempt.reason is None and attempt.kill_at is None
         return unasked and self._roster.watchdog.has_killed(attempt.born[1])
 
@@ -72,19 +72,19 @@ class KeeperEndings:
                 self._roster.ending.append(attempt)
 
     def _kill_strays(self, orphans: dict[int, str | None]) -> None:
-        """Kill the orphans of attempts that are over; nobody's too, when nothing runs that could own them."""
+        """Kill the orphans of attempts that are over; also unknown ones, when nothing runs that could own them."""
         for pid, key in orphans.items():
             if not self._roster.leaders or (key and key not in self._table.running):
                 tree.send_one(pid, signal.SIGKILL)
 
     def _is_gone(self, attempt: KeptAttempt, orphans: dict[int, str | None]) -> bool:
         leaders = self._roster.leaders
-        # The number may lead a newer attempt by now; that can only be when the old group is gone.
+        # The pid may lead a newer attempt by now; that can only be when the old group is gone.
         if attempt.pid not in leaders and tree.send_group(attempt.pid, 0):
             return False
         try:
             left = members(attempt.cgroups) if attempt.cgroups else None
-        except OSError:  # it cannot be told now
+        except OSError:  # unknown for now
             return False
         if left:
             tree.kill_cgroups(attempt.cgroups, left)
@@ -99,7 +99,8 @@ class KeeperEndings:
             return False
         if attempt.folders:
             return True
-        # One in the middle of an exec shows no environment yet, and nobody's was killed just now: look again.
+        # A process in the middle of an exec shows no environment yet, and unknown ones were killed just now: look
+        # again.
         in_doubt = None in keys or ("" in keys and not leaders)
         if in_doubt and attempt.doubted_at is None:
             attempt.doubted_at = clock.since_boot()

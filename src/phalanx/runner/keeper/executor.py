@@ -1,11 +1,11 @@
-"""The executor: it carries out what the table decided, with real processes, and tells the table what came of it.
+"""The executor: it carries out the table's effects with real processes, and returns the results to the table.
 
-Deadlines are kept here, not in the runner, so that they hold when the runner is dead or hangs. Looks at the logs are
-the only thing done that the table does not know of.
+Deadlines are kept here, not in the runner, so that they hold when the runner is dead or hangs. Only looking at the
+logs is done without the table.
 
-What the keeper sends is an answer as JSON text; a fact goes into the journal first. News that can wait (a start, an end
-whose lane goes on) wait for a few milliseconds, so that those of short tasks travel in one frame: waking the runner
-costs more than anything sent to it.
+What the keeper sends is an answer as JSON text; a fact goes into the journal first. Answers that can wait (a start, an
+end whose lane continues) wait for a few milliseconds, so that those of short tasks travel in one frame: waking the
+runner costs more than anything sent to it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .tree import ProcessTable
     from .wire import SocketLink
 
-WAIT_S_MAX = 3600.0  # the kernel cannot be asked to wait for ever by a number
+WAIT_S_MAX = 3600.0  # the kernel accepts no infinite wait as a number
 PATIENCE_S = 0.005
 
 
 class NotAKey(ValueError):
-    """What was asked for is said of something that can be no attempt; it would stay in the journal for good."""
+    """A request about a key that cannot be an attempt's; it would stay in the journal for good."""
 
 
 class Executor:
@@ -66,7 +66,7 @@ class Executor:
                 if self._table.lease_until != self._lease_until:
                     self._tell_watchdog()
                 self._carry_out(effects)
-            except (OSError, NotAKey) as error:  # it must not take every attempt of the node along
+            except (OSError, NotAKey) as error:  # a bad request must not end every attempt of the node
                 self._carry_out([misunderstood(request, error)])
 
     def _tell_watchdog(self) -> None:
@@ -90,7 +90,7 @@ class Executor:
             self._logs.look(at)
 
     def _carry_out(self, effects: list[KeeperEffect]) -> None:
-        """One after the other. What follows from one comes after those that were decided with it."""
+        """One after the other. The results of one are carried out after those that were decided with it."""
         for effect in effects:
             match effect:
                 case RecordAndSend():
@@ -120,13 +120,15 @@ class Executor:
         except SpawnRefused as refusal:
             return self._table.refused(key, refusal.code, refusal.message, now())
         except OSError as error:
-            return self._table.refused(key, "spawn_failed", f"it cannot be started: {error}", now())
+            return self._table.refused(key, "spawn_failed", f"cannot start: {error}", now())
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            return self._table.refused(key, "not_readable", f"the start cannot be read: {error!r}", now())
+            return self._table.refused(
+                key, "not_readable", f"cannot read the start request: {error!r}", now()
+            )
         self._roster.leaders[attempt.pid] = attempt
         self._logs.started(attempt, now())
         self._carry_out(self._table.started(attempt))
-        self._journal.try_flush()  # at once: a keeper killed later in this turn still knows of it
+        self._journal.try_flush()  # at once: a keeper killed later in this turn still has it
         return []
 
 
@@ -141,13 +143,13 @@ class Outbox:
 
     def __init__(self, journal: Journal) -> None:
         self.link: SocketLink | None = None
-        self.kept_since: float | None = None  # since when words wait for company
+        self.kept_since: float | None = None  # since when answers wait for others
         self._journal = journal
         self._words: list[str] = []
         self._urgent = False
 
     def tell(self, word: str, urgent: bool = True) -> None:
-        """Write it down, and say it."""
+        """Write it to the journal, and send it."""
         self._journal.note(word)
         if self.link is not None:
             self._words.append(word)
@@ -159,15 +161,15 @@ class Outbox:
             self._urgent = True
 
     def hurry(self) -> None:
-        """Whatever waits must wait no longer."""
+        """Send what waits with the next turn."""
         self._urgent = True
 
     def wait_s(self) -> float:
-        """How long the words that wait may go on doing so."""
+        """How long the waiting answers may still wait."""
         return max(0.0, (self.kept_since or 0.0) + PATIENCE_S - since_boot())
 
     def speak(self) -> None:
-        """Send what there is to say, unless it can wait a little; raises Lost."""
+        """Send the answers, unless they can wait a little; raises Lost."""
         if self._words and not self._urgent:
             if self.kept_since is None:
                 self.kept_since = since_boot()

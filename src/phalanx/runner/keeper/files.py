@@ -1,7 +1,7 @@
 """Small files of /proc and /sys, read whole; and the keeper's own in its state folder, which tasks can write to.
 
-Nothing is there when there is nothing to read. What has the name of a file of ours and is none is set aside: nothing in
-the folder can block us (a FIFO), lead us elsewhere (a link) or keep us from starting (a folder).
+A file that cannot be read is empty. Something else under the name of a file of ours is set aside: nothing in the
+folder can block us (a FIFO), lead us elsewhere (a link) or keep us from starting (a folder).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ASIDE = ".set-aside"
-RENAMED = "{} is not what it should be, and was set aside\n"
-renamed: list[str] = []  # what was set aside so far, to be told again when there is a log
+RENAMED = "{} is not a regular file, and was set aside\n"
+renamed: list[str] = []  # what was set aside so far, to be logged again when there is a log
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: str, bytes_max: int = 16 << 20) -> bytes:
-    """The file's content, or that much of it; empty when it cannot be read, as who it tells about is gone."""
+    """The file's content, or that much of it; empty when it cannot be read, because its process is gone."""
     try:
         return _read(path, bytes_max)
     except OSError:
@@ -33,7 +33,7 @@ def read(path: str, bytes_max: int = 16 << 20) -> bytes:
 
 
 def read_surely(path: str, bytes_max: int = 16 << 20) -> bytes:
-    """The same, but raises OSError where only descriptors or memory are lacking, and somebody may well be there."""
+    """The same, but raises OSError where only descriptors or memory are lacking, so the process may exist."""
     try:
         return _read(path, bytes_max)
     except OSError as error:
@@ -56,10 +56,10 @@ def _read(path: str, bytes_max: int) -> bytes:
 
 
 def open_own(path: str, flags: int) -> int:
-    """Open a file of ours, and make it if need be; raises OSError."""
+    """Open a file of ours, created if needed; raises OSError."""
     set_aside(path, unless=stat.S_ISREG)
     fd = os.open(path, flags | os.O_CREAT | _SAFE, 0o600)
-    if stat.S_ISFIFO(os.fstat(fd).st_mode):  # it was put there just now
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):  # it was created just now
         os.close(fd)
         raise OSError(f"{path} is a FIFO")
     return fd
@@ -78,7 +78,7 @@ def set_aside(path: str, unless: Callable[[int], bool]) -> None:
         sys.stderr.write(RENAMED.format(path))
     try:
         os.rename(path, path + ASIDE)  # noqa: PTH104 (the keeper imports no pathlib)
-    except OSError:  # there is one already, which it cannot replace
+    except OSError:  # that name is taken by something that cannot be replaced
         os.rename(path, f"{path}{ASIDE}.{clock.tick()}")  # noqa: PTH104
 
 

@@ -1,8 +1,8 @@
-"""The keeper's journal: what it started and how that ended, for the keeper that comes after it.
+"""The keeper's journal: what it started and how that ended, for the next keeper.
 
-One JSON array per line, appended and not fsynced: written pages outlive a killed keeper, and when the
-machine itself goes down no attempt is left to tell about. Lines are gathered during a turn of the loop and
-written before anything is said to the runner. What to do about the past is decided in `recovery.py`.
+One JSON array per line, appended and not fsynced: written pages outlive a killed keeper, and when the machine itself
+goes down no attempt is left to report. Lines are gathered during a turn of the loop and written before anything is
+sent to the runner. `recovery.py` decides what to do with what was recorded.
 
     boot id                                       a keeper begins, during this boot of the machine
     started key pid started_at [tick tick] cgroups
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 NAME = "keeper.journal"
 COMPACT_BYTES_MIN, COMPACT_LINES_MIN = 4 << 20, 10_000
-# More than this is not read of a journal: tasks can write to it, and who reads it is in a hurry.
+# At most this much of a journal is read: tasks can write to it, and its reader has little time.
 BYTES_MAX, LINES_MAX = 16 << 20, 50_000
 UNREADABLE_MAX, UNREADABLE_BYTES_MAX = 1000, 1 << 20
-BRACKETS_MAX = 10_000  # in a line: what is deep takes long to read
-TOLD_MAX = 10  # of what could not be read
+BRACKETS_MAX = 10_000  # in a line: deep nesting takes long to read
+TOLD_MAX = 10  # reports of unreadable lines
 TEXT_BYTES_MAX = 64 << 10
 COMPACT_AGAIN_S = 60.0  # after a try that failed
 PATH_BYTES_MAX = 4096
@@ -59,18 +59,18 @@ class Journal:
         self._looked_at_length = 0
 
     def begin(self, boot: str, attempts: Iterable[KeptAttempt], stopped: Iterable[str]) -> None:
-        """Start a keeper's life with a clean file, or on a full disk go on with the old one."""
+        """Start with a clean file, or continue with the old one if the disk is full."""
         try:
             self.compact(boot, attempts, stopped)
         except OSError:
             self._lines += ["", json.dumps(["boot", boot])]  # the empty line ends one that may be torn
 
     def note(self, line: str) -> None:
-        """Take down a line of the kinds above, to be written with the next flush."""
+        """Add a line of the kinds above, written with the next flush."""
         self._lines.append(line)
 
     def try_flush(self) -> bool:
-        """Write what was gathered. On a full disk `trouble` says so, and it is kept for the next time."""
+        """Write what was gathered. On a full disk `trouble` is set, and the lines are kept for the next time."""
         if self._lines:
             self._length += len(self._lines)
             self._unwritten += ("\n".join(self._lines) + "\n").encode()
@@ -88,7 +88,7 @@ class Journal:
 
     def is_large(self) -> bool:
         """Whether it is time to compact it."""
-        if self._length != self._looked_at_length:  # our own lines must not stand behind too many of others
+        if self._length != self._looked_at_length:  # our own lines must not be behind too many of others
             self._looked_at_length = self._length
             self._size = max(self._size, os.fstat(self._fd).st_size)  # tasks can write to it, too
         is_large = self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
@@ -96,7 +96,7 @@ class Journal:
         return (is_large or is_long) and clock.since_boot() >= self._compact_at
 
     def compact(self, boot: str, attempts: Iterable[KeptAttempt], stopped: Iterable[str]) -> None:
-        """Replace the file by one that says only what still matters; raises OSError, and then the old one stays."""
+        """Replace the file by one with only what still matters; raises OSError, and then the old one stays."""
         self._compact_at = clock.since_boot() + COMPACT_AGAIN_S
         lines = [json.dumps(["boot", boot])]
         for attempt in attempts:
@@ -114,18 +114,18 @@ class Journal:
 
 
 class Past:
-    """What a journal says: attempts by key, the keys that must not start, the boot it was written in."""
+    """The contents of a journal: attempts by key, the keys that must not start, the boot it was written in."""
 
     def __init__(self) -> None:
         self.boot = ""
         self.attempts: dict[str, list[Any]] = {}  # [pid, ticks, started_at, cgroups, exit or None]
-        self.cgroups: set[str] = set()  # of all that started, whatever was said of them later
+        self.cgroups: set[str] = set()  # of all that started, whatever was recorded later
         self.stopped: dict[str, None] = {}
-        self.unreadable: list[str] = []  # which lines were skipped, the first few of them
+        self.unreadable: list[str] = []  # the lines that were skipped, the first few of them
         self.skipped = self.skipped_bytes = 0  # all of them
 
     def apply(self, line: list[Any]) -> None:
-        """Learn one line; raises ValueError or TypeError for what is none."""
+        """Apply one line; raises ValueError or TypeError for an invalid one."""
         match line:
             case ["boot", str(boot)]:
                 self.boot = boot
@@ -147,10 +147,10 @@ class Past:
             case ["stopped", key] if is_key(key):
                 remember(self.stopped, key)
             case _:
-                raise ValueError("no line of a journal")
+                raise ValueError("not a line of a journal")
 
     def skip(self, where: str, text: bytes) -> None:
-        """Remember that something could not be read, to be told when there is a log."""
+        """Remember that something could not be read, to be logged when there is a log."""
         self.skipped += 1
         self.skipped_bytes += len(text)
         if len(self.unreadable) < TOLD_MAX:
@@ -158,9 +158,9 @@ class Past:
 
 
 def read(path: str) -> Past:
-    """Replay a journal. The last line may be torn and any line may be damaged or forged: it is skipped, and named.
+    """Replay a journal. The last line may be torn and any line may be damaged or forged: it is skipped, and reported.
 
-    One that can be no keeper's is read as far as the bounds above: that takes half a second at the most.
+    A journal that no keeper can have written is read up to the bounds above: that takes half a second at the most.
     """
     past = Past()
     lines = files.read(path, BYTES_MAX).split(b"\n", LINES_MAX)
@@ -182,7 +182,7 @@ def _apply_text(past: Past, number: int, text: bytes) -> None:
 
 
 def is_exit(recorded: dict[str, Any]) -> bool:
-    """Whether it is an exit as `KeptAttempt.close` writes it: the runner will want to read it."""
+    """Whether it is an exit as `KeptAttempt.close` writes it: the runner will read it."""
     try:
         texts = [value for value in recorded.values() if isinstance(value, str)]
         return (
@@ -196,7 +196,9 @@ def is_exit(recorded: dict[str, Any]) -> bool:
             and isinstance(recorded["stderr_tail"], str)
             and isinstance(recorded.get("stopped", True), bool)
             and isinstance(recorded.get("why"), str | None)
-            and all(len(text.encode()) <= TEXT_BYTES_MAX for text in texts)  # nor half a character in it
+            and all(
+                len(text.encode()) <= TEXT_BYTES_MAX for text in texts
+            )  # and half a character is not encodable
             and all(_is_plain(value) for value in recorded.values())
         )
     except (KeyError, ValueError):
@@ -208,7 +210,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _is_number(value: object, most: int) -> bool:
-    """Whether it is a whole number from 0 to this one, which `True` is not."""
+    """Whether it is a whole number from 0 to this one; `True` is not."""
     return type(value) is int and 0 <= value <= most
 
 
@@ -217,7 +219,7 @@ def _is_time(value: object) -> bool:
 
 
 def _is_path(value: object) -> bool:
-    """Whether the operating system can be asked about it; otherwise Python would raise ValueError."""
+    """Whether it can be passed to the operating system; otherwise Python would raise ValueError."""
     try:
         return isinstance(value, str) and "\0" not in value and len(os.fsencode(value)) <= PATH_BYTES_MAX
     except UnicodeEncodeError:

@@ -1,7 +1,8 @@
-"""The keeper's socket: made in the state folder, made again when it is gone, and not for tasks.
+"""The keeper's socket: made in the state folder, made again when it is gone, and closed to tasks.
 
-Tasks run under the same account and can reach and remove it. Whoever descends from the keeper is a task, whatever it
-did to get away (the keeper is a subreaper), and is hung up on: it must not replace the runner or prolong the lease.
+Tasks run under the same account and can reach and remove it. Every descendant of the keeper is a task, whatever it did
+to get away (the keeper is a subreaper), and its connection is closed: it must not replace the runner or prolong the
+lease.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _CREDENTIALS = struct.Struct("iii")  # pid, uid, gid
 
 
 class SocketListener:
-    """Listens from the first. Raises OSError when it cannot."""
+    """Listens once created. Raises OSError when it cannot."""
 
     def __init__(self, state_dir: str) -> None:
         self._state_dir = state_dir
-        # The folder stays open: its own path may be longer than a socket address can hold.
+        # The folder stays open: its own path may be longer than a socket address allows.
         self._folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
         self._socket, self._found = self._bind()
 
@@ -33,37 +34,37 @@ class SocketListener:
         return self._socket.fileno()
 
     def accept(self) -> socket.socket | None:
-        """The connection of a runner, or None where there is none: a task's is closed."""
+        """The connection of a runner, or None if there is none: a task's is closed."""
         try:
             peer, _ = self._socket.accept()
         except OSError as error:
-            if error.errno in files.EXHAUSTED:  # it stays where it is, and would be found again at once
+            if error.errno in files.EXHAUSTED:  # it stays in the queue, and would be found again at once
                 select.select([], [], [], EXHAUSTED_PAUSE_S)
             return None
         pid, uid = peer_of(peer)
         if uid == os.geteuid() and not lookup.descends_from(pid, os.getpid()):
             return peer
-        log.say("refused", f"{NAME}: refused the process {pid} of user {uid}, which is no runner")
+        log.say("refused", f"{NAME}: refused the process {pid} of user {uid}, which is not a runner")
         peer.close()
         return None
 
     def sign(self) -> None:
-        """Who connects is told the number of the process that listened last (SO_PEERCRED): from now on ours."""
+        """A client sees the pid of the process that listened last (SO_PEERCRED): from now on ours."""
         self._socket.listen(BACKLOG)
 
     def is_gone(self) -> bool:
-        """Whether nobody can connect any more, as the name is gone or another's."""
+        """Whether no client can connect any more, because the name is gone or another's."""
         return self._stat() != self._found
 
     def renew(self) -> None:
-        """Listen anew; what waits in the old one is refused. Raises OSError, and then the old one stays."""
+        """Listen again; connections waiting in the old socket are refused. On OSError the old one stays."""
         old = self._socket
         self._socket, self._found = self._bind()
         old.close()
-        log.say("gone", f"{NAME} was gone and is made again")
+        log.say("gone", f"{NAME} was removed; it is created again")
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove the socket."""
         self._socket.close()
         if not self.is_gone():
             os.unlink(NAME, dir_fd=self._folder)
@@ -85,7 +86,7 @@ class SocketListener:
         return listener, self._stat()
 
     def _stat(self) -> tuple[int, int]:
-        """Which file has the name, and who may connect to it; zeros when there is none."""
+        """The identity of the file and who may connect to it; zeros when there is none."""
         try:
             found = os.stat(NAME, dir_fd=self._folder, follow_symlinks=False)
         except OSError:

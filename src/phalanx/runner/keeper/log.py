@@ -1,7 +1,7 @@
-"""The keeper's log: whatever goes wrong again and again, it stays small.
+"""The keeper's log: it stays small whatever goes wrong repeatedly.
 
-At most one line a minute of each kind, which says how many were left out. A file that has grown large becomes the one
-older file. Tasks can cause many of the lines, and the keeper and its watchdog live for weeks.
+At most one line a minute of each kind, which has the number of those left out. A file that has grown large becomes the
+one older file. Tasks can cause many of the lines, and the keeper and its watchdog live for weeks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ OLDER = ".1"
 BYTES_MAX = 1 << 20
 EVERY_S = 60.0
 _path = ""
-_next_at: dict[str, float] = {}  # by kind: when it may be said again
+_next_at: dict[str, float] = {}  # by kind: when it may be written again
 _left_out: dict[str, int] = {}
 
 
 def begin(state_dir: str) -> None:
-    """From now on, what is written to stderr is in the log of this folder; raises OSError."""
+    """Redirect stderr to the log of this folder; raises OSError."""
     global _path  # noqa: PLW0603 (one log for each process, as there is one stderr)
     _path = f"{state_dir}/{NAME}"
     _open()
@@ -37,7 +37,7 @@ def say(kind: str, text: str) -> None:
         return
     _next_at[kind] = now + EVERY_S
     count = _left_out.pop(kind, 0)
-    more = f" (and {count} more like it were not written here)" if count else ""
+    more = f" (and {count} more like it were left out)" if count else ""
     with contextlib.suppress(OSError):
         if _path and os.fstat(2).st_size > BYTES_MAX:
             _open()
@@ -45,7 +45,7 @@ def say(kind: str, text: str) -> None:
 
 
 def _open() -> None:
-    """Keeper and watchdog do this each for itself: who finds a small file has come after the other."""
+    """Keeper and watchdog both do this: the one that finds a small file has come second."""
     with contextlib.suppress(OSError):
         if os.lstat(_path).st_size > BYTES_MAX:
             files.set_aside(_path + OLDER, unless=stat.S_ISREG)

@@ -1,13 +1,13 @@
-"""The logs of running attempts: when to look at them, and what to cut out of one that outgrew its allowance.
+"""The logs of running attempts: when to look at them, and what to cut out of one that outgrew its limit.
 
-A new log is not looked at before it could have filled its allowance. One that is being written to is looked at every
-few milliseconds; one that has not grown since the last look costs nothing until the kernel says that it is written to
+A new log is not looked at before it could have reached its limit. One that is being written to is looked at every few
+milliseconds; one that has not grown since the last look costs nothing until the kernel reports that it is written to
 again (inotify).
 
-The middle of a log that grew too large is given back to the filesystem: the first quarter of the allowance is kept,
-since a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers
-that follow the log are not disturbed; they see a gap (`runner/logs.py`). Between two looks a log may outgrow its
-allowance by what is written in that time.
+The middle of a log that grew too large is given back to the filesystem: the first quarter of the limit is kept, since
+a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers that
+follow the log are not disturbed; they see a gap (`runner/logs.py`). Between two looks a log may outgrow its limit by
+what is written in that time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ_BYTES = 64 << 10
 
 
 class Trimmer:
-    """Keeps logs within their allowance, until a filesystem says it cannot."""
+    """Keeps logs within their limit, until a filesystem cannot."""
 
     def __init__(self) -> None:
         self.supported = True
@@ -42,13 +42,13 @@ class Trimmer:
         self._libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
     def trim_at_end(self, attempt: KeptAttempt) -> None:
-        """Like trim, but without a look at the logs of one that cannot have filled them in its short life."""
+        """Like trim, but skips the logs of an attempt too short to have filled them."""
         lived_s = (attempt.ended_at or 0.0) - attempt.started_at
         if not 0 <= lived_s < fills_in_s(attempt):
             self.trim(attempt)
 
     def trim(self, attempt: KeptAttempt) -> tuple[int, int]:
-        """Give back the middle of a log that is too large; the sizes of both."""
+        """Punch a hole into a log that is too large; returns the sizes of both."""
         if not attempt.log_max_bytes or not self.supported:
             return 0, 0
         return self._trim_file(attempt, attempt.out), self._trim_file(attempt, attempt.err)
@@ -83,12 +83,12 @@ class Trimmer:
 
 
 def fills_in_s(attempt: KeptAttempt) -> float:
-    """How long an attempt takes at least to fill the allowance of a log."""
+    """How long an attempt takes at least to reach the limit of a log."""
     return attempt.log_max_bytes / GROWTH_BYTES_PER_S
 
 
 def hole(size: int, size_max: int) -> tuple[int, int]:
-    """From where to where a log is emptied, in whole blocks so that no reader meets stray zeros."""
+    """The range of a log that is emptied, in whole blocks so that no reader meets stray zeros."""
     begin = -(-(size_max // 4) // _BLOCK) * _BLOCK
     end = (size - size_max // 2) // _BLOCK * _BLOCK
     return begin, end
@@ -107,7 +107,7 @@ class _Logs:
 
 
 class LogWatch:
-    """Says when to look next, and looks."""
+    """Decides when to look next, and looks."""
 
     def __init__(self, trimmer: Trimmer) -> None:
         self._trimmer = trimmer
@@ -137,7 +137,7 @@ class LogWatch:
             self._unwatch(self._quiet.pop(key))
 
     def look(self, at: float) -> None:
-        """Give back what is too much, and see who is quiet now."""
+        """Trim what is too large, and find which logs are quiet now."""
         pause_s = LOOK_S
         for key in [key for key, logs in self._new.items() if logs.due_at <= at]:
             self._written[key] = self._new.pop(key)
@@ -153,7 +153,7 @@ class LogWatch:
         )
 
     def hear(self, at: float) -> None:
-        """Some that were quiet are written to again."""
+        """Some logs that were quiet are written to again."""
         with contextlib.suppress(BlockingIOError):
             told = os.read(self.fd, _READ_BYTES)
             for offset in range(0, len(told), _EVENT.size):  # no names: only files are watched
@@ -167,7 +167,7 @@ class LogWatch:
         self.next_at = min(self.next_at, at + FAST_LOOK_S)
 
     def _watch(self, logs: _Logs) -> bool:
-        """Have the kernel say when either log is written to; False if it cannot, or if that has just happened."""
+        """Ask the kernel to report writes to either log; False if it cannot, or if one has just happened."""
         for path in (logs.attempt.out, logs.attempt.err):
             watch = self._libc.inotify_add_watch(self.fd, os.fsencode(path), _IN_MODIFY | _IN_ONESHOT)
             if watch >= 0:

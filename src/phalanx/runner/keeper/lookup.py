@@ -1,7 +1,7 @@
 """Finds the keepers of a state folder, and the watchdogs of its keepers, among the processes of this account.
 
-Tasks can write to the folder and take any lock in it, so a lock alone says nothing: who holds it is looked at. That a
-keeper found here is not a task that looks like one is for the caller to see (`past.Survivors`).
+Tasks can write to the folder and take any lock in it, so a lock alone proves nothing: its holder is examined. The
+caller checks that a keeper found here is not a task that looks like one (`recovery.Survivors`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 WATCHDOG = "phalanx-watchdog of "  # and the folder: all of its command line, if it fits there
 WAIT_S_MAX, PAUSE_S = 5.0, 0.005
-LOOKS, BETWEEN_LOOKS_S = 3, 0.005  # where one may miss a keeper that is just being started, or starts a task
+LOOKS, BETWEEN_LOOKS_S = 3, 0.005  # one look may miss a keeper that is just starting, or starts a task
 _PROGRAM = b"/keeper/__main__.py"
 
 
 def keepers(state_dir: str, lock: str, held: int | None = None) -> set[int]:
     """The other processes that run the keeper's program for this folder and have its lock file open.
 
-    With a lock that we hold: who has another file open that is the lock, or was. Who has only the same one open tried
-    to lock it, in vain.
+    With a lock that we hold: processes that have another file open that is the lock, or was. A process that has only
+    the same one open tried to lock it, in vain.
     """
     path = f"{state_dir}/{lock}"
     ours = () if held is None else _file(held)
@@ -36,9 +36,9 @@ def keepers(state_dir: str, lock: str, held: int | None = None) -> set[int]:
 
 
 def is_keeper(pid: int, state_dir: str) -> bool:
-    """Whether a process runs the keeper's program for this folder, by its command line: the one way to tell.
+    """Whether a process runs the keeper's program for this folder, by its command line: the only evidence.
 
-    Whose account it is, and whether it is a task that looks like a keeper, is for the caller to see.
+    The caller checks the account, and whether it is a task that looks like a keeper.
     """
     folder = os.path.realpath(state_dir)
     words = files.read(f"/proc/{pid}/cmdline").split(b"\0")
@@ -47,7 +47,7 @@ def is_keeper(pid: int, state_dir: str) -> bool:
 
 
 def end_watchdogs(state_dir: str) -> set[int]:
-    """Kill those of earlier keepers, so that none meets what is started next; those that did not end."""
+    """Kill the watchdogs of earlier keepers, before anything is started; returns those that did not end."""
     deadline = clock.since_boot() + WAIT_S_MAX
     while (left := _watchdogs(state_dir)) and clock.since_boot() < deadline:
         signal_each(lambda: _watchdogs(state_dir), signal.SIGKILL)
@@ -56,7 +56,7 @@ def end_watchdogs(state_dir: str) -> set[int]:
 
 
 def descends_from(pid: int, ancestor: int) -> bool:
-    """Whether a process has this one above it; so it is said of one that is gone, too."""
+    """Whether `ancestor` is above this process; True also if the process is gone."""
     seen: set[int] = set()
     while pid > 1 and pid not in seen:
         seen.add(pid)
@@ -74,7 +74,7 @@ def _watchdogs(state_dir: str) -> set[int]:
 
 
 def is_watchdog(pid: int, state_dir: str) -> bool:
-    """Whether it shows the title of this folder's, or as much of it as it had room for and has the folder open."""
+    """Whether it shows the title of this folder's watchdog, or the part that fits, and has the folder open."""
     title = os.fsencode(WATCHDOG + state_dir)
     shown = files.read(f"/proc/{pid}/cmdline").rstrip(b"\0")
     if len(shown) < len(WATCHDOG) or not title.startswith(shown):
@@ -93,7 +93,7 @@ def _ours() -> Iterator[int]:
 
 
 def _has_open(pid: int, path: str, ours: tuple[int, ...]) -> bool:
-    """Whether it has a file open, and not ours, that has this name or had it: it may have been removed or renamed."""
+    """Whether it has a file open, other than ours, that has this name or had it before a removal or rename."""
     try:
         return any(name.startswith(path) and _file(entry) != ours for entry, name in _open_files(pid).items())
     except OSError:  # it is gone, or has just closed it
@@ -106,7 +106,7 @@ def _file(path: str | int) -> tuple[int, ...]:
 
 
 def _open_files(pid: int) -> dict[str, str]:
-    """The names of its open files, by where they can be reached."""
+    """The names of its open files, by their path in /proc."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             return {entry.path: os.readlink(entry.path) for entry in entries}  # noqa: PTH115

@@ -1,8 +1,8 @@
-"""The keeper's loop: it waits, does all there is to do, writes the journal, then speaks.
+"""The keeper's loop: it waits, does all there is to do, writes the journal, then sends.
 
-Durable first, said after: what one turn has to say leaves as one frame, when its journal lines are written.
-Ends are learnt from SIGCHLD and waitid rather than from a pidfd for each attempt: it costs the same CPU
-(0.08 ms a task, measured), needs no descriptors, and tells about orphans as well.
+Durable before sent: the answers of one turn leave as one frame, when its journal lines are written. Ends are learnt
+from SIGCHLD and waitid rather than from a pidfd for each attempt: it costs the same CPU (0.08 ms a task, measured),
+needs no descriptors, and covers orphans as well.
 """
 
 from __future__ import annotations
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from .table import KeeperTable
     from .watchdog import Watchdog
 
-REQUESTS_PER_TURN = 32  # so that ends are told while a thousand starts are waiting
+REQUESTS_PER_TURN = 32  # so that ends are sent while a thousand starts are waiting
 FAREWELL_S = 1.0
 SOCKET_LOOK_S = 2.0  # how often, while no runner is connected
-ALONE_S = (
-    600.0  # a keeper that nobody asks and that keeps nothing alive ends; its journal stays for the next one
-)
+ALONE_S = 600.0  # a keeper without requests and attempts ends; its journal stays for the next one
 
 
 class KeeperLoop:
@@ -74,7 +72,7 @@ class KeeperLoop:
         self._waits_for_room = False
         self._listener = listener
         self._listening = listener.fileno()
-        self._look_at = 0.0  # when to look whether the socket can still be reached
+        self._look_at = 0.0  # when to check whether the socket can still be reached
         self._poll = select.epoll()
         self._poll.register(listener.fileno(), select.EPOLLIN)
         self._poll.register(self._signals, select.EPOLLIN)
@@ -82,7 +80,7 @@ class KeeperLoop:
             self._poll.register(self._logs.fd, select.EPOLLIN)
 
     def run(self) -> None:
-        """Serve until told to shut down and nothing is left, or until nobody has needed us for long."""
+        """Serve until a shutdown has left nothing, or until there has been no need for long."""
         while not (self._table.closing and not self._roster.leaders and not self._roster.ending):
             self._turn()
             if self._alone_for_s() >= self._alone_s:
@@ -115,7 +113,7 @@ class KeeperLoop:
         self._speak()
 
     def _wait_s(self) -> float | None:
-        """How long to wait for news: without a runner, not for long."""
+        """How long to wait for events: without a runner, not for long."""
         wait_s = self._wait_for_work_s()
         if (again_s := self._roster.watchdog.wait_s()) is not None:
             wait_s = again_s if wait_s is None else min(wait_s, again_s)
@@ -124,7 +122,7 @@ class KeeperLoop:
         return max(0.0, min(self._look_at - since_boot(), SOCKET_LOOK_S if wait_s is None else wait_s))
 
     def _wait_for_work_s(self) -> float | None:
-        """The shorter waits come first: what is due later is kept soon after."""
+        """The shorter waits come first: later deadlines are kept soon after."""
         if self._backlog:
             return 0.0
         if self._voice.kept_since is not None:
@@ -200,7 +198,7 @@ class KeeperLoop:
             self._poll.modify(self._link.fileno(), select.EPOLLIN | room)
 
     def _hang_up(self) -> None:
-        """Let go of the connection. What was asked over it is still done, in order."""
+        """Close the connection. What was requested over it is still done, in order."""
         if self._link is not None:
             self._poll.unregister(self._link.fileno())
             self._link.close()

@@ -1,4 +1,4 @@
-"""The keeper goes first: what it bounds (logs, leases, time limits) must not wait behind the tasks it bounds."""
+"""The keeper's priority: what it bounds (logs, leases, time limits) must not wait behind the tasks it bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NICENESS = -10
 
 
 def go_first() -> None:
-    """Be preferred by the kernel's scheduler, as far as we may; what is started from now on is not."""
+    """Raise our own scheduling priority, as far as allowed; processes started from now on do not have it."""
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except OSError:

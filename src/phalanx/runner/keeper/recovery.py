@@ -1,9 +1,9 @@
-"""After a keeper's own death: what it ran is ended for good, and told.
+"""Recovery after a keeper's death: what it ran is ended for good, and reported.
 
-Nobody waited for those processes, so their exit codes are lost and they cannot be taken over. They are
-killed, whole trees of them, and reported as ended for an unknown reason; exits that were written down are
-reported as they were. The journal may be damaged, forged or gone: who carries the folder's mark, names the folder in
-its environment or is in one of the node's cgroups is found without it.
+No process waited for those processes, so their exit codes are lost and they cannot be taken over. They are killed,
+whole trees of them, and reported as ended for an unknown reason; recorded exits are reported as they were. The journal
+may be damaged, forged or gone: processes that carry the folder's mark, have the folder in their environment or are in
+one of the node's cgroups are found without it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class Alive(Exception):
 
 
 def settle(path: str, boot: str, mark: Mark) -> tuple[Past, list[KeptAttempt]]:
-    """Kill what an earlier keeper left running; what its journal says, and every attempt of it, ended.
+    """Kill what an earlier keeper left running; returns the journal's contents, and all its attempts, ended.
 
-    Who shows whose he is dies first: the journal may be anything. Only the numbers of processes depend on the boot: in
-    another one they are others'. Raises Alive if one does not end, OSError if nobody can be looked for.
+    Processes that can be identified without the journal die first: the journal may be anything. Only pids depend on
+    the boot: in another one they belong to others. Raises Alive if one does not end, OSError if none can be looked
+    for.
     """
     said = _kill_all(Survivors(journal.Past(), mark))
     past = journal.read(path)
@@ -51,8 +52,8 @@ def settle(path: str, boot: str, mark: Mark) -> tuple[Past, list[KeptAttempt]]:
 
 
 def over(past: Past, killed: set[str], now: float) -> list[KeptAttempt]:
-    """Every attempt of the past, as it ended; those that were killed may be missing in the journal."""
-    for key in sorted(killed):  # its keeper may have died before it could write it down
+    """Every recorded attempt, as it ended; those that were killed may be missing in the journal."""
+    for key in sorted(killed):  # its keeper may have died before it could record it
         past.attempts.setdefault(key, [0, (0, 0), now, [], None])
     return [_attempt(key, told, now) for key, told in past.attempts.items()]
 
@@ -74,7 +75,7 @@ def _attempt(key: str, told: list[Any], now: float) -> KeptAttempt:
 
 
 class Survivors:
-    """The living processes of a keeper's attempts: those its journal names, and all others that show whose they are."""
+    """The living processes of a keeper's attempts: those its journal names, and all others that can be identified."""
 
     def __init__(self, past: Past, mark: Mark, spared: Collection[int] = (), knows_pids: bool = True) -> None:
         running = [told for told in past.attempts.values() if told[4] is None]
@@ -87,7 +88,7 @@ class Survivors:
         self._cgroups = [*(folders | folders_beside(folders) | cgroup.attempts_in(mark.bases))]
 
     def find(self) -> set[int]:
-        """All of them; raises OSError where that cannot be told."""
+        """All of them; raises OSError where that is unknown."""
         found = self.in_cgroups()
         with os.scandir("/proc") as entries:
             found |= {int(entry.name) for entry in entries if entry.name.isdigit() and self.shows(entry.name)}
@@ -100,7 +101,7 @@ class Survivors:
         cgroup.kill(self._cgroups, self._spared)
 
     def kill(self) -> None:
-        """Kill those that are there now; who was forked meanwhile is found the next time."""
+        """Kill those that exist now; processes forked meanwhile are found the next time."""
         self.kill_cgroups()
         self.signal(signal.SIGKILL)
 
@@ -118,9 +119,9 @@ class Survivors:
 
 
 def _same_leader(pid: int, ticks: list[int]) -> bool:
-    """Whether the session `pid` is still the attempt's: a leader of that number was born when it was.
+    """Whether the session `pid` is still the attempt's: a leader with that pid was born when it was.
 
-    Where no such process is left, its number cannot have been given away while its session has members.
+    Where no such process is left, its pid cannot have been reused while its session has members.
     """
     stat = _stat(pid)
     return not stat or ticks[0] <= int(stat[19]) <= ticks[1]
@@ -136,7 +137,7 @@ def _is_alive(stat: list[str]) -> bool:
 
 
 def _kill_all(survivors: Survivors) -> set[str]:
-    """Kill them until none is left; what they had in their environments for keys."""
+    """Kill them until none is left; returns the keys in their environments."""
     deadline = clock.since_boot() + WAIT_S_MAX
     keys: set[str] = set()
     while pids := survivors.find():

@@ -1,7 +1,7 @@
-"""The keeper as a service: one for each state folder, out of its starter's reach, listening on its socket.
+"""The keeper as a service: one for each state folder, detached from its starter, listening on its socket.
 
-The process that is started settles the past, opens the socket and leaves a child behind; when it exits with
-0, a keeper can be connected to. It says on stderr why it could not.
+The process that is started recovers, opens the socket and leaves a child behind; when it exits with 0, a keeper can be
+connected to. It writes to stderr why it could not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .table import KeeperTable
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
-WITHDRAW_S_MAX = 0.5  # how long one that is being started takes to see that it has to withdraw, and more
+WITHDRAW_S_MAX = 0.5  # how long one that is starting takes to see that it has to withdraw, with a margin
 
 
 def main(arguments: list[str]) -> int:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     mark = Mark(state_dir, bases)
     lock = _lock(state_dir, mark)
     if lock is None:
-        return 0  # another keeper has this folder, which is all that was wanted
+        return 0  # another keeper has this folder, which is enough
     boot = recovery.boot_id()
     try:
         told, attempts = recovery.settle(f"{state_dir}/{journal.NAME}", boot, mark)
@@ -77,8 +77,8 @@ def main(arguments: list[str]) -> int:
 def _lock(state_dir: str, mark: Mark) -> int | None:
     """The folder's lock, as long as it is open; None if a living keeper has it, or is about to.
 
-    A task can take the lock as well, or remove its file: whether there is a keeper is seen by who has the file open.
-    Of several that are being started at once the one goes on whose lock has the name; all others withdraw.
+    A task can take the lock as well, or remove its file: a keeper is recognised by having the file open. Of several
+    that start at once the one continues whose lock has the name; all others withdraw.
     """
     path = f"{state_dir}/{LOCK}"
     lock = _try_lock(path)
@@ -93,9 +93,9 @@ def _lock(state_dir: str, mark: Mark) -> int | None:
 
 
 def _is_alone(state_dir: str, mark: Mark, path: str, lock: int) -> bool:
-    """Whether we may go on with a lock that we have: nobody has one that had the name before, or took it from ours.
+    """Whether we may continue with our lock: no other process has one that had the name before, or took it from ours.
 
-    Who finds that its lock has lost the name withdraws at once, and whoever took the name waits for that.
+    A process whose lock has lost the name withdraws at once, and the one that took the name waits for that.
     """
     deadline = clock.since_boot() + WITHDRAW_S_MAX
     while others := _keepers(state_dir, mark, lock):
@@ -116,8 +116,8 @@ def _has_name(lock: int, path: str) -> bool:
 def _keepers(state_dir: str, mark: Mark, held: int | None = None) -> set[int]:
     """The living keepers of the folder, and those being started, other than by the lock that we hold.
 
-    One look is not enough. A keeper that goes on as its own child may be missed while it does so, and one that starts a
-    task carries the mark of the task meanwhile.
+    One look is not enough. A keeper that continues as its own child may be missed while it does so, and one that
+    starts a task carries the mark of the task meanwhile.
     """
     for look in range(LOOKS):
         if look:
@@ -140,7 +140,7 @@ def _try_lock(path: str) -> int | None:
 
 
 def _detach(state_dir: str) -> None:
-    """Leave the starter's session, folder and descriptors; what goes wrong later is in the keeper's log."""
+    """Leave the starter's session, folder and descriptors; later errors go to the keeper's log."""
     os.setsid()
     os.chdir("/")
     null = os.open("/dev/null", os.O_RDWR)

@@ -1,14 +1,14 @@
 """Slots: how the processes of an attempt are recognised, whatever they do to get away.
 
-An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot in
-their mark, and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and its
-descriptors with it: making and removing a folder for each attempt would cost three times as much as going in and out.
+An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot
+in their mark, and where the runner may make cgroups they are in the slot's own. A slot is used again, its cgroup and
+its descriptors with it: making and removing a folder for each attempt would cost three times as much as going in and
+out.
 
-The mark is an unusual resource limit, inherited through fork and exec. A session can be left, an environment cleared
-and a parent outlived, but a process that wants to be rid of a soft limit has to ask for that. RLIMIT_RTTIME is taken
+The mark is an unusual resource limit, inherited through fork and exec. A process can leave a session, clear its
+environment and outlive its parent, but to get rid of a soft limit it has to ask for that. RLIMIT_RTTIME is used
 because nothing else uses it so: it bounds how long a real-time process may run without a pause, in microseconds, and
-ours is more than 100,000 years. The number says which state folder's keeper it was (40 bits) and which slot of it (20
-bits).
+ours is more than 100,000 years. The number holds the state folder of the keeper (40 bits) and its slot (20 bits).
 """
 
 from __future__ import annotations
@@ -37,18 +37,20 @@ OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each
 
 
 class Mark:
-    """The mark of one keeper: of its folder, so that the next keeper of the folder has the same."""
+    """The mark of one keeper: made of its folder, so that the next keeper of the folder has the same."""
 
     def __init__(self, state_dir: str, bases: Sequence[str] = ()) -> None:
         self.state_dir = state_dir
-        self.bases = bases  # the node's folders for cgroups, as its runner said: all who are in them are of this keeper
+        self.bases = (
+            bases  # the node's folders for cgroups, from its runner: all processes in them are of this keeper
+        )
         found = os.stat(state_dir)  # noqa: PTH116 (the keeper imports no pathlib)
         self._high = _OURS >> _SLOT_BITS | (found.st_ino ^ found.st_dev << 28) & (1 << 40) - 1
         self._usual = resource.getrlimit(resource.RLIMIT_RTTIME)
         self._allowed = self._usual[1] == resource.RLIM_INFINITY
 
     def put_on(self, number: int) -> None:
-        """From now on children of ours have the mark of this slot."""
+        """From now on our children get the mark of this slot."""
         if self._allowed and number <= SLOT_MAX:
             value = self._high << _SLOT_BITS | number
             resource.setrlimit(resource.RLIMIT_RTTIME, (value, self._usual[1]))
@@ -75,9 +77,7 @@ class Slot:
         self.number = number
         self.base = base  # the folder in which its cgroup is, or was to be
         self.folder = f"{base}/{cgroup.SLOT}{number}" if base else ""  # empty without a cgroup
-        self.given_up = (
-            False  # it was of no use to the last attempt, and is looked at again before the next one
-        )
+        self.given_up = False  # it failed for the last attempt, and is checked again before the next one
         self.key = ""  # of the attempt that has it
         self._files: dict[str, int] = {}
         self._way_in = ""
@@ -99,7 +99,7 @@ class Slot:
         os.write(self._files[name], b"0")
 
     def is_empty(self) -> bool:
-        """Whether no process is in its cgroup. On v1 nothing tells so but the list of those inside."""
+        """Whether no process is in its cgroup. On v1 only the list of those inside shows it."""
         if not self.folder:
             return True
         name = "cgroup.events"
@@ -113,15 +113,15 @@ class Slot:
             return True
         try:
             if b"frozen 1" in text and (b"populated 0" in text or cgroup.is_only_ours(self.folder)):
-                cgroup.thaw(self.folder)  # a task can freeze its own, and the keeper comes in again
+                cgroup.thaw(self.folder)  # a task can freeze its own, and the keeper enters again
             if text and b"populated 0" not in text:
                 return cgroup.is_only_ours(self.folder)
             return bool(text) or not cgroup.members([self.folder])
-        except OSError:  # it cannot be told now, so somebody may be there
+        except OSError:  # unknown for now, so there may be one
             return False
 
     def kill(self) -> None:
-        """Kill everyone inside; who is forked meanwhile, on v1, the next time."""
+        """Kill all processes inside; on v1, those forked meanwhile are killed the next time."""
         if not cgroup.kill([self.folder]):
             signal_each(lambda: tree.members([self.folder]), signal.SIGKILL)
 
@@ -133,7 +133,7 @@ class Slot:
 
 
 class AttemptSlots:
-    """Those in use, and those that are free to be used again."""
+    """The slots in use, and those that are free to be used again."""
 
     def __init__(self, mark: Mark) -> None:
         self.mark = mark
@@ -164,7 +164,7 @@ class AttemptSlots:
         return self._all[number].key if number < len(self._all) else ""
 
     def enter(self, attempt: KeptAttempt) -> None:
-        """Go in, so that who is spawned is inside from the first. Where that fails it is done without."""
+        """Enter the cgroup, so that the child is inside from the start. If that fails, it is spawned without."""
         slot = self._all[attempt.slot]
         self.mark.put_on(slot.number)
         if not attempt.slot_folder:
@@ -174,7 +174,7 @@ class AttemptSlots:
             try:
                 slot.enter()
             except OSError:
-                # Somebody removed the folder, or it is not there yet, or we come from another tree.
+                # The folder was removed, or does not exist yet, or we come from another tree.
                 slot.make()
                 self._enter_anew(slot)
         except OSError as error:
@@ -198,13 +198,13 @@ class AttemptSlots:
     def _make(self, base: str) -> Slot:
         slot = Slot(len(self._all), base)
         self._all.append(slot)
-        if not slot.is_empty():  # it is another's, or of an earlier keeper whose end nobody saw
+        if not slot.is_empty():  # it is another's, or of an earlier keeper whose end was not seen
             slot.kill()
             self._give_up(slot, OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
         return slot
 
     def _give_up(self, slot: Slot, error: OSError) -> None:
-        """This time the slot goes without its cgroup: descriptors or memory may have run out for a moment."""
+        """This time the slot is used without its cgroup: descriptors or memory may have run out for a moment."""
         if not self._complained:
             self._complained = True
             sys.stderr.write(f"no cgroup for an attempt: {slot.folder}: {error.strerror}\n")
@@ -213,7 +213,7 @@ class AttemptSlots:
 
 
 def folders_beside(folders: Iterable[str]) -> set[str]:
-    """The cgroups of all slots that there are beside these."""
+    """The cgroups of all slots that exist beside these."""
     found = set()
     for base in {files.parent(folder) for folder in folders}:
         with contextlib.suppress(OSError), os.scandir(base) as entries:

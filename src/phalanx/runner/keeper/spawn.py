@@ -1,11 +1,11 @@
-"""Spawning: from a start request to a process, or to a refusal a person can read.
+"""Spawning: from a start request to a process, or to a refusal that a person can read.
 
-posix_spawn never copies the keeper and costs a third of fork. It knows no working directory, CPU set or
-cgroup for the child, so the keeper takes them on for the moment of the spawn: it has a single thread, and
-nobody else sees it. Log files are opened by the child, which then writes them without any pipe: they stay
-complete whatever happens to the keeper or the runner. They are made anew: an attempt is spawned once, so what is
-there already is not its own, and to open it could block (a FIFO) or lead elsewhere (a link). Only who was held has
-its logs from the check before: the keeper opens them, and sees that they are as if they were new.
+posix_spawn never copies the keeper and costs a third of fork. It has no working directory, CPU set or cgroup for the
+child, so the keeper takes them on for the moment of the spawn: it has a single thread, so nothing else is affected.
+Log files are opened by the child, which then writes them without any pipe: they stay complete whatever happens to the
+keeper or the runner. They are created anew: an attempt is spawned once, so an existing file is not its own, and
+opening it could block (a FIFO) or lead elsewhere (a link). Only a held attempt has its logs from the check before: the
+keeper opens them, and checks that they are as new.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _MADE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_C
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 _SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
 _NO_INTERPRETER = "{}: its interpreter does not exist"
-_EXHAUSTED = (  # soon over, perhaps
+_EXHAUSTED = (  # perhaps over soon
     errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT,
 )  # fmt: skip
-# What is the job's own doing; any other number is the node's, which is then not given work for a while.
+# Errors that the job itself causes; any other is the node's, which is then excluded for a while.
 _NOT_EXECUTABLE = (
     *(errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD),
     *(errno.E2BIG, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY),
@@ -58,7 +58,7 @@ class SpawnRefused(Exception):
 
 
 class Spawner:
-    """Starts attempts, each in its slot. The state folder goes into their environment, for a later keeper to see."""
+    """Starts attempts, each in its slot. The state folder is put into their environment, for a later keeper."""
 
     def __init__(self, slots: AttemptSlots) -> None:
         self._mark = slots.mark.state_dir
@@ -67,16 +67,18 @@ class Spawner:
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
         self._programs: dict[tuple[str, str], str] = {}
-        # Python ignores some signals, the shell that started the runner perhaps others; a task starts clean.
+        # Python ignores some signals, the shell that started the runner perhaps others; a task starts with the
+        # defaults.
         self._ignored = [int(s) for s in signal.valid_signals() if signal.getsignal(s) is signal.SIG_IGN]
 
     def start(
         self, key: str, brief: KeptBrief, options: Options, why_not: WhyNot = lambda: None
     ) -> KeptAttempt:
-        """Spawn the attempt, or raise Refused.
+        """Spawn the attempt, or raise SpawnRefused.
 
-        Whether it still may start is asked at the last moment, and once more when it has started: we may have been
-        stopped (SIGSTOP) in between, for longer than the lease. Then it is killed at once, and ends as fenced.
+        Whether it still may start is checked at the last moment, and once more when it has started: this process may
+        have been stopped (SIGSTOP) in between, for longer than the lease. Then it is killed at once, and ends as
+        fenced.
         """
         attempt, argv, env, cwd = self._read(key, brief, options)
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
@@ -103,7 +105,7 @@ class Spawner:
         return attempt
 
     def check(self, key: str, brief: KeptBrief, options: Options) -> None:
-        """Raise Refused if the attempt could not be spawned as things are: look at all it needs, in its place."""
+        """Raise SpawnRefused if the attempt could not be spawned now: check all it needs, in its folder and cgroup."""
         attempt, argv, env, cwd = self._read(key, brief, options)
 
         def look() -> int:
@@ -116,14 +118,14 @@ class Spawner:
     def _read(
         self, key: str, brief: KeptBrief, options: Options
     ) -> tuple[KeptAttempt, list[str], dict[str, str], str | None]:
-        """The attempt, its words, its environment and its folder: what is wrong is found before there is a process."""
+        """The attempt, its argv, its environment and its folder: errors are found before there is a process."""
         env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
         return KeptAttempt(key, options), brief.argv, env, brief.cwd
 
     def _there(
         self, attempt: KeptAttempt, cwd: str | None, cpus: list[int] | None, effect: Callable[[], int]
     ) -> int:
-        """Do it from the task's own place: its folder, its CPUs, its cgroups. Then come back."""
+        """Call `effect` in the task's own folder, CPUs and cgroups, then come back."""
         entered: list[str] = []
         try:
             if cwd:
@@ -143,7 +145,7 @@ class Spawner:
                 os.fchdir(self._folder)
 
     def _use_own_cpus(self) -> None:
-        """If they were taken from us meanwhile, that is no fault of who was started."""
+        """If they were taken from us meanwhile, that is not the fault of the attempt."""
         try:
             os.sched_setaffinity(0, self._cpus)
         except OSError as error:
@@ -183,7 +185,7 @@ class Spawner:
         try:
             try:
                 return spawn()
-            except FileExistsError:  # nothing but a log says so: one that was planted
+            except FileExistsError:  # only a log gives this error: one that was planted
                 _remove_logs(attempt.out, attempt.err)
                 return spawn()
             except (FileNotFoundError, NotADirectoryError):
@@ -191,7 +193,7 @@ class Spawner:
                     raise
                 return spawn()
         except OSError as error:
-            _make_logs(attempt.out, attempt.err)  # the one number does not tell what it is about
+            _make_logs(attempt.out, attempt.err)  # the error number does not say which file it is about
             raise _refusal(error, program, _called(argv[0])) from None
         finally:
             for fd in opened:
@@ -235,7 +237,7 @@ def _search(name: str, path: str) -> str:
 
 
 def _called(name: str) -> str:
-    """A program, for others to read: where it was found is a value of the job's environment, which is not theirs."""
+    """A program's name for messages: where it was found is a value of the job's environment, which is private."""
     return name if "/" in name else f"{name!r} in its PATH"
 
 
@@ -254,7 +256,7 @@ def _use_cpus(cpus: list[int]) -> None:
 
 
 def _make_logs(out: str, err: str) -> None:
-    """Make both anew, or raise Refused."""
+    """Create both logs anew, or raise SpawnRefused."""
     for path in (out, err):
         try:
             try:
@@ -268,7 +270,7 @@ def _make_logs(out: str, err: str) -> None:
 
 
 def _open_made(out: str, err: str) -> list[int]:
-    """The two logs, open, if both are there and as if they were new; else they are made anew, as any other's."""
+    """The two logs, open, if both exist and are as new; else they are created anew, as any other's."""
     logs: list[int] = []
     for path in (out, err):
         try:
@@ -287,20 +289,20 @@ def _open_made(out: str, err: str) -> list[int]:
 
 
 def _remake_folders(out: str, err: str) -> bool:
-    """The folder of a job's logs, which a task of it may have removed or replaced; False if it was there."""
+    """Create the folder of a job's logs, which a task of it may have removed or replaced; False if it existed."""
     made = False
     for folder in (files.parent(out), files.parent(err)):
         try:
             files.set_aside(folder, unless=stat.S_ISDIR)
             os.mkdir(folder, 0o700)  # noqa: PTH102 (the keeper imports no pathlib)
             made = True
-        except OSError:  # it is there; or opening the log says what is wrong
+        except OSError:  # it exists; or opening the log gives the error
             continue
     return made
 
 
 def _remove_logs(*paths: str) -> None:
-    """What is there: a device stays, as it was made by no task, and is no log."""
+    """Remove what is there, except a device, which no task can have made."""
     for path in paths:
         try:
             if not files.is_device(os.lstat(path).st_mode):
@@ -317,7 +319,7 @@ def _no_log(path: str, error: OSError) -> SpawnRefused:
 
 
 def _check_program(program: str, called: str) -> None:
-    """What posix_spawn would object to, as far as one can see from outside."""
+    """Checks what posix_spawn would object to, as far as that is visible from outside."""
     if not os.access(program, os.F_OK):
         raise SpawnRefused("not_found", f"no program {called}")
     if os.access(f"{program}/.", os.F_OK) or not os.access(program, os.X_OK):

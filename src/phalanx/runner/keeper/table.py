@@ -1,12 +1,12 @@
-"""The keeper's decisions, without anything done: requests, ends and time come in, effects come out as values.
+"""The keeper's decisions without side effects: requests, ends and time come in, effects come out as values.
 
 Nothing here reads a clock, a file or a socket; `now` is in seconds since boot. Three drivers carry the effects out and
-bring back what came of them: the keeper itself (`executor.py`) with real processes, the simulator (`sim/keeper.py`)
-with modelled ones, and tests with none. So what is shown of the table there holds on every node.
+return the results: the keeper itself (`executor.py`) with real processes, the simulator (`sim/keeper.py`) with
+modelled ones, and tests with none. So what they prove of the table holds on every node.
 
-A key is started once. It waits while its lane is taken, a member of a gang also until it is told to go; what was
-stopped is never started; a stop is SIGTERM, and SIGKILL after its grace; when the lease is over, whatever runs is
-stopped and nothing starts. An end is remembered until it may be forgotten.
+A key is started once. It waits while its lane is taken, a member of a gang also until it gets go; what was stopped is
+never started; a stop is SIGTERM, and SIGKILL after its grace; when the lease is over, whatever runs is stopped and
+nothing starts. An end is remembered until it may be forgotten.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from .attempt import KeeperEffect, KeptAttempt, Options, Waiting
 
-AGAIN_S = 1.0  # between two kills of what does not die
+AGAIN_S = 1.0  # between two kills of a tree that does not die
 WHY_CHARS_MAX = 40
 FENCE_GRACE_S = 2.0  # or a quarter of the lease if less: the coordinator waits half a lease longer than we do
 STOPPED_MAX = 10_000
 QUESTIONS = ("list", "ping")
-LEASE_S_MAX = 2 * 3600.0  # more than a runner that stops may ask its tasks to be kept, whoever asks
+LEASE_S_MAX = 2 * 3600.0  # more than a stopping runner may ask for, whatever is requested
 _FENCED = "the runner's lease has run out"
 _LATE = "it could not start in time"
 _STOPPED = "it was stopped before it could start"
@@ -47,28 +47,28 @@ class KeeperTable:
         self.briefs: dict[str, KeptBrief] = {}
         self.lanes = Lanes()
         self.closing = False
-        self.pid = 0  # of the keeper, for whoever has to end one that is stopped
+        self.pid = 0  # of the keeper, so that one that is stopped can be killed
         self.log_cap = True  # False when a filesystem cannot keep logs within their bound
-        self.next_at = 0.0  # when `due` must be asked next, if anybody `is_on_watch`
+        self.next_at = 0.0  # when `due` must be called next, if `is_on_watch`
         self._starting: dict[str, Waiting] = {}  # whose SpawnProcess has not been answered
         self._kill_at: dict[str, float] = {}
         self.lease_until: float | None = None
         self.fence_grace_s = FENCE_GRACE_S
         self._effects: list[KeeperEffect] = []
 
-    # What the runner asks for.
+    # Requests of the runner.
 
     def serve(self, request: Any, now: float) -> list[KeeperEffect]:
-        """Serve one request. Nothing that is asked can end the keeper but a shutdown."""
+        """Serve one request. No request can end the keeper but a shutdown."""
         try:
             _SERVE[request[0]](self, now, *request[1:])
-        except _BAD_REQUEST as error:  # it must not take every attempt of the node along
+        except _BAD_REQUEST as error:  # a bad request must not end every attempt of the node
             self._effects.append(misunderstood(request, error))
         return self._take()
 
     def _start(self, now: float, key: str, brief_id: str, options: Options) -> None:
-        if not isinstance(brief_id, str):  # a lane that comes to it later must be able to read it
-            raise TypeError("the id of a brief is a text")
+        if not isinstance(brief_id, str):  # it is read later, when its lane is free
+            raise TypeError("the id of a brief must be a text")
         attempt = self.attempts.get(key)
         if attempt is not None:
             self._effects.append(SendLine(attempt.started_line()))
@@ -79,14 +79,14 @@ class KeeperTable:
         if key in self.lanes.ready:
             self._say_ready(key) if options.get("held") else self._go(now, key, options.get("not_after"))
         elif key in self._starting or key in self.lanes.waiting:
-            return  # it will be told
+            return  # its end will be sent
         elif lane is None or not self.lanes.is_taken(lane):
             self._begin((key, brief_id, options), now)
         else:
             self.lanes.wait(lane, (key, brief_id, options))
 
     def _go(self, now: float, key: str, not_after: float | None = None) -> None:
-        """Start one that is ready. Should it be refused even now, its lane goes on without it."""
+        """Start one that is ready. If it is refused even now, its lane continues without it."""
         request = self.lanes.ready.pop(key, None)
         if request is None:
             return
@@ -116,13 +116,15 @@ class KeeperTable:
 
     def _set_paused(self, key: str, paused: bool, number: int) -> None:
         attempt = self.running.get(key)
-        if attempt is not None and attempt.kill_at is None:  # one that is being stopped has to hear it
+        if (
+            attempt is not None and attempt.kill_at is None
+        ):  # one that is being stopped has to receive its SIGTERM
             attempt.paused = paused
             self._effects.append(Signal(attempt, number))
 
     def _stop(self, now: float, key: str, grace_s: float, why: str | None = None) -> None:
         if not isinstance(why, str | None) or (why is not None and not why.isidentifier()):
-            raise TypeError("why it is stopped is one word")
+            raise TypeError("the why of a stop must be one word")
         attempt = self.running.get(key)
         if attempt is not None:
             if attempt.kill_at is None:
@@ -132,18 +134,18 @@ class KeeperTable:
             remember(self.stopped, key)
             self._effects.append(RecordLine(json.dumps(["stopped", key])))
             if not self._withdraw(key, "stopped", _STOPPED, now):
-                self._refuse(key, "stopped", _STOPPED)  # its start never came, and somebody waits for its end
+                self._refuse(
+                    key, "stopped", _STOPPED
+                )  # its start never came, and the runner waits for its end
 
     def _retract(self, now: float, key: str) -> None:
-        """Take back what still waits for its lane; what has started or stands in a gang goes on."""
+        """Withdraw what still waits for its lane; what has started or is ready in a gang stays."""
         if key in self.lanes.waiting and not self.lanes.waiting[key][2].get("held"):
-            self._withdraw(key, "retracted", "it was taken back before it could start", now)
+            self._withdraw(key, "retracted", "it was withdrawn before it could start", now)
 
     def _lease(self, now: float, seconds_left: float, until: float | None = None) -> None:
-        """Both are told, because the telling may be late: a runner may hang, and must not lengthen it by that."""
-        end = now + (
-            left if (left := float(seconds_left)) <= LEASE_S_MAX else LEASE_S_MAX
-        )  # also what is no number
+        """Both limits are given, because a message may be late: a runner that hangs must not lengthen the lease."""
+        end = now + (left if (left := float(seconds_left)) <= LEASE_S_MAX else LEASE_S_MAX)  # also for NaN
         self.lease_until = end if until is None else min(end, float(until))
         self.fence_grace_s = min(FENCE_GRACE_S, max(0.0, float(seconds_left)) / 4)
         self.next_at = 0.0
@@ -172,7 +174,7 @@ class KeeperTable:
                 attempt.reason = attempt.reason or "shutdown"
             self._end(attempt, float(grace_s), now)
 
-    # What came of a SpawnProcess.
+    # Results of a SpawnProcess.
 
     def started(self, attempt: KeptAttempt) -> list[KeeperEffect]:
         del self._starting[attempt.key]
@@ -187,37 +189,37 @@ class KeeperTable:
         return self._take()
 
     def refused(self, key: str, code: str, message: str, now: float) -> list[KeeperEffect]:
-        """It could not be started: its lane goes on without it."""
+        """It could not be started: its lane continues without it."""
         if (request := self._starting.pop(key, None)) is not None:
             self._refuse(key, code, message)
             self._go_on(request[2].get("lane"), key, now)
         return self._take()
 
-    # What processes do.
+    # Processes.
 
     def leader_ended(self, attempt: KeptAttempt) -> None:
-        """The leader is reaped: from now on it is not signalled any more, and is told when its tree is gone too."""
+        """The leader is reaped: from now on it is not signalled, and its end is sent when its tree is gone too."""
         self.running.pop(attempt.key, None)
 
     def ended(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
-        """Nothing of an attempt is left: tell it, and start whoever waited for its lane."""
+        """Nothing of an attempt is left: send its end, and start the next one of its lane."""
         self._effects.append(RecordAndSend(attempt.ended_line(), not self.lanes.goes_on(attempt.lane)))
         self._go_on(attempt.lane, attempt.key, now)
         return self._take()
 
-    # What time brings.
+    # Time.
 
     @property
     def is_on_watch(self) -> bool:
-        """Whether there is anybody whom a deadline could concern."""
+        """Whether any deadline is running."""
         return bool(self.running or self.lanes.ready or self._starting)
 
     def lease_is_over(self, now: float) -> bool:
-        """Without any lease there is no fence: the runner has not been promised anything yet."""
+        """Without any lease there is no fence: the runner has not been given one yet."""
         return self.lease_until is not None and now >= self.lease_until
 
     def due(self, now: float) -> list[KeeperEffect]:
-        """Do what is due, and find out when something is due next."""
+        """Do what is due, and find when something is due next."""
         over = self.lease_is_over(now)
         if over:
             self._fence(now)
@@ -243,14 +245,14 @@ class KeeperTable:
             del self._kill_at[key]
         else:
             self._effects.append(Signal(attempt, signal.SIGKILL))
-            self._kill_at[key] = now + AGAIN_S  # once more, should it have forked past the signal
+            self._kill_at[key] = now + AGAIN_S  # once more, in case it forked while it was signalled
 
     def _end(self, attempt: KeptAttempt, grace_s: float, now: float) -> None:
         """SIGTERM now, SIGKILL after the grace. A second stop can only shorten the first one's grace."""
         kill_at = now + max(0.0, grace_s)
         if attempt.kill_at is None:
             attempt.kill_at = kill_at
-            # A paused process takes SIGTERM only once it is continued.
+            # A paused process receives SIGTERM only once it is continued.
             self._effects.append(Signal(attempt, signal.SIGTERM, signal.SIGCONT))
         attempt.kill_at = self._kill_at[attempt.key] = min(attempt.kill_at, kill_at)
         self.next_at = 0.0
@@ -258,7 +260,7 @@ class KeeperTable:
     # Lanes.
 
     def _begin(self, request: Waiting, now: float) -> bool:
-        """Its lane is free, or its own: start it, or get it ready if it is held; False if that is refused."""
+        """Its lane is free, or its own: start it, or prepare it if it is held; False if that is refused."""
         key, brief_id, options = request
         brief = self.briefs.get(brief_id)
         if (no := self.why_not(key, options, now)) is not None:
@@ -286,13 +288,13 @@ class KeeperTable:
         return None
 
     def _go_on(self, lane: int | None, key: str, now: float) -> None:
-        """The holder of a lane is gone: the first of those behind it that is not refused comes next."""
+        """The holder of a lane is gone: start the first waiting attempt that is not refused."""
         request = self.lanes.leave(lane, key)
         while request is not None and not self._begin(request, now):
             request = self.lanes.next(request[2]["lane"])
 
     def _withdraw(self, key: str, code: str, message: str, now: float) -> bool:
-        """Refuse what has not started: it no longer waits for its lane, or leaves it to the next; False if unknown."""
+        """Refuse what has not started: it no longer waits for its lane, or gives it to the next; False if unknown."""
         if self.lanes.withdraw(key):
             self._refuse(key, code, message)
             return True
@@ -315,7 +317,7 @@ class KeeperTable:
 
 
 def without_questions(requests: list[Any]) -> list[Any]:
-    """What is still to be done of a runner that has gone: not to answer it, for its successor would hear that."""
+    """The requests of a disconnected runner that are still carried out: not questions, which nothing would read."""
     return [each for each in requests if not (isinstance(each, list) and each and each[0] in QUESTIONS)]
 
 
@@ -324,7 +326,7 @@ def misunderstood(request: Any, error: Exception) -> SendLine:
 
 
 def remember(stopped: dict[str, None], key: str) -> None:
-    """Note a key that must not start any more, among the newest ones."""
+    """Remember a key that must not start any more, among the newest ones."""
     stopped.pop(key, None)
     stopped[key] = None
     if len(stopped) > STOPPED_MAX:

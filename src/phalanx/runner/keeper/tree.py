@@ -1,9 +1,9 @@
-"""All processes of an attempt: its process group, its cgroups, and those who left both.
+"""All processes of an attempt: its process group, its cgroups, and those that left both.
 
-The leader starts a session of its own, so most of its tree is one process group. Who escaped with setsid is
-found by parentage; and since the keeper is a subreaper, an escaped process whose parents are gone becomes
-the keeper's child, known by its mark (`slots.py`) or by the key in its environment. Without a cgroup, a process
-that escaped, cleared its environment *and* took off the mark is known as nobody's, and ends when no attempt is left.
+The leader starts its own session, so most of its tree is one process group. Processes that escaped with setsid are
+found by parentage; and since the keeper is a subreaper, an escaped process whose parents are gone becomes the keeper's
+child, recognised by its mark (`slots.py`) or by the key in its environment. Without a cgroup, a process that escaped,
+cleared its environment *and* removed the mark cannot be assigned, and is killed when no attempt is left.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def become_subreaper() -> None:
 
 
 class Orphans:
-    """Children of the keeper that lead no attempt: they were started by some attempt's tree."""
+    """Children of the keeper that lead no attempt: some attempt's tree started them."""
 
     def __init__(self, watchdog: Watchdog, slots: AttemptSlots) -> None:
         self._watchdog = watchdog
@@ -47,7 +47,7 @@ class Orphans:
         self._keys: dict[int, str] = {}
 
     def find(self, leaders: Container[int]) -> dict[int, str | None]:
-        """Each orphan with its attempt's key; "" when it has none, None when that cannot be told yet."""
+        """Each orphan with its attempt's key; "" when it has none, None when it is not known yet."""
         orphans = [pid for pid in self._pids() if pid not in leaders and pid != self._watchdog.pid]
         return {pid: self._key(pid) for pid in orphans} if orphans else {}
 
@@ -64,7 +64,7 @@ class Orphans:
     def _key(self, pid: int) -> str | None:
         key = self._keys.get(pid)
         if key is None and (key := self._marked(pid) or attempt_key(pid)):
-            self._keys[pid] = key  # an orphan keeps its number until the keeper reaps it
+            self._keys[pid] = key  # an orphan keeps its pid until the keeper reaps it
         return key
 
     def _marked(self, pid: int) -> str:
@@ -75,14 +75,14 @@ class Orphans:
 def attempt_key(pid: int) -> str | None:
     """The attempt a process belongs to by its environment; None while that is empty, as during exec.
 
-    Whoever wrote that may have written anything: what cannot be a key is not taken for one.
+    A process can write anything there: what cannot be a key is not taken for one.
     """
     said = said_key(pid)
     return said if said is None or is_key(said) else ""
 
 
 def said_key(pid: int) -> str | None:
-    """What a process has in its environment for a key, unread."""
+    """The unchecked key in a process's environment."""
     environment = files.read(f"/proc/{pid}/environ")
     if not environment:
         return None
@@ -107,18 +107,18 @@ def kill_cgroups(folders: list[str], left: set[int]) -> None:
 
 
 def send_group(pid: int, signum: int) -> bool:
-    """Signal a process group; False when nobody is left in it."""
+    """Signal a process group; False when it is empty."""
     try:
         os.killpg(pid, signum)
     except ProcessLookupError:
         return False
-    except PermissionError:  # someone in it changed its user: alive, and not ours to signal
+    except PermissionError:  # a process in it changed its user: alive, and not ours to signal
         return True
     return True
 
 
 def send_one(pid: int, signum: int) -> None:
-    """Signal a child of the keeper, whose number is its own until the keeper reaps it."""
+    """Signal a child of the keeper, whose pid is not reused until the keeper reaps it."""
     with contextlib.suppress(PermissionError):
         os.kill(pid, signum)
 
@@ -129,7 +129,7 @@ def _outside_group(attempt: KeptAttempt, orphans: list[int]) -> set[int]:
 
 
 def members(folders: list[str]) -> set[int]:
-    """Nobody where that cannot be told: they are signalled again later."""
+    """The processes inside; empty where that is unknown: they are signalled again later."""
     try:
         return cgroup.members(folders)
     except OSError:

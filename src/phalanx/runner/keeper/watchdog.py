@@ -1,16 +1,16 @@
 """The watchdog: it ends what a keeper runs when the lease is over and the keeper did not do it.
 
-A process beside the keeper, forked by it and in a session of its own, so that it outlives the keeper. They share a page
-of memory, in which the keeper says until when the lease runs (in seconds since boot), and a socket that ends with the
-keeper. Three things can happen:
+It is a process beside the keeper, forked by it and in its own session, so that it outlives the keeper. They share a
+page of memory with the end of the lease (in seconds since boot), and a socket that closes with the keeper. Three
+things can happen:
 
     the lease ends, and the keeper is frozen    what it ran is killed a moment after the keeper would have done so
     the keeper died                             what it ran gets SIGTERM at the lease's end, SIGKILL after the grace
-    the keeper left in good order               nothing is left to do
+    the keeper shut down in order               nothing is left to do
 
 A keeper that comes after a dead one ends what that one ran itself (`recovery.py`), and then kills the watchdog of the
-dead one, before it starts anything: no file in the folder, which tasks can write to, tells a watchdog to stand down.
-Who belongs to the keeper is found as `recovery.py` does: by the journal, and without it.
+dead one, before it starts anything: no file in the folder, which tasks can write to, can switch a watchdog off. The
+keeper's processes are found as `recovery.py` does: by the journal, and without it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ if TYPE_CHECKING:
     from .slots import Mark
 
 LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
-NO_LEASE_S = 10.0  # how long a keeper may be dead that was never told a lease
-RESTART_S = 1.0  # from one start to the next, should it die at once
+NO_LEASE_S = 10.0  # how long a keeper may be dead that never had a lease
+RESTART_S = 1.0  # from one start to the next, if it dies at once
 LOOK_S = 1.0  # how often it looks at the lease
 READY_S_MAX = 1.0
-STUCK_S = 5.0  # a watchdog that is not done with one step of its killing by then hangs
+STUCK_S = 5.0  # a watchdog that has not finished one step of its killing by then hangs
 AGAIN_S = 30.0  # how often it looks for more while the lease stays over
 PAUSE_S_MIN, PAUSE_S_MAX = 0.02, 1.0  # between two rounds of killing
-HALF_BORN = SLOT_MAX  # a slot that no attempt gets: until a watchdog shows its title it is known by this mark
+HALF_BORN = (
+    SLOT_MAX  # a slot that no attempt gets: until a watchdog shows its title it is recognised by this mark
+)
 _FOREVER = float("inf")
 _LEASE_UNTIL, _GRACE_S, _KILL_AT, _KILLED_AT, _KILLING, _LEFT = range(6)  # the numbers in the page
 
 
 class Watchdog:
-    """The keeper's side of it: the page, and the process that looks at it."""
+    """The keeper's side: the page, and the process that reads it."""
 
     def __init__(self, mark: Mark) -> None:
         self.pid = 0
@@ -58,7 +60,7 @@ class Watchdog:
         self._page[_GRACE_S] = FENCE_GRACE_S
         self._alive: socket.socket | None = None
         self._started_at = -RESTART_S
-        self._ended_at = 0.0  # when one that was stuck was killed
+        self._ended_at = 0.0  # when a stuck one was killed
 
     def ensure(self) -> None:
         """Start it, unless it runs. If that fails, or it dies at once, it is tried again a moment later."""
@@ -86,14 +88,14 @@ class Watchdog:
                 self._mark.take_off()
         self._alive.settimeout(READY_S_MAX)
         with contextlib.suppress(OSError):
-            self._alive.recv(1)  # it watches
+            self._alive.recv(1)  # it is running
 
     def _let_go(self) -> None:
         if self._alive is not None:
             self._alive.close()
 
     def wait_s(self) -> float | None:
-        """How long to wait before it is started, or looked at because it kills; None if it runs and does not."""
+        """How long to wait before it is started, or checked because it kills; None if it runs and does not."""
         if not self.pid:
             return max(0.0, self._started_at + RESTART_S - clock.since_boot())
         if not (killing_since := self._page[_KILLING]):
@@ -103,21 +105,21 @@ class Watchdog:
         return max(0.0, max(killing_since, self._ended_at) + STUCK_S - clock.since_boot())
 
     def _is_stopped(self) -> bool:
-        """Whether somebody sent it SIGSTOP. We are woken by that, as by a child's end."""
+        """Whether it was stopped by SIGSTOP. That wakes us, as a child's end does."""
         return files.read(f"/proc/{self.pid}/stat").rpartition(b")")[2].split()[:1] == [b"T"]
 
     def _end_stuck(self) -> None:
-        """It does not go on, and nothing starts while it kills. There is another when this one is reaped."""
+        """It hangs, and nothing starts while it kills. Another is started when this one is reaped."""
         log.say("stuck", "the watchdog was stopped or hangs while it kills; it is killed, and started again")
         self._ended_at = clock.since_boot()
-        os.kill(self.pid, signal.SIGKILL)  # our child: nobody else has its number until it is reaped
+        os.kill(self.pid, signal.SIGKILL)  # our child: its pid is not reused until it is reaped
 
     def reaped(self, pid: int) -> None:
-        """A child of the keeper has ended. If it was the watchdog, there will be another."""
+        """A child of the keeper has ended. If it was the watchdog, another is started."""
         if pid == self.pid:
             log.say("watchdog", "the watchdog died and is started again")
             self.pid = 0
-            self._page[_KILLING] = 0.0  # it may have died before it could say so
+            self._page[_KILLING] = 0.0  # it may have died before it could clear it
             self._let_go()
 
     def renew(self, until: float, grace_s: float) -> None:
@@ -126,7 +128,7 @@ class Watchdog:
         self._page[_KILL_AT] = until + grace_s + min(LATE_S_MAX, grace_s / 2)
 
     def is_killing(self) -> bool:
-        """Whether it is killing just now, and might take a process along that starts."""
+        """Whether it is killing now, and might kill a process that starts."""
         return self._page[_KILLING] != 0.0
 
     def has_killed(self, tick: int) -> bool:
@@ -139,7 +141,7 @@ class Watchdog:
 
 
 def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Mark) -> NoReturn:
-    """In the new process: let go of all that is the keeper's, and watch until there is no more to do."""
+    """In the new process: close all that is the keeper's, and watch until there is no more to do."""
     code = 1
     try:
         keeper = os.getppid()
@@ -154,7 +156,7 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
         with contextlib.suppress(OSError):
             os.open(
                 mark.state_dir, os.O_RDONLY | os.O_DIRECTORY
-            )  # it is known by this where its title is cut
+            )  # it is recognised by this where its title is cut
         _set_title(os.fsencode(lookup.WATCHDOG + mark.state_dir))
         mark.take_off()
         os.write(alive, b"1")
@@ -167,13 +169,13 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
 
 
 class _Watch:
-    """What the watchdog does."""
+    """The watchdog's own process."""
 
     def __init__(self, page: memoryview[float], mark: Mark, keeper: int) -> None:
         self._page = page
         self._mark = mark
         self._keeper = keeper
-        self._acted_at = 0.0  # the instant for which it has looked; any other is a lease that was renewed
+        self._acted_at = 0.0  # the end of lease that was handled; any other one is a renewed lease
         self._next_at = 0.0  # when to look again, while that lease stays over
         self._pause_s = PAUSE_S_MIN
         self._is_first = True  # the next round of killing is the first for this lease
@@ -186,7 +188,7 @@ class _Watch:
                 self._kill_for_the_frozen()
         while (
             os.getppid() == self._keeper
-        ):  # until all its descriptors are closed, it seems to be its own successor
+        ):  # until all its descriptors are closed, it looks like its own successor
             _pause(PAUSE_S_MIN)
         if not self._page[_LEFT]:
             self._end_for_the_dead()
@@ -197,7 +199,7 @@ class _Watch:
         return max(kill_at, self._next_at) if kill_at == self._acted_at else kill_at
 
     def _kill_for_the_frozen(self) -> None:
-        """The keeper lives, and may wake at any time: it starts nothing while `is_killing`."""
+        """The keeper lives, and may resume at any time: it starts nothing while `is_killing`."""
         self._page[_KILLING] = clock.since_boot()
         try:
             kill_at = self._page[_KILL_AT]
@@ -225,7 +227,7 @@ class _Watch:
             _pause(self._next_pause_s(True))
 
     def _next_pause_s(self, found: bool) -> float:
-        """Longer and longer pauses, should somebody not die."""
+        """Longer and longer pauses, if some process does not die."""
         pause_s = self._pause_s
         self._pause_s = min(PAUSE_S_MAX, 2 * pause_s) if found else PAUSE_S_MIN
         return pause_s if found else AGAIN_S
@@ -235,14 +237,14 @@ class _Watch:
             _pause(min(LOOK_S, left_s))
 
     def _ask(self) -> None:
-        """Ask all to end, once; should that fail, they are killed after the grace as all others are."""
+        """Send SIGTERM to all, once; if that fails, they are killed after the grace as all others are."""
         try:
             self._survivors(self._journal()).signal(signal.SIGTERM, signal.SIGCONT)
         except OSError as error:
-            log.say("ask", f"watchdog: cannot ask what is left to end: {error}")
+            log.say("ask", f"watchdog: cannot send SIGTERM to what is left: {error}")
 
     def _try_kill(self) -> bool:
-        """Kill all that are left; False if nobody is. True also where that cannot be told: look again."""
+        """Kill all that are left; False if none is. True also where that is unknown: look again."""
         try:
             return self._kill()
         except OSError as error:
@@ -250,9 +252,9 @@ class _Watch:
             return True
 
     def _kill(self) -> bool:
-        """One round, what takes the longest last: cgroups are few, processes may be many, the journal may be anything.
+        """One round, the slowest last: cgroups are few, processes may be many, the journal may be anything.
 
-        If the first round finds anybody it does without the journal, which the next one reads a moment later.
+        If the first round finds any process it skips the journal, which the next one reads a moment later.
         """
         shown = self._survivors(journal.Past())
         is_first, self._is_first = self._is_first, False
@@ -272,7 +274,7 @@ class _Watch:
         return True
 
     def _begin_step(self) -> None:
-        """All that has been started by now is killed, for a keeper that lives to see; and we are not stuck."""
+        """Record for a living keeper that everything started by now is killed, and that we are not stuck."""
         self._page[_KILLED_AT] = clock.tick()
         if self._page[_KILLING]:
             self._page[_KILLING] = clock.since_boot()
@@ -285,7 +287,7 @@ class _Watch:
 
 
 def lease_end_of_the_dead(lease_until: float, now: float) -> float:
-    """When the tasks of a keeper that died now are ended: with its lease, or soon if it was never told one."""
+    """When the tasks of a keeper that died now are ended: with its lease, or soon if it never had one."""
     return lease_until if lease_until < _FOREVER else now + NO_LEASE_S
 
 

@@ -1,7 +1,7 @@
 """The keeper's end of the socket: length-prefixed JSON frames, never blocking.
 
-A peer that sends what is not a frame, or does not read its answers, is dropped: it can connect again and ask
-for a listing.
+A peer that sends what is not a frame, or does not read its answers, is dropped: it can connect again and ask for a
+listing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _decode = json.JSONDecoder().decode
 
 
 class Lost(Exception):
-    """The peer went away, or cannot be understood any more."""
+    """The peer closed, or cannot be understood any more."""
 
 
 class SocketLink:
@@ -29,7 +29,7 @@ class SocketLink:
     def __init__(self, peer: socket.socket) -> None:
         peer.setblocking(False)
         self.peer = peer
-        self.blocked = False  # whether there was no room for all that was sent
+        self.blocked = False  # whether not everything could be sent
         self._received = b""
         self._unsent = b""
 
@@ -80,7 +80,7 @@ class SocketLink:
 
 
 def _frame_end(buffer: bytes, at: int) -> int:
-    """Where the frame that begins here ends; past the buffer's end while its length is not known."""
+    """Where the frame that starts here ends; past the buffer's end while its length is not known."""
     if len(buffer) < at + 4:
         return len(buffer) + 1
     length = int.from_bytes(buffer[at : at + 4], "big")
