@@ -29,12 +29,12 @@ from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import queue_view
-from phalanx.coordinator.why_gang import never
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.never import whole_never
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.queue import Quota
@@ -137,7 +137,7 @@ class Declarations(StateReads):
                 raise refusal(answer, "quotas")
         with declared.tried(state):
             for number, job in enumerate(jobs):
-                no = None if allowed else never(state.table, job)
+                no = None if allowed else whole_never(state.table, job)
                 options = Submit(job, "", allowed, never=no, priority_max=priority_max, amends=version)
                 answer = decide(state, options, now).answer
                 if isinstance(answer, Refused):

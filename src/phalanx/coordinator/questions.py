@@ -19,7 +19,6 @@ from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import (
     brake_text,
-    job_status,
     job_view,
     known_queues,
     node_view,
@@ -63,7 +62,7 @@ class Asked:
         return (
             self._name in (None, job.job.name)
             and self._queue in (None, job.job.queue)
-            and (self.status is None or self.status == job_status(job))
+            and (self.status is None or self.status == job.overall_status)
             and self._selector.selects(job.job)
         )
 

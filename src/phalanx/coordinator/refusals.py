@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from phalanx.api.schema.problems import FailedTarget
-from phalanx.coordinator.why_gang import change_to_fit
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.explain.nodes import nearest_request
+from phalanx.core.explain.fixes import change_to_fit
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.status import Status
@@ -121,10 +120,8 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
     if refused.reason.numbers.get("lacking"):
         return "phalanx nodes -o wide lists the labels of each node"
     if refused.kind == "never":
-        asked = [group.request for group in job.groups if not state.table.could_ever(group.request)]
-        fix = next(filter(None, (nearest_request(state.table, request) for request in asked)), "")
-        if not fix and job.gang is not None and (change := change_to_fit(state.table, job)) is not None:
-            fix = change.text
+        change = change_to_fit(state, job)
+        fix = "" if change is None else change.text
     return fix or _HINTS.get(refused.kind, "")
 
 

@@ -10,12 +10,12 @@ from msgspec import structs
 from phalanx.api.schema.cluster import DeviceView, NodeView, NumaView, QueueView, QuotaView, UsageView
 from phalanx.api.schema.jobs import EXCLUDED, Counts, GroupView, JobView, RequestView, StatusWord, TaskView
 from phalanx.coordinator.views_gang import conditions, gang_view, has_no_members, ranks
-from phalanx.coordinator.why_whole import comes_first
 from phalanx.core.cluster.decide.brake import holds_for
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.health import trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.explain.gates import comes_first
 from phalanx.core.model.queue import DEFAULT, Usage
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request
@@ -27,20 +27,9 @@ DONE = "finished with code 0; Completed once its whole job is"
 StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
 
 
-def job_status(job: JobState) -> Status:
-    """A job as a whole: what is furthest on while it lives, the worst once it is over."""
-    counts = job.counts
-    if job.outcome is not None and job.is_over:
-        return job.outcome
-    for status in (Status.RUNNING, Status.ASSIGNED, Status.PENDING, Status.FAILED, Status.CANCELLED):
-        if counts[status]:
-            return status
-    return Status.COMPLETED
-
-
 def job_view(state: ClusterState, job: JobState) -> JobView:
     """One job."""
-    status, spec = job_status(job), job.job
+    status, spec = job.overall_status, job.job
     return JobView(
         id=spec.id,
         batch_id=spec.batch,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from phalanx.api.schema.jobs import ConditionView, FormationView, GangView, PhaseWord, PromiseView
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.core.cluster.apply.gangs import is_preemption
@@ -11,7 +9,7 @@ from phalanx.core.cluster.gangs import Formation, GangState, Promise
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.orders import AttemptKey
+from phalanx.core.explain.gates import nominated, task_names
 from phalanx.core.model.status import Status
 
 PREEMPTED = "PreemptionByScheduler"
@@ -94,16 +92,6 @@ def ranks(job: JobState) -> dict[int, int]:
     members = job.live or range(job.job.tasks)
     ordered = sorted((_index(job.group_of(position), position), position) for position in members)
     return {position: rank for rank, (_, position) in enumerate(ordered)}
-
-
-def task_names(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
-    """What attempts' tasks are called, in order."""
-    return [state.jobs[id].job.task_name(position) for id, position, _ in sorted(keys) if id in state.jobs]
-
-
-def nominated(promise: Promise) -> dict[str, int]:
-    """The nodes that are kept for a job, and how many members will stand on each."""
-    return dict(sorted(Counter(node for node, _ in promise.members.values()).items()))
 
 
 def _formation_view(forming: Formation, wait_s: float) -> FormationView:

@@ -1,34 +1,45 @@
-"""The outcome of a pass as REST schema: placements, evictions, reasons, and an exit code."""
+"""The outcome of a pass in the words of REST: placements, evictions, reasons, and an exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.api.schema.apply import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
-from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView
+from phalanx.api.schema.apply import (
+    MUST_WAIT,
+    NEVER,
+    NOW,
+    PlannedEviction,
+    PlannedPlacement,
+    PlanReason,
+    PlanReply,
+)
+from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons, ReasonView
 from phalanx.core.cluster.apply.gangs import eviction_text
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.explain.nodes import Change
+from phalanx.core.explain.change import Change
+from phalanx.core.explain.finding import DomainRoom, Finding
+from phalanx.core.explain.rehearsal import Share
 from phalanx.core.model.plan import Placement
-from phalanx.core.model.reason import Reason
+from phalanx.core.model.reason import Reason, Tier
 from phalanx.preview.names import Names
-from phalanx.preview.share import Doubt, Share
+
+NAMES_SHOWN = 5  # of the nodes with one reason
 
 
 def plan_reply(state: ClusterState, shares: list[Share], names: Names) -> PlanReply:
     """Everything about all jobs; the exit code is the worst of theirs."""
     said = _Telling(state, names)
-    worst = max((share.exit for share in shares), default=0)
+    worst = max(map(_exit, shares), default=0)
     return PlanReply(
         placements=[view for share in shares for view in said.placements(share)],
         evictions=[view for share in shares for view in said.evictions(share)],
-        reasons=[said.reason(share, doubt) for share in shares for doubt in share.doubts],
+        reasons=[view for share in shares for view in said.reasons(share)],
         exit=worst,  # type: ignore[arg-type]  # it is one of the three
     )
 
 
 class _Telling:
-    """Renders what became of jobs, with their names."""
+    """Tells what became of jobs, by the names that people know them by."""
 
     def __init__(self, state: ClusterState, names: Names) -> None:
         self._state = state
@@ -38,7 +49,7 @@ class _Telling:
     def placements(self, share: Share) -> Iterator[PlannedPlacement]:
         promise = share.job.promise
         for each in share.placements:
-            yield self._placement(share, each, share.waits)
+            yield self._placement(share, each, share.waits_for_victims)
         for position, (node, grant) in promise.members.items() if promise is not None else ():
             yield self._placement(share, Placement(share.job.job.id, position, node, grant), True)
 
@@ -61,7 +72,7 @@ class _Telling:
         )
 
     def evictions(self, share: Share) -> Iterator[PlannedEviction]:
-        """The holders of lanes that have to be vacated, and the attempts queued in them."""
+        """Whoever holds a lane that has to be left, and those who queue in it."""
         if share.gang_placement is None:
             return
         why = self._names.plain(eviction_text(share.job, share.gang_placement.trigger))
@@ -79,21 +90,29 @@ class _Telling:
                     why=why,
                 )
 
-    def reason(self, share: Share, doubt: Doubt) -> PlanReason:
-        no, fix = doubt.reason, doubt.fix
+    def reasons(self, share: Share) -> Iterator[PlanReason]:
+        """What is found about each unit: the evidence stands with the dominant reason."""
+        for finding in share.findings:
+            for number, no in enumerate(finding.reasons):
+                dominant = finding is share.findings[0] and not number
+                yield self._reason(share, finding, no, evidence=not number, dominant=dominant)
+
+    def _reason(
+        self, share: Share, found: Finding, no: Reason, *, evidence: bool, dominant: bool
+    ) -> PlanReason:
         return PlanReason(
             job=self._names.job(share.job.job),
             code=no.code,
             tier=no.tier.word,
             text=self._names.plain(no.text),
             numbers=self._names.plain_values(no.numbers),
-            dominant=doubt is share.doubts[0],
-            waits=doubt.waits,
-            tasks=doubt.tasks,
-            domains=doubt.domains,
-            nodes=doubt.nodes,
-            fix=None if fix is None else self._fix(fix),
-            expected_at=doubt.expected_at,
+            dominant=dominant,
+            waits=found.waits,
+            tasks=found.tasks,
+            domains=domain_slots(found.domains) if evidence else [],
+            nodes=node_reasons(found.nodes) if evidence else [],
+            fix=self._fix(found.fix) if evidence and found.fix is not None else None,
+            expected_at=found.expected_at if evidence else None,
         )
 
     def _fix(self, fix: Change) -> Fix:
@@ -104,6 +123,21 @@ def reason_view(no: Reason) -> ReasonView:
     return ReasonView(no.code, no.tier.word, no.text, no.numbers)
 
 
-def node_reasons(groups: list[tuple[Reason, list[str]]], shown: int) -> list[NodeReasons]:
-    """The reasons of the nodes, grouped by equal reasons."""
-    return [NodeReasons(len(names), reason_view(no), names[:shown]) for no, names in groups]
+def node_reasons(groups: list[tuple[Reason, list[str]]]) -> list[NodeReasons]:
+    """What the nodes say, those with the same reason together."""
+    return [NodeReasons(len(names), reason_view(no), names[:NAMES_SHOWN]) for no, names in groups]
+
+
+def domain_slots(rooms: list[DomainRoom]) -> list[DomainSlots]:
+    return [DomainSlots(each.layer, each.path, each.slots, each.nodes) for each in rooms]
+
+
+def _exit(share: Share) -> int:
+    """0 now, 3 must wait, 4 never.
+
+    With evictions it is still now: the scheduler acts at once, and nobody else has to do anything.
+    """
+    first = next((found.dominant for found in share.findings if found.waits), None)
+    if first is None:
+        return NOW
+    return NEVER if first.tier is Tier.NEVER else MUST_WAIT

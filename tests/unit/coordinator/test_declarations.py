@@ -18,7 +18,6 @@ from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.views import job_status
 from phalanx.core.cluster.inputs import Hello
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.gang import Gather
@@ -94,7 +93,7 @@ async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch
     async with a_coordinator() as here:
         with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)]), "ada")
-        assert [job_status(job) for job in here.member.state.jobs.values()] == [Status.CANCELLED]
+        assert [job.overall_status for job in here.member.state.jobs.values()] == [Status.CANCELLED]
 
 
 async def test_what_can_never_fit_waits_if_that_is_allowed():
@@ -319,7 +318,7 @@ async def test_objects_that_came_with_another_content_at_the_same_moment_are_ref
         assert isinstance(refused, Conflict)
         assert refused.reason == "AppliedOtherwise"
         assert "command" in refused.detail
-        ends = [job_status(job) for job in here.member.state.jobs.values()]
+        ends = [job.overall_status for job in here.member.state.jobs.values()]
         assert ends.count(Status.CANCELLED) == 1  # what else it asked for is taken back
         assert len(ends) == 3
 

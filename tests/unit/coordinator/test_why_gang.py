@@ -90,9 +90,11 @@ def test_a_gang_with_every_node_drained_is_told_so_and_how_to_resume_them():
     assert (reply.dominant.code, reply.dominant.text) == ("Maintenance", "r0n0 is drained: new disks")
     assert "GangIncomplete" in [no.code for no in reply.others]
     assert reply.fix is not None
-    assert reply.fix.command == "phalanx node resume r0n0"
+    assert reply.fix.command == "phalanx node resume r0n0 && phalanx node resume r0n1"
     cluster.give(Undrain("r0n0"))
     assert why(cluster, gang).dominant.code == "GangIncomplete"
+    cluster.give(Undrain("r0n1"))
+    assert cluster.status(gang) == Status.ASSIGNED
 
 
 def test_that_it_evicts_nobody_is_told_after_what_is_in_its_way():

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Protocol
 
+from phalanx.core.cluster import gates
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.model.gang import Gang
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 from phalanx.core.model.waiting import Rank, Wanted
@@ -47,17 +47,13 @@ class Promise:
         self.until = until
 
 
-class GangOwner(Protocol):
+class GangOwner(gates.GatedJob, Protocol):
     """What a gang needs to know of its job."""
 
-    job: Job
     groups: list[GroupState]
     live: dict[int, Attempt]
     satisfied: bool
     forming: Formation | None
-
-    @property
-    def is_held(self) -> bool: ...
 
     def well_in(self, group: GroupState) -> int: ...
 
@@ -87,8 +83,16 @@ class GangState:
     @property
     def has_ready(self) -> bool:
         """True if enough members may be placed now, as far as the job itself is concerned."""
-        if self.owner.is_held or (self.owner.forming is not None and self.gang.strict):
-            return False
+        return gates.is_open(gates.of_gang(self))
+
+    @property
+    def waits_at_barrier(self) -> bool:
+        """Whether its members hold places and wait for each other, and nobody joins them meanwhile."""
+        return self.owner.forming is not None and self.gang.strict
+
+    @property
+    def has_members(self) -> bool:
+        """Whether some members are to be placed, and enough of every group may be."""
         wanted = self.wanted()
         return any(each.most for each in wanted) and all(each.need <= each.most for each in wanted)
 

@@ -10,7 +10,8 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from typing import Protocol
 
-from phalanx.core.model.job import Group, Job
+from phalanx.core.cluster import gates
+from phalanx.core.model.job import Group
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.resources import Request
 from phalanx.core.model.status import Status
@@ -19,15 +20,11 @@ from phalanx.core.model.waiting import Rank
 _SAMPLES_MIN = 4
 
 
-class GroupOwner(Protocol):
+class GroupOwner(gates.GatedJob, Protocol):
     """What a group needs to know of its job."""
 
-    job: Job
     status: bytearray
     delayed: dict[int, float]
-
-    @property
-    def is_held(self) -> bool: ...
 
     def has_come(self, group: str, when: str) -> bool: ...
 
@@ -79,7 +76,7 @@ class GroupState:
 
     def ready(self, most: int) -> Iterator[int]:
         """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""
-        if self.owner.is_held or not self.may_begin:
+        if not gates.is_open(gates.of_group(self)):
             return iter(())
         if not self.group.at_once:
             return self._in_order(most)
@@ -97,6 +94,18 @@ class GroupState:
     def pending(self) -> list[int]:
         """Every position that may be placed now, in order."""
         return sorted(self._in_order(self.last - self.first))
+
+    def is_full(self, position: int) -> bool:
+        """Whether as many tasks of the array that a position belongs to hold places as may."""
+        limit = self.group.at_once
+        return limit > 0 and self.live.get(self.replica(position), 0) >= limit
+
+    def ahead_of(self, position: int) -> int:
+        """How many tasks of this group are placed before the one at a position."""
+        if position < self.fresh:
+            return bisect_left(self.again, position)
+        late = sum(self.fresh <= each < position for each in self.owner.delayed)
+        return len(self.again) + self.owner.status.count(Status.PENDING, self.fresh, position) - late
 
     def replica(self, position: int) -> int:
         return (position - self.first) // self.group.completions

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from phalanx.core.cluster import gates
 from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.gangs import Formation, GangState, Promise
 from phalanx.core.cluster.groups import GroupState
@@ -117,12 +118,20 @@ class JobState:
         return not (counts[0] or counts[1] or counts[2])
 
     @property
+    def overall_status(self) -> Status:
+        """The job as a whole: what is furthest on while it lives, the worst once it is over."""
+        if self.outcome is not None and self.is_over:
+            return self.outcome
+        for status in (Status.RUNNING, Status.ASSIGNED, Status.PENDING, Status.FAILED, Status.CANCELLED):
+            if self.counts[status]:
+                return status
+        return Status.COMPLETED
+
+    @property
     def is_held(self) -> bool:
         """True while nothing of it may be placed: it restarts, backs off, has places promised, or was held back; or
         members are still to come."""
-        if self.restarting or self.promise is not None or self.hold_until > 0.0:
-            return True
-        return self.held_because != "" or self.job.draft is not None
+        return not gates.is_open(gates.of_job(self))
 
     @property
     def restarts_whole(self) -> bool:

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from phalanx.core.cluster.decide import jobs as decide_jobs
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
+from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
@@ -24,6 +28,18 @@ from phalanx.core.placement.gang.shapes import MemberShape, shapes_of
 from phalanx.core.placement.gang.shortage import Shortage
 
 NODES_TRIED_MAX = 256  # on more nodes groups that share them are not tried out, only counted
+
+
+def why_never(state: ClusterState, job: JobState) -> Reason | None:
+    """Why a job would be refused as soon as it is submitted, or None if it could run."""
+    no = decide_jobs.why_never(state, job.job)
+    return no if no is not None or job.gang is None else gang_never(state.table, job.gang)
+
+
+def whole_never(nodes: NodeTable, job: Job) -> Reason | None:
+    """Why a job could not start whole even if nothing else ran; None for one that is no gang."""
+    gang = JobState(job, 0, [0] * 6).gang
+    return None if gang is None else gang_never(nodes, gang)
 
 
 def gang_never(nodes: NodeTable, unit: WaitingGang) -> Reason | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.reason import Reason, Tier
@@ -23,17 +24,17 @@ NODES_SHOWN = 5
 def forecast(snapshot: Snapshot, unit: Unit, policy: Policy) -> Forecast | None:
     """When this unit would start if it were the head, or None if not even with everybody gone."""
     with Draft(snapshot, policy.score) as draft:
-        found = reserve(draft, unit, policy, {}, kept_for(snapshot.memory, snapshot.waiting, unit, draft))
-        return None if found is None else found.forecast
+        return _forecast(snapshot, draft, unit, policy, {})
 
 
-def kept_now(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
-    """What is kept for this unit, if it is the head; or None."""
+def kept_now(
+    snapshot: Snapshot, draft: Draft, unit: Unit, policy: Policy, runs_s: dict[JobId, float]
+) -> Forecast | None:
+    """What is kept for this unit in a draft, if it is the head; `runs_s`: how long those run who are placed in it."""
     head = head_of(snapshot)
-    if head is None or head.rank != unit.rank or policy.backfill == "none":
+    if head is None or head.rank != unit.rank:
         return None
-    found = forecast(snapshot, unit, policy)
-    return None if found is None else _room_kept(found)
+    return _forecast(snapshot, draft, unit, policy, runs_s)
 
 
 def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
@@ -67,7 +68,14 @@ def head_of(snapshot: Snapshot) -> Unit | None:
     return min(without_room, key=lambda unit: unit.rank, default=None)
 
 
-def _room_kept(found: Forecast) -> Reason:
+def _forecast(
+    snapshot: Snapshot, draft: Draft, unit: Unit, policy: Policy, runs_s: dict[JobId, float]
+) -> Forecast | None:
+    found = reserve(draft, unit, policy, runs_s, kept_for(snapshot.memory, snapshot.waiting, unit, draft))
+    return None if found is None else found.forecast
+
+
+def room_kept(found: Forecast) -> Reason:
     """What is kept for the head, and what is not free there yet."""
     first, names = "It is the first in the queue", _named(found.nodes)
     if found.at != inf:

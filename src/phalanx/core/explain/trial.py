@@ -1,50 +1,59 @@
-"""What the next pass over the queue would do if a job that waits asked for something else.
+"""What the next pass over the queue would do if something were different: a request, a node, who holds places.
 
-The pass is the scheduler's own, over a queue in which the changed job stands where the other one stands:
-room that is kept for somebody before it is not taken for free room.
+The pass is the scheduler's own, over the whole queue: room that is kept for somebody else is not taken for free
+room. What else is different has been done in the draft, on the live columns, and is put back by whoever did it.
 """
 
 from __future__ import annotations
 
 from msgspec import structs
 
+from phalanx.core.cluster.gangs import GangState
+from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
-from phalanx.core.placement.engine import plan
+from phalanx.core.placement.engine import PlanFailed, plan
 
 EVERYTHING = 1_000_000  # a pass that is only looked at need not be short
-
-
 TRIES = 8  # a question must not hold up the scheduler
 
 
 class Trials:
-    """Tries of one job that waits, changed in one way or another."""
+    """Passes that are only looked at; so many and no more for one question."""
 
-    def __init__(self, state: ClusterState, job: JobState, policy: Policy, snapshot: Snapshot) -> None:
-        self._state, self._job, self._policy, self._snapshot = state, job, policy, snapshot
-        ranks = [unit.rank for unit in job.units]
-        kinds = state.waiting.classes.values()
-        self._is_first = all(kind.ranks[0] >= min(ranks) for kind in kinds)
+    def __init__(self, state: ClusterState, snapshot: Snapshot, policy: Policy) -> None:
+        self._state, self._snapshot = state, snapshot
+        self._policy = structs.replace(policy, placements_max=EVERYTHING, prefetch_max=0, evicts=False)
         self._left = TRIES
 
-    def start(self, changed: Job) -> bool:
-        """Whether it would start at once. For the first in the queue, who finds room, nothing else is in the way."""
-        if self._is_first:
-            return True
+    def starts_changed(
+        self, job: JobState, unit: GroupState | GangState, changed: Job, ahead: int = 0
+    ) -> bool:
+        """Whether it would start at once if the job asked for this; of a group, the task with `ahead` before it."""
+        kinds = self._snapshot.waiting.classes.values()
+        if not ahead and all(kind.ranks[0] >= unit.rank for kind in kinds):
+            return True  # it finds room, as the caller knows, and nobody goes first
+        again = JobState(changed, job.arrival, [0] * 6, self._state.incomplete, self._state.rules.aging_s)
+        queue = self._snapshot.waiting.changed(without=job.units, added=again.units)
+        return self._starts(unit, self._snapshot.with_queue(queue), ahead)
+
+    def starts_with_room(self, unit: GroupState | GangState, ahead: int = 0) -> bool:
+        """Whether it would start at once with the room that the draft has now."""
+        seen = self._snapshot.with_queue(self._snapshot.waiting)
+        seen.gain += 1
+        return self._starts(unit, seen, ahead)
+
+    def _starts(self, unit: GroupState | GangState, seen: Snapshot, ahead: int) -> bool:
         self._left -= 1
-        return self._left >= 0 and would_start(self._state, self._job, changed, self._policy, self._snapshot)
-
-
-def would_start(
-    state: ClusterState, former: JobState, changed: Job, policy: Policy, snapshot: Snapshot
-) -> bool:
-    """Whether something of the changed job would be placed at once, without anybody leaving for it."""
-    again = JobState(changed, former.arrival, [0] * 6, state.incomplete, state.rules.aging_s)
-    snapshot = snapshot.with_queue(snapshot.waiting.changed(without=former.units, added=again.units))
-    proposal = plan(snapshot, structs.replace(policy, placements_max=EVERYTHING, prefetch_max=0))
-    if again.gang is None:
-        return any(each.job == changed.id and each.lane is None for each in proposal.placements)
-    return any(each.job == changed.id and not each.is_promise for each in proposal.gang_placements)
+        if self._left < 0:
+            return False
+        try:
+            proposal = plan(seen, self._policy)
+        except PlanFailed:
+            return False
+        if isinstance(unit, GangState):
+            return any(each.job == unit.job.id for each in proposal.gang_placements)
+        mine = (each.position for each in proposal.placements if each.job == unit.job.id)
+        return sum(unit.first <= position < unit.last for position in mine) > ahead

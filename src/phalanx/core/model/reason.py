@@ -141,6 +141,8 @@ def at_once_limit(limit: int) -> Reason:
 
 def behind(ahead: int) -> Reason:
     text = f"{ahead} tasks stand before it in the queue (higher priority, or earlier)"
+    if not ahead:
+        text = "Others that stand before it in the queue go first"
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead})
 
 
@@ -324,6 +326,12 @@ def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reaso
     which = f" of {group}" if group else ""
     text = f"It starts with {needed} members{which} together, and only {able} can be placed: {', '.join(why)}"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
+
+
+def more_may_join(count: int, left: int) -> Reason:
+    """A gang starts, and some that it can do without wait."""
+    text = f"It starts with {count} members; {left} more may join when there is room"
+    return Reason("WaitingCapacity", Tier.CAPACITY, text, {"started": count, "left": left})
 
 
 def members_to_come(lacks: str) -> Reason:

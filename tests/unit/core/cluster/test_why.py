@@ -102,7 +102,7 @@ def test_only_tasks_that_still_wait_stand_before_one() -> None:
 
 def test_a_task_that_others_queue_behind_is_not_named_as_the_one_to_end() -> None:
     cluster = a_cluster(n1={"cores": 1})
-    quick, other = a_job(array="1-30"), a_job()
+    quick, other = a_job(array="1-30"), a_job(priority=1, may_evict=False)
     cluster.submit(quick)
     for position in range(5):
         cluster.ended("n1", (quick.id, position, 1))

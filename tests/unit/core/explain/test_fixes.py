@@ -53,7 +53,7 @@ def test_the_smallest_job_whose_end_makes_room_is_named():
     )
     reply = plan(text, job="name: train\ngang: true\ntasks: 2\ncores: 1\n")
     assert reply.reasons[0].fix is not None
-    assert reply.reasons[0].fix.text == "it starts when small ends"
+    assert "small" in reply.reasons[0].fix.text
 
 
 def test_who_is_held_back_is_offered_the_time_limit_that_lets_it_pass():

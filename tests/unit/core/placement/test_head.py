@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.explain.reserved import held_back, kept_now
+from phalanx.core.explain.reserved import held_back, kept_now, room_kept
 from phalanx.core.model.plan import Backfill, Policy
+from phalanx.core.model.reason import Reason
+from phalanx.core.placement.draft import Draft
 from tests.support.planned_cluster import PlannedCluster
 
 
@@ -162,14 +164,22 @@ def test_who_is_over_soon_may_go_first() -> None:
     assert one_ends(cluster, "second") == {"short": ["n3"]}
 
 
+def kept_for(cluster: PlannedCluster, name: str) -> Reason | None:
+    """What is said to be kept for one that waits."""
+    snapshot = cluster.snapshot()
+    with Draft(snapshot) as draft:
+        found = kept_now(snapshot, draft, cluster.units[name], Policy(), {})
+    return None if found is None else room_kept(found)
+
+
 def test_the_head_is_told_what_is_kept_and_those_behind_that_they_would_delay_it() -> None:
     cluster = two_racks()
     one_ends(cluster, "second")
-    kept = kept_now(cluster.snapshot(), cluster.units["head"], Policy())
+    kept = kept_for(cluster, "head")
     assert kept is not None and kept.code == "RoomKept"
     assert "rack r2 (n3, n4) is kept for it; still in use there: 12 of 16 GPUs" in kept.text
     assert kept.numbers == {"nodes": ["n3", "n4"], "lacks": {"GPUs": 12}, "unlimited": 3}
-    assert kept_now(cluster.snapshot(), cluster.units["singles"], Policy()) is None
+    assert kept_for(cluster, "singles") is None
     behind = held_back(cluster.snapshot(), cluster.units["singles"], Policy())
     assert behind is not None and behind.code == "ReservedForOther"
     assert "it would delay head" in behind.text and "rack r2 (n3, n4) is kept" in behind.text
@@ -180,7 +190,7 @@ def test_the_head_is_told_when_it_starts_at_the_latest_if_limits_say_so() -> Non
     cluster.runs("old", "n1", 4, until=1600.0)
     cluster.waits("head", cores=4)
     cluster.go()
-    kept = kept_now(cluster.snapshot(), cluster.units["head"], Policy())
+    kept = kept_for(cluster, "head")
     assert kept is not None and "starts on n1 in 600 s at the latest" in kept.text
 
 

@@ -1,0 +1,88 @@
+"""Gates: what keeps work from being placed, whatever room there is.
+
+A job, a group, a gang and a task have gates of their own; work may be placed when all of them are open. Groups and
+gangs ask here whether they are ready, and `core/explain/gates.py` puts every closed gate into words, so that the
+scheduler and its explanation cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
+
+from phalanx.core.model.job import Job
+
+if TYPE_CHECKING:
+    from phalanx.core.cluster.gangs import GangState
+    from phalanx.core.cluster.groups import GroupState
+
+
+class Gate(Enum):
+    """One thing that has to come first. The order is that in which closed gates are told."""
+
+    HELD = auto()  # of a job: a person has to release it
+    APPLIED = auto()  # of a job: not all members of the gang have been applied
+    PROMISE = auto()  # of a job: its places are promised, and their holders are still leaving
+    RESTART = auto()  # of a job: attempts of its previous run are still ending
+    RETRY = auto()  # of a task: it failed, and its backoff runs
+    BACKOFF = auto()  # of a job: it restarts, or its gang tries again, after a pause
+    AFTER = auto()  # of a group: another group has to start or complete first
+    LIMIT = auto()  # of a task: its array runs as many tasks as it may
+    BARRIER = auto()  # of a gang: its members hold places and wait for each other
+    MEMBERS = auto()  # of a gang: too few of its members can be placed, or none is left to place
+
+
+class GatedJob(Protocol):
+    """What the gates of a job look at."""
+
+    job: Job
+    held_because: str
+    restarting: bool
+    hold_until: float
+
+    @property
+    def promise(self) -> object | None: ...
+
+
+def of_job(job: GatedJob) -> Iterator[Gate]:
+    """The closed gates of a whole job."""
+    if job.held_because:
+        yield Gate.HELD
+    if job.job.draft is not None:
+        yield Gate.APPLIED
+    if job.promise is not None:
+        yield Gate.PROMISE
+    if job.restarting:
+        yield Gate.RESTART
+    if job.hold_until > 0.0:
+        yield Gate.BACKOFF
+
+
+def of_group(group: GroupState) -> Iterator[Gate]:
+    """The closed gates of a group whose tasks are placed one by one, those of its job included."""
+    yield from of_job(group.owner)
+    if not group.may_begin:
+        yield Gate.AFTER
+
+
+def of_gang(gang: GangState) -> Iterator[Gate]:
+    """The closed gates of a gang, those of its job included."""
+    yield from of_job(gang.owner)
+    if gang.waits_at_barrier:
+        yield Gate.BARRIER
+    elif not gang.has_members:
+        yield Gate.MEMBERS
+
+
+def of_task(group: GroupState, position: int) -> Iterator[Gate]:
+    """The closed gates of one task alone."""
+    if position in group.owner.delayed:
+        yield Gate.RETRY
+    if group.is_full(position):
+        yield Gate.LIMIT
+
+
+def is_open(gates: Iterator[Gate]) -> bool:
+    """Whether none of them is closed; the first that is ends the search."""
+    return next(gates, None) is None

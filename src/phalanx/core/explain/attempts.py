@@ -1,0 +1,87 @@
+"""What a task says that does not wait for a place: it holds one, or it has ended."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster.decide.brake import holds_for
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.change import Asker, Change
+from phalanx.core.explain.gates import at_barrier, comes_first
+from phalanx.core.model import reason
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.status import Status, Why
+
+
+def why_placed(state: ClusterState, job: JobState, position: int, now: float) -> Reason:
+    """What became of a task that does not wait: where it is, or how it ended."""
+    status, attempt = Status(job.status[position]), job.live.get(position)
+    if status.is_final:
+        return _ended(job, position, status, attempt)
+    return reason.finished() if attempt is None else _on_its_node(state, job, attempt, now)
+
+
+def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Change | None:
+    """What to do about it, where something can be done."""
+    task, status = job.job.task_id(position), Status(job.status[position])
+    if said.code == "LossesBraked" and asker.operates:
+        host = said.numbers["host"]
+        text = f"see whether the coordinator is cut off; if {host} is really gone, say so"
+        return Change(text, {}, f"phalanx node lose {host} --reason WHY")
+    if said.code == "Paused" and asker.may_cancel(job.job):
+        return Change("resume it", {}, f"phalanx resume {task}")
+    if status != Status.FAILED or not asker.may_cancel(job.job):
+        return None
+    match Why(job.why[position]):
+        case Why.OOM:
+            return Change("ask for more memory with -m")
+        case Why.TIMEOUT:
+            return Change(f"give it more than {job.job.time_limit_s or 0:.0f} s with --time-limit")
+        case Why.REFUSED:
+            return Change("check that the program and the folder exist on the node, and that it may run them")
+        case Why.EXITED | Why.SIGNALLED:
+            return Change("read its last words", {}, f"phalanx logs {task} --stderr")
+    return None
+
+
+def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float) -> Reason:
+    """What a task that holds a place is waiting for, or that it runs."""
+    group, node = job.groups[attempt.group], state.nodes[attempt.node]
+    if state.brake is not None and holds_for(state, node):
+        return reason.losses_braked(attempt.node, state.brake.silent, state.brake.nodes)
+    if attempt.ending is not None:
+        condition = job.conditions.get(attempt.key[1])
+        said = condition.message if condition is not None and attempt.ending == Why.EVICTED else ""
+        return reason.leaving(attempt.node, attempt.ending.word, said)
+    if job.status[attempt.key[1]] == Status.RUNNING:
+        return reason.running(attempt.node, bool(attempt.paused))
+    if attempt.formation and not attempt.released and job.forming is not None and job.gang is not None:
+        return at_barrier(state, job, now)
+    if attempt.formation and (first := next(comes_first(job, group), None)) is not None:
+        return first
+    return reason.unhealthy(attempt.node, node.trouble) if node.trouble else reason.starting(attempt.node)
+
+
+def _ended(job: JobState, position: int, status: Status, attempt: Attempt | None) -> Reason:
+    if status == Status.COMPLETED:
+        return reason.ended(status.word, "it ended with code 0")
+    message = "" if attempt is not None else job.details.get(position, ("", ""))[0]
+    why, code = Why(job.why[position]), job.exit_code(position)
+    text = message or (f"it ended with code {code}" if code else f"ended: {why.word}")
+    if why == Why.EVICTED and position in job.conditions:
+        text += f"; {job.conditions[position].message}"
+    return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
+
+
+def _budget(job: JobState) -> str:
+    """That the restarts of the whole job are used up, or who used the retries that its tasks share."""
+    restart, used = job.job.restart, sum(job.charged.values())
+    if job.restarts_whole and job.restarts and job.restarts >= restart.limit:
+        return f"; all tasks had been started anew {job.restarts} of {restart.limit} times"
+    if not restart.shared or used <= job.job.max_retries:
+        return ""
+    who = ", ".join(f"{job.job.task_id(each)} × {count}" for each, count in sorted(job.charged.items()))
+    counted = ", evictions and losses among them," if restart.counts_evictions else ""
+    return (
+        f"; all tasks share {job.job.max_retries} retries, and {used} failures{counted} used them up: {who}"
+    )

@@ -1,0 +1,89 @@
+"""Why one job or task is as it is: it waits, holds a place, or has ended. `phalanx why` shows what is found here.
+
+Of one that waits the finding is that of a rehearsal (`rehearsal.py`), which `phalanx plan` shows as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.attempts import fix_placed, why_placed
+from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.core.explain.finding import Finding, pending
+from phalanx.core.explain.rehearsal import Share, rehearse
+from phalanx.core.model import reason
+from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.status import Status, Why
+
+
+def explain(
+    state: ClusterState,
+    job: JobState,
+    position: int | None,
+    policy: Policy,
+    seen: Snapshot,
+    asker: Asker = ADMIN,
+) -> Finding:
+    """What is found about one task, or about a whole job if `position` is None."""
+    status = job.overall_status if position is None else Status(job.status[position])
+    if status == Status.PENDING:
+        share = Share(job, position=position)
+        rehearse(state, [share], policy, seen, asker)
+        first = max(0, job.status.find(Status.PENDING))
+        return next(iter(share.findings), Finding([reason.evaluating()], first))
+    speaker = _speaker(job, status) if position is None else position
+    said = why_placed(state, job, speaker, seen.now)
+    found = Finding([said], speaker, status=status, fix=fix_placed(job, speaker, said, asker))
+    if position is None:
+        found.reasons = list(_of_whole(job, said, speaker, status))
+    if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
+        found.reasons.append(reason.held_back(job.held_because))
+    return found
+
+
+def place_in_queue(state: ClusterState, job: JobState, position: int) -> int | None:
+    """The place of a task among all that wait: 1 is placed first. None if it is not looked at for a place."""
+    unit = job.group_of(position) if job.gang is None else job.gang
+    if unit not in state.waiting:
+        return None
+    ahead = sum(
+        pending(each)
+        for kind in state.waiting.classes.values()
+        for rank, each in kind.units.items()
+        if rank < unit.rank
+    )
+    return 1 + ahead + (0 if job.gang is not None else job.group_of(position).ahead_of(position))
+
+
+def _of_whole(job: JobState, said: Reason, speaker: int, status: Status) -> Iterator[Reason]:
+    """What one task says, told of its whole job, and that others of it wait."""
+    if job.gang is not None and status == Status.FAILED:
+        said = Reason(said.code, said.tier, f"{job.job.task_id(speaker)}: {said.text}", said.numbers)
+    yield said
+    if job.counts[Status.PENDING] and not job.is_over:
+        waiting = job.job.task_id(job.status.index(Status.PENDING))
+        yield reason.tasks_waiting(job.counts[Status.PENDING], job.job.tasks, waiting)
+
+
+def _speaker(job: JobState, status: Status) -> int:
+    """The task that speaks for a whole job: the first with the job's status, one on a node before one that is done.
+
+    Of a job that failed as a whole it is the one that brought it down.
+    """
+    if status == Status.FAILED and job.outcome is not None:
+        return _culprit(job)
+    if status == Status.RUNNING and job.done:
+        return next((each for each in sorted(job.live) if job.status[each] == status), min(job.done))
+    return max(0, job.status.find(status))
+
+
+def _culprit(job: JobState) -> int:
+    """The first that failed by itself; the others ended because the job did."""
+    failed = [each for each, status in enumerate(job.status) if status == Status.FAILED]
+    own = [each for each in failed if job.why[each] != Why.JOB_FAILED]
+    bad = own or [each for each in failed if job.exit_code(each)]
+    return min(bad or failed, key=lambda each: (job.finished_at(each) or inf, each), default=0)

@@ -1,0 +1,239 @@
+"""Why a unit waits, and what would help: one finding, which `why` and `plan` both show.
+
+It is asked of a draft in which those who go first have their places, with the code that decides: gates first, then
+quotas and nodes in the order of their tiers, then what is kept for others, then why nobody is evicted. The draft is
+left as it was. Nothing of this is worked out in a planning pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+from msgspec import Struct
+
+from phalanx.core.cluster.decide.jobs import why_closed
+from phalanx.core.cluster.gangs import GangState
+from phalanx.core.cluster.groups import GroupState
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain import fixes, gates, reserved
+from phalanx.core.explain.change import Asker, Change
+from phalanx.core.explain.nodes import Verdict, verdict
+from phalanx.core.explain.trial import Trials
+from phalanx.core.model import reason
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
+from phalanx.core.model.queue import Queues
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Request
+from phalanx.core.model.status import Status
+from phalanx.core.model.table import NodeTable
+from phalanx.core.model.waiting import Rank
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.placement.preempt.make_room import make_room
+from phalanx.core.placement.reserve.reservation import run_s
+
+
+class DomainRoom(Struct, frozen=True):
+    """How many members find room in one domain, and on how many nodes it could be."""
+
+    layer: str
+    path: list[str]
+    slots: int
+    nodes: int
+
+
+class Finding(Struct):
+    """What keeps tasks from starting: the dominant reason first, then all others and the evidence."""
+
+    reasons: list[Reason]
+    position: int = 0  # the task that speaks for the others
+    tasks: int = 0  # for how many it speaks
+    waits: bool = True  # False for what is only worth telling: it comes later by itself
+    needed: int | None = None  # of a gang: members that start together
+    nodes: list[tuple[Reason, list[str]]] = []
+    domains: list[DomainRoom] = []
+    fix: Change | None = None
+    expected_at: float | None = None
+    status: Status = Status.PENDING  # of the task, or of its job if that was asked about
+
+    @property
+    def dominant(self) -> Reason:
+        return self.reasons[0]
+
+
+class Explainer:
+    """Explains one unit after another, while those who go first take their places in the draft."""
+
+    def __init__(
+        self, state: ClusterState, snapshot: Snapshot, draft: Draft, policy: Policy, asker: Asker
+    ) -> None:
+        self._state, self._snapshot, self._draft = state, snapshot, draft
+        self._policy, self._asker = policy, asker
+        self._closed = {
+            name: no for name, node in state.nodes.items() if (no := why_closed(node)) is not None
+        }
+        self._reserved: dict[Rank, Reason] = {}
+        self._runs_s: dict[JobId, float] = {}  # how long those run who have their places in the draft
+        self._trials = Trials(state, snapshot, policy)
+
+    def note_reserved(self, job: JobState) -> None:
+        """For whom room is kept that this job would take. Asked while the columns are those that the pass saw."""
+        for unit in job.units:
+            if (no := reserved.held_back(self._snapshot, unit, self._policy)) is not None:
+                self._reserved[unit.rank] = no
+
+    def note_start(self, job: JobState) -> None:
+        """It has places in the draft from now on."""
+        self._runs_s[job.job.id] = run_s(job.job)
+
+    def failed(self, job: JobState, position: int, tasks: int) -> Finding | None:
+        """That the scheduler failed when it looked for a place for it."""
+        unit = job.group_of(position) if job.gang is None else job.gang
+        kind = self._snapshot.waiting.classes.get(unit.kind)
+        until, error = (0.0, "") if kind is None else self._snapshot.memory.failed.get(kind.number, (0.0, ""))
+        seconds = until - self._snapshot.now
+        return Finding([reason.plan_failed(error, seconds)], position, tasks) if seconds > 0.0 else None
+
+    def gated(self, job: JobState, position: int, tasks: int) -> Finding | None:
+        """What has to come first for one task, whatever room there is."""
+        said = gates.why_closed(self._state, job, position, self._snapshot.now)
+        if not said:
+            return None
+        waits = not gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
+        no = fixes.FIXES.get(said[0].code)
+        found = Finding(said, position, tasks, waits, _needed(job), fix=None)
+        if no is not None:
+            unit = job.group_of(position) if job.gang is None else job.gang
+            found.fix = fixes.fix_for(self._case(job, unit, said[0], 0))
+        return found
+
+    def never(self, job: JobState, no: Reason) -> Finding:
+        """That it would be refused as soon as it is submitted."""
+        nodes = self._asked(fixes.largest(job.job)).groups
+        fix = fixes.change_to_fit(self._state, job.job)
+        domains = _domains(self._state.table, no)
+        return Finding([no], 0, job.job.tasks, needed=_needed(job), nodes=nodes, domains=domains, fix=fix)
+
+    def without_room(self, job: JobState, position: int, tasks: int) -> Finding:
+        """Why a unit whose gates are open found no room, or not enough."""
+        unit = job.group_of(position) if job.gang is None else job.gang
+        ahead = unit.ahead_of(position) if isinstance(unit, GroupState) else 0
+        verdicts = [self._asked(request) for request in _requests(unit)]
+        said = self._said(unit, verdicts)
+        has_quota = all(no.code != "QuotaExhausted" for no in said)
+        kept = reserved.kept_now(self._snapshot, self._draft, unit, self._policy, self._runs_s)
+        is_full = any(no.tier == Tier.CAPACITY for no in said)
+        if said and isinstance(unit, GroupState):
+            said += verdicts[0].others
+        if is_full:
+            said += self._nobody_evicted(unit)
+            if before := self._ahead(unit) + ahead:
+                said.append(reason.behind(before))
+        if not said:
+            said = [self._reserved.get(unit.rank) or reason.behind(self._ahead(unit) + ahead)]
+        if kept is not None and self._policy.backfill != "none":
+            said.append(reserved.room_kept(kept))
+        said = list({no.code: no for no in reversed(said)}.values())[::-1]
+        return Finding(
+            said,
+            position,
+            tasks,
+            needed=sum(each.need for each in unit.wanted()) if isinstance(unit, GangState) else None,
+            nodes=[group for each in verdicts for group in each.groups],
+            domains=next((rooms for no in said if (rooms := _domains(self._state.table, no))), []),
+            fix=fixes.fix_for(self._case(job, unit, said[0], ahead)),
+            expected_at=kept.at if has_quota and kept is not None and kept.at != inf else None,
+        )
+
+    def _said(self, unit: GroupState | GangState, verdicts: list[Verdict]) -> list[Reason]:
+        """What quotas and nodes say, what only a person can change first."""
+        if isinstance(unit, GroupState):
+            quota = self._draft.queues.refuses(unit.job.queue, unit.request)
+            room = None if verdicts[0].fits else verdicts[0].dominant
+            return sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
+        room = quota = self._tried(self._draft, unit)
+        if unit.job.queue in self._draft.queues.quotas:
+            room = self._tried(_without_quotas(self._snapshot), unit)
+        said = sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
+        if (
+            said and said[0].tier == Tier.CAPACITY
+        ):  # with every node closed that could hold a member, that comes first
+            said = [*(each.dominant for each in verdicts if each.dominant.tier == Tier.HELD), *said]
+        return said
+
+    def _tried(self, draft: Draft, gang: GangState) -> Reason | None:
+        mark = draft.mark()
+        found = place_gang(draft, gang)
+        draft.rollback(mark)
+        return found if isinstance(found, Reason) else None
+
+    def _nobody_evicted(self, unit: GroupState | GangState) -> list[Reason]:
+        """Why no room is made for it either."""
+        mark = self._draft.mark()
+        found = make_room(self._draft, unit, self._policy)
+        if isinstance(found, GangPlacement):
+            self._draft.rollback(mark)
+            return []
+        return [found]
+
+    def _ahead(self, unit: GroupState | GangState) -> int:
+        """Waiting tasks of other units that ask for the same and go first."""
+        kind = self._snapshot.waiting.classes.get(unit.kind)
+        if kind is None:
+            return 0
+        return sum(pending(kind.units[rank]) for rank in kind.ranks if rank < unit.rank)
+
+    def _asked(self, request: Request) -> Verdict:
+        """What every node says about one task, as the draft has it."""
+        return verdict(self._state.table, request, self._closed)
+
+    def _case(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> fixes.Case:
+        return fixes.Case(
+            self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker
+        )
+
+
+def pending(unit: object) -> int:
+    """How many tasks of a unit wait for a place."""
+    groups = (
+        [unit] if isinstance(unit, GroupState) else unit.owner.groups if isinstance(unit, GangState) else []
+    )
+    return sum(group.pending_count for group in groups)
+
+
+def _requests(unit: GroupState | GangState) -> Iterable[Request]:
+    if isinstance(unit, GroupState):
+        return [unit.request]
+    return dict.fromkeys(each.request for each in unit.wanted() if each.most)
+
+
+def _needed(job: JobState) -> int | None:
+    return None if job.gang is None else sum(group.needed for group in job.job.groups)
+
+
+def _domains(nodes: NodeTable, no: Reason) -> list[DomainRoom]:
+    """The slots of every domain that a reason counted, the most first."""
+    slots = no.numbers.get("domains")
+    if not isinstance(slots, dict):
+        return []
+    layer, tree = str(no.numbers.get("layer", "")), nodes.tree
+    level = tree.level(layer)
+    sizes: dict[str, int] = {}
+    if level is not None:
+        paths = ((number, "/".join(tree.path(level, number))) for number in range(tree.size(level)))
+        sizes = {path: len(tree.rows(level, number)) for number, path in paths}
+    return [
+        DomainRoom(layer, path.split("/") if path else [], count, sizes.get(path, 0))
+        for path, count in slots.items()
+    ]
+
+
+def _without_quotas(snapshot: Snapshot) -> Draft:
+    free = Queues()
+    free.usage = snapshot.queues.usage
+    return Draft(
+        Snapshot(snapshot.nodes, snapshot.waiting, snapshot.gain, snapshot.tenants, free, snapshot.now)
+    )

@@ -1,0 +1,131 @@
+"""Why work is not even looked at for a place: every closed gate of `core/cluster/gates.py` in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from phalanx.core.cluster import gates
+from phalanx.core.cluster.barrier import not_ready
+from phalanx.core.cluster.gangs import GangState, Promise
+from phalanx.core.cluster.gates import Gate
+from phalanx.core.cluster.groups import GroupState
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model import reason
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.reason import Reason
+from phalanx.core.model.status import Status
+
+COME_BY_THEMSELVES = {Gate.AFTER, Gate.LIMIT}  # nobody has to do anything about these
+
+
+def closed_gates(job: JobState, position: int) -> list[Gate]:
+    """The closed gates of a task that waits, in the order in which they are told."""
+    group = job.group_of(position)
+    unit = gates.of_group(group) if job.gang is None else gates.of_gang(job.gang)
+    return sorted([*unit, *gates.of_task(group, position)], key=lambda gate: gate.value)
+
+
+def why_closed(state: ClusterState, job: JobState, position: int, now: float) -> list[Reason]:
+    """Why a waiting task is not looked at for a place; nothing if it is."""
+    closed = closed_gates(job, position)
+    return [no for gate in closed for no in _in_words(gate, state, job, position, now)]
+
+
+def at_barrier(state: ClusterState, job: JobState, now: float) -> Reason:
+    """Members hold their places and wait for each other: who is missing, and for how long they wait."""
+    assert job.forming is not None
+    assert job.gang is not None
+    late = sorted(not_ready(state, job))
+    missing = [f"{job.job.task_name(each)} on {_whereabouts(state, job.live[each].node)}" for each in late]
+    held = job.gang.held()
+    short = 0 if job.satisfied else sum(max(0, g.needed - held[n]) for n, g in enumerate(job.job.groups))
+    seconds = max(0.0, job.forming.formed_at + job.gang.gang.wait_s - now)
+    placed = len(job.forming.positions)
+    return reason.barrier_wait(placed - len(late), placed, short, missing, seconds)
+
+
+def comes_first(job: JobState, group: GroupState) -> Iterator[Reason]:
+    """The groups that have to come first and have not."""
+    for name, when in group.group.after:
+        if not job.has_come(name, when):
+            other = next(each for each in job.groups if each.group.name == name)
+            status = job.status[other.first : other.last]
+            done = job.well_in(other)
+            if when == "started":
+                done = len(status) - status.count(Status.PENDING) - status.count(Status.ASSIGNED)
+            yield reason.waiting_dependency(name, when, done, len(status))
+
+
+def task_names(state: ClusterState, keys: set[AttemptKey]) -> list[str]:
+    """What attempts' tasks are called, in order."""
+    return [state.jobs[id].job.task_name(position) for id, position, _ in sorted(keys) if id in state.jobs]
+
+
+def nominated(promise: Promise) -> dict[str, int]:
+    """The nodes that are kept for a job, and how many members will stand on each."""
+    return dict(sorted(Counter(node for node, _ in promise.members.values()).items()))
+
+
+def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now: float) -> Iterator[Reason]:
+    match gate:
+        case Gate.HELD:
+            yield reason.held_back(job.held_because)
+        case Gate.APPLIED if job.job.draft is not None:
+            yield reason.members_to_come(job.job.draft.lacks)
+        case Gate.PROMISE if job.promise is not None:
+            left = max(0.0, job.promise.until - now)
+            yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
+        case Gate.RESTART:
+            yield reason.restarting(len(job.live))
+        case Gate.RETRY:
+            left, used = max(0.0, job.delayed[position] - now), job.charged.get(position, 0)
+            yield reason.backing_off(left, used, job.job.max_retries)
+        case Gate.BACKOFF:
+            yield _backs_off(job, max(0.0, job.hold_until - now))
+        case Gate.AFTER:
+            yield from comes_first(job, job.group_of(position))
+        case Gate.LIMIT:
+            yield reason.at_once_limit(job.group_of(position).group.at_once)
+        case Gate.BARRIER:
+            yield at_barrier(state, job, now)
+        case Gate.MEMBERS if not job.is_held and job.gang is not None:
+            yield from _members_missing(job, job.gang)
+            yield from comes_first(job, job.group_of(position))
+
+
+def _backs_off(job: JobState, seconds: float) -> Reason:
+    if job.recalls:
+        return reason.recall_backoff(seconds, job.recalls)
+    return reason.restart_backoff(
+        seconds, job.restarts, job.job.restart.limit if job.restarts_whole else None
+    )
+
+
+def _members_missing(job: JobState, gang: GangState) -> Iterator[Reason]:
+    """Groups of which too few tasks could be placed, however much room there is."""
+    for group, wanted in zip(job.groups, gang.wanted(), strict=True):
+        if wanted.need > wanted.most:
+            why = _where_they_are(job, group)
+            yield reason.members_missing(group.group.name, wanted.need, wanted.most, why)
+
+
+def _whereabouts(state: ClusterState, node: str) -> str:
+    return node if state.nodes[node].connected else f"{node}, which is not connected"
+
+
+def _where_they_are(job: JobState, group: GroupState) -> list[str]:
+    positions = range(group.first, group.last)
+    status = job.status[group.first : group.last]
+    counts = {
+        "in backoff": sum(position in job.delayed for position in positions),
+        "still ending": sum(
+            each.ending is not None for each in job.live.values() if each.group == group.number
+        ),
+        "done": job.done_in(group),
+        "completed": status.count(Status.COMPLETED),
+        "failed": status.count(Status.FAILED),
+        "cancelled": status.count(Status.CANCELLED),
+    }
+    return [f"{count} {word}" for word, count in counts.items() if count] or ["the others have places"]
