@@ -42,7 +42,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import Job
 from phalanx.core.model.status import Status
 from phalanx.errors import BadRequest, Conflict, NotFound
-from phalanx.manifests.layers import fit_submitted
+from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
 
 
@@ -59,6 +59,7 @@ class CoordinatorCommands(Previews, TokenCommands):
     async def submit(
         self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
     ) -> SubmitReply:
+        request, warnings = fit_request(request, self._loop.state.table.topology)
         jobs, failed = to_jobs(
             request,
             new_id=self._new_id,
@@ -66,7 +67,6 @@ class CoordinatorCommands(Previews, TokenCommands):
             user=user,
             default_retries=self._default_retries,
         )
-        jobs, warnings = fit_submitted(jobs, self._loop.state.table.topology)
         inputs: list[Input] = [
             Submit(
                 job,

@@ -9,13 +9,11 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec, read_gather
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.model import reason
-from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.topology import Topology
 from phalanx.manifests.caution import Caution
-
-Submitted = tuple[str | None, Job]  # the target it was made for, and the job
 
 
 def fit_layers(
@@ -26,20 +24,13 @@ def fit_layers(
     return msgspec.structs.replace(spec, gather=gather), cautions, missing
 
 
-def fit_submitted(jobs: list[Submitted], topology: Topology) -> tuple[list[Submitted], list[str]]:
-    """The same for jobs of a submission; cautions are sentences."""
-    fitted: list[Submitted] = []
-    warnings: list[str] = []
-    for target, job in jobs:
-        if job.gang is None or not job.gang.gather:
-            fitted.append((target, job))
-            continue
-        wishes = [GatherSpec(each.layer, each.must, each.multiple) for each in job.gang.gather]
-        gather, cautions, _ = _fit(wishes, topology, "", "gather")
-        gang = msgspec.structs.replace(job.gang, gather=read_gather(gather))
-        fitted.append((target, msgspec.structs.replace(job, gang=gang)))
-        warnings += map(str, cautions)
-    return fitted, warnings
+def fit_request(request: SubmitRequest, topology: Topology) -> tuple[SubmitRequest, list[str]]:
+    """The same for a submission, before it becomes jobs; what is to be told is in sentences."""
+    if request.tasks == 1 or not request.gather:
+        return request, []
+    read_gather(request.gather)  # two that are refused as written may be one layer here
+    gather, cautions, _ = _fit(request.gather, topology, "", "gather")
+    return msgspec.structs.replace(request, gather=gather), list(map(str, cautions))
 
 
 def _fit(

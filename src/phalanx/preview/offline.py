@@ -19,7 +19,7 @@ from phalanx.core.model.plan import Policy
 from phalanx.errors import BadRequest
 from phalanx.manifests.cluster import ClusterSpec
 from phalanx.manifests.found import Incomplete, ParsedJob
-from phalanx.manifests.layers import fit_submitted
+from phalanx.manifests.layers import fit_request
 from phalanx.manifests.read import Manifests
 from phalanx.preview.incomplete import with_incomplete
 from phalanx.preview.names import Names, called
@@ -87,10 +87,10 @@ class Offline:
         return job
 
     def _submitted(self, submit: SubmitRequest) -> Iterator[Job]:
+        submit, warnings = fit_request(submit, self.state.table.topology)
         jobs, failed = to_jobs(submit, new_id=self._new_id, now=self.now, user="", default_retries=RETRIES)
         if failed:
             raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
-        jobs, warnings = fit_submitted(jobs, self.state.table.topology)
         self.warnings.extend(warnings)
         for target, job in jobs:
             self.names.call(job, called(submit, target))

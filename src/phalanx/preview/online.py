@@ -18,7 +18,7 @@ from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.errors import BadRequest, PhalanxError
-from phalanx.manifests.layers import fit_layers, fit_submitted
+from phalanx.manifests.layers import fit_layers, fit_request
 from phalanx.preview.names import Names, called
 from phalanx.preview.plan import preview
 
@@ -80,12 +80,12 @@ class _Asked:
         return job
 
     def _of_submit(self, submit: SubmitRequest) -> Iterator[Job]:
+        submit, warnings = fit_request(submit, self._topology)
         jobs, failed = to_jobs(
             submit, new_id=self._new_id, now=self._now, user=self._user, default_retries=self._retries
         )
         if failed:
             raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
-        jobs, warnings = fit_submitted(jobs, self._topology)
         self.warnings += warnings
         for target, job in jobs:
             self.names.call(job, called(submit, target))
