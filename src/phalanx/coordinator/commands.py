@@ -18,10 +18,10 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitReque
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
-from phalanx.coordinator.declarations import is_same
+from phalanx.coordinator.declarations import Declarations, is_same, new_ids
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.logs import LogLinks
-from phalanx.coordinator.previews import Previews
+from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.tokens import TokenCommands
@@ -46,20 +46,36 @@ from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
 
 
-class CoordinatorCommands(Previews, TokenCommands):
-    """Everything REST may ask; the questions are inherited, and what is declared whole."""
+class CoordinatorCommands:
+    """Everything REST may ask: wishes about jobs and nodes, streams, and the questions of its three parts."""
 
     def __init__(
         self, loop: Requests, store: Store, feed: Feed, log_links: LogLinks, clock: Clock, retries: int
     ) -> None:
-        super().__init__(loop, store, clock, retries)
+        self._loop = loop
+        self._store = store
         self._feed = feed
         self._log_links = log_links
+        self._clock = clock
+        self._default_retries = retries
+        self._reads = reads = StateReads(loop, store, clock)
+        self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
+        self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
+        self.why, self.story, self.cluster = reads.why, reads.story, reads.cluster
+        self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
+        declared = Declarations(loop, clock, retries, reads.slices)
+        self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
+        self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
+        tokens = TokenCommands(loop, clock)
+        self.tokens, self.create_token = tokens.tokens, tokens.create_token
+        self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
 
     async def submit(
         self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
     ) -> SubmitReply:
-        request, warnings = fit_request(request, self._loop.state.table.topology)
+        warnings: list[str] = []
+        if request.gather:
+            request, warnings = fit_request(request, self._loop.state.table.topology)
         jobs, failed = to_jobs(
             request,
             new_id=self._new_id,
@@ -181,7 +197,7 @@ class CoordinatorCommands(Previews, TokenCommands):
             if placed is None:
                 return
             job, position = placed
-        node = self._node_of(job, position, number)
+        node = self._reads.node_of(job, position, number)
         key = (job.job.id, position, number)
         async for chunk in self._log_links.read(
             node, key, stream=stream, offset=offset, lines=lines, follow=follow
@@ -251,7 +267,7 @@ class CoordinatorCommands(Previews, TokenCommands):
         return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
 
     def _new_id(self) -> str:
-        return self._new_ids(1)[0]
+        return new_ids(self._clock, 1)[0]
 
 
 def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:

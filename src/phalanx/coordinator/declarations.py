@@ -1,7 +1,8 @@
-"""What is declared, carried out: job files applied whole, quotas of queues, the layers of the network.
+"""What is declared, carried out: job files applied whole, quotas of queues, the layers of the network; and plans.
 
 Several jobs are accepted together or not at all. Each is tried before any is submitted, and all are in one envelope;
 if the cluster changed in between and one is refused after all, the others are taken back before anybody is told.
+A plan is made within one step of the loop, on the live columns, and leaves them as they were.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from contextlib import contextmanager
 
 from msgspec import structs
 
-from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest, check_extent
+from phalanx.api.schema.apply import (
+    AppliedJob,
+    ApplyReply,
+    ApplyRequest,
+    PlanReply,
+    PlanRequest,
+    TopologyView,
+    check_extent,
+)
 from phalanx.api.schema.cluster import (
     QueueView,
     QuotaSpec,
@@ -24,16 +33,18 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import check_request_id
 from phalanx.api.server.auth import PRIORITY_OF_USERS
+from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
-from phalanx.coordinator.questions import StateReads
-from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused
+from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import queue_view
+from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.view import snapshot
 from phalanx.core.explain.never import whole_never
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
@@ -41,15 +52,18 @@ from phalanx.core.model.queue import Quota
 from phalanx.core.model.topology import Topology
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
-from phalanx.store.protocol import Store
+from phalanx.preview.online import plan_online
+from phalanx.preview.topology import topology_view
 
 
-class Declarations(StateReads):
-    """Wishes that are written down whole before they are handed in."""
+class Declarations:
+    """What is written down whole before it is handed in, and what would come of it."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock, retries: int) -> None:
-        super().__init__(loop, store, clock)
+    def __init__(self, loop: Requests, clock: Clock, retries: int, slices: TimeSlices) -> None:
+        self._loop = loop
+        self._clock = clock
         self._default_retries = retries
+        self._slices = slices
 
     async def apply(
         self, request: ApplyRequest, user: str, priority_max: int = PRIORITY_OF_USERS
@@ -103,14 +117,37 @@ class Declarations(StateReads):
         done = accepted(await self._loop.ask([options]), "topology")
         return TopologyReply(options.topology.names(), done.count > 0)
 
-    def _new_ids(self, count: int) -> list[str]:
-        """Ids that sort in the order in which they are given."""
-        at_ms, chance = int(self._clock.now() * 1000), secrets.randbits(79)
-        return [ulid(at_ms, chance + number) for number in range(count)]
+    async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
+        await self._slices.turn()
+        engine, now = self._loop.engine, self._clock.now()
+
+        def check(job: Job) -> None:
+            """What would be refused at once is refused here, too; a gang with more members is not refused."""
+            known = applied_before(engine.state, job)
+            if isinstance(known, Unchanged):
+                there.append(
+                    f"{job.object_name or job.name} is job {known.job} already: it would not be started again"
+                )
+            if isinstance(known, Refused) and known.reason.code != "Amended":
+                raise refusal(known, job.object_name or job.name)
+            if (no := jobs.unwelcome(engine.state, job, priority_max)) is not None:
+                raise unwelcome(no)
+
+        retries = self._default_retries
+        there: list[str] = []
+        seen = snapshot(engine.state, now, engine.memory)
+        reply = plan_online(
+            engine.state, request, engine.policy, seen, user=user, retries=retries, check=check
+        )
+        return structs.replace(reply, warnings=[*reply.warnings, *there])
+
+    async def topology(self) -> TopologyView:
+        await self._slices.turn()
+        return topology_view(self._loop.state)
 
     def _jobs_of(self, specs: list[JobSpec], user: str) -> list[Job]:
         """The jobs, as one batch; a refusal names the spec."""
-        now, ids = self._clock.now(), self._new_ids(len(specs))
+        now, ids = self._clock.now(), new_ids(self._clock, len(specs))
         jobs: list[Job] = []
         for number, (spec, id) in enumerate(zip(specs, ids, strict=True)):
             try:
@@ -153,6 +190,12 @@ class Declarations(StateReads):
         )
         number, answer = refused[0]
         raise job_refusal(self._loop.state, number, jobs[number], answer)
+
+
+def new_ids(clock: Clock, count: int) -> list[str]:
+    """Ids that sort in the order in which they are given."""
+    at_ms, chance = int(clock.now() * 1000), secrets.randbits(79)
+    return [ulid(at_ms, chance + number) for number in range(count)]
 
 
 class Declared:

@@ -71,7 +71,7 @@ class StateReads:
     """Reads of the state as this coordinator knows it, and of the store behind it."""
 
     def __init__(self, loop: Requests, store: Store, clock: Clock) -> None:
-        self._slices = TimeSlices(clock)
+        self.slices = TimeSlices(clock)
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -154,7 +154,7 @@ class StateReads:
         job, position = await lookup.find_task(self._loop, self._store, id)
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
-        await self._slices.turn()
+        await self.slices.turn()
         engine = self._loop.engine
         return why_reply(engine.state, job, position, self._clock.now(), engine.policy, engine.memory)
 
@@ -190,7 +190,7 @@ class StateReads:
         return queue_view(state, name)
 
     async def cluster(self) -> ClusterView:
-        await self._slices.turn()
+        await self.slices.turn()
         state = self._loop.state
         table = state.table
         ledgers = [each for each in table.ledgers if table.is_open(each.name)]
@@ -213,14 +213,14 @@ class StateReads:
     async def _in_pieces(self, things: Iterable[T], view: Callable[[T], V]) -> list[V]:
         """A view of each, made in pieces."""
         views: list[V] = []
-        piece = await self._slices.turn()
+        piece = await self.slices.turn()
         for thing in things:
             if piece.is_over:
-                piece = await self._slices.turn()
+                piece = await self.slices.turn()
             views.append(view(thing))
         return views
 
-    def _node_of(self, job: JobState, position: int, number: int) -> str:
+    def node_of(self, job: JobState, position: int, number: int) -> str:
         """The node that had this attempt of a task."""
         names, at = self._loop.state.known_names, job.node_number(position, number)
         if at is None or at >= len(names):
@@ -237,7 +237,7 @@ class StateReads:
         A job may stand in both: its record can be kept a moment before the word that it left memory. Memory is right.
         One that left memory between two pieces of the work is read from the history by its id.
         """
-        piece = await self._slices.turn()
+        piece = await self.slices.turn()
         state, wanted = self._loop.state, asked.status
         if wanted in (Status.ASSIGNED, Status.RUNNING):  # only what is on a node, however many wait
             ids = sorted({key[0] for node in state.nodes.values() for key in node.attempts})
@@ -249,26 +249,26 @@ class StateReads:
         record = await anext(past, None) if past else None
         for number, id in enumerate(reversed(ids)):
             if not number % LOOKS_PER_GLANCE and piece.is_over:
-                piece = await self._slices.turn()
+                piece = await self.slices.turn()
             while past and record and record.job >= id:
                 if record.job not in state.jobs and asked.is_for(old := decode_job(record.body)):
                     yield old
                 record = await anext(past, None)
                 if piece.is_over:
-                    piece = await self._slices.turn()
+                    piece = await self.slices.turn()
             job = state.jobs.get(id)
             if job is None and is_past and (body := await self._store.history(id)) is not None:
                 job = decode_job(body)
             if job is not None and asked.is_for(job):
                 yield job
                 if piece.is_over:
-                    piece = await self._slices.turn()
+                    piece = await self.slices.turn()
         while past and record:
             if asked.is_for(old := decode_job(record.body)):
                 yield old
             record = await anext(past, None)
             if piece.is_over:
-                piece = await self._slices.turn()
+                piece = await self.slices.turn()
 
     async def _past(self, before: str | None) -> AsyncIterator[History]:
         while records := await self._store.past(before, RECORDS_PER_PAGE):
@@ -283,10 +283,10 @@ class StateReads:
         lines: list[StoryLine] = []
         while len(lines) < limit:
             batches = await self._store.story(subject, after, BATCHES_PER_PAGE)
-            piece = await self._slices.turn()
+            piece = await self.slices.turn()
             for batch in batches:
                 if piece.is_over:
-                    piece = await self._slices.turn()
+                    piece = await self.slices.turn()
                 lines += self._lines(batch, subject, job, position)
                 after = batch.revision
             if not batches:  # a short page is not the last: damaged records are left out of it

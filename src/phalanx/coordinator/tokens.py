@@ -22,8 +22,9 @@ PREFIXES = {"user": "phx_", "join": "phx_join_"}
 class TokenCommands:
     """What REST may ask about tokens."""
 
-    _loop: Requests
-    _clock: Clock
+    def __init__(self, loop: Requests, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
 
     async def tokens(self) -> list[TokenView]:
         now = self._clock.now()

@@ -127,7 +127,7 @@ async def test_a_job_that_leaves_memory_while_a_list_is_made_is_listed():
     await store.append(epoch, Batch(1, b""), [])
     loop: Any = SimpleNamespace(state=state)
     questions = StateReads(loop, store, SystemClock())
-    questions._slices = TimeSlices(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
+    questions.slices = TimeSlices(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
     listing = asyncio.create_task(questions.jobs(status=None, queue=None, name=None, cursor=None, limit=1000))
     await a_round()
     await a_round()

@@ -6,8 +6,10 @@ import pytest
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
-from phalanx.manifests.layers import fit_layers
+from phalanx.errors import BadRequest
+from phalanx.manifests.layers import fit_layers, fit_request
 from tests.unit.manifests.documents import Doc, a_pod, a_podgroup, reading, refusal, the_job, warned
 
 NETWORK = Topology((Layer("SpineLayer", ("spine",)), Layer("BlockLayer", ("block",))))
@@ -99,6 +101,19 @@ def test_a_layer_in_its_own_letters_needs_no_word():
 def test_two_words_for_one_layer_are_one_wish():
     spec, _, _ = fit_layers(options_of("SpineLayer", "spinelayer"), NETWORK)
     assert [options.layer for options in spec.gather] == ["SpineLayer"]
+
+
+def test_a_submission_is_fitted_before_it_becomes_jobs():
+    request = SubmitRequest(command=["true"], tasks=2, gather=[GatherSpec("spine", must=True)])
+    fitted, (warning,) = fit_request(request, NETWORK)
+    assert fitted.gather == [GatherSpec("SpineLayer", must=True)]
+    assert "it is read as SpineLayer" in warning
+
+
+def test_a_layer_that_stands_twice_in_a_submission_is_refused_as_written():
+    request = SubmitRequest(command=["true"], tasks=2, gather=[GatherSpec("spine"), GatherSpec("spine")])
+    with pytest.raises(BadRequest, match="named twice"):
+        fit_request(request, NETWORK)
 
 
 def test_a_preference_for_an_unknown_layer_is_told_and_dropped():

@@ -12,17 +12,17 @@ from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.coordinator.previews import Previews
+from phalanx.api.server.limits import TimeSlices
+from phalanx.coordinator.declarations import Declarations
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError
 from tests.support.builders import Cluster, a_cluster
 
 
-def asking(cluster: Cluster) -> Previews:
+def asking(cluster: Cluster) -> Declarations:
     loop: Any = SimpleNamespace(engine=cluster.engine, state=cluster.state)
     clock: Any = SimpleNamespace(now=lambda: cluster.now, monotonic=lambda: cluster.now)
-    store: Any = None
-    return Previews(loop, store, clock, 3)
+    return Declarations(loop, clock, 3, TimeSlices(clock))
 
 
 def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:
