@@ -19,13 +19,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.chaos.waiting import clock, wait_for
-
 from bench.figures import quantile
 from phalanx.client.leader import PATIENCE_S
 from phalanx.errors import PhalanxError
 from tests.chaos import life, namespaces
 from tests.chaos.chaos_cluster import CORES, ChaosCluster, Shape
+from tests.chaos.clock import clock
 from tests.chaos.faults import Harm, Undo
 from tests.chaos.leaders import LeaderWatch
 from tests.chaos.ledger import read_lives
@@ -33,6 +32,7 @@ from tests.chaos.network import Network
 from tests.chaos.parts import LIVES
 from tests.chaos.proxies import Proxies
 from tests.chaos.workload import Users
+from tests.support.waiting import wait_until
 
 TARGET_S = 10.0
 WHOLE_S = 90.0
@@ -46,18 +46,18 @@ class Bench:
         shape = Shape(3, 3, 4, lease_s=lease_s, heartbeat_s=5.0, lost_after_s=30.0)
         self._cluster = ChaosCluster(folder, shape, network)
         self._harm = Harm(self._cluster)
-        self._office = LeaderWatch(self._cluster.addresses, str(self._cluster.token), self._cluster.tls)
+        self._leaders = LeaderWatch(self._cluster.addresses, str(self._cluster.token), self._cluster.tls)
         self._users = Users(self._cluster, folder / LIVES, folder / "locks", open_max=4)
         self._rounds = 0
 
     def open(self) -> None:
         self._cluster.start()
-        self._office.open()
+        self._leaders.open()
         self._users.begin(1, 2)
 
     def close(self) -> None:
         self._users.close()
-        self._office.close()
+        self._leaders.close()
         self._cluster.stop()
         self._cluster.network.close()
 
@@ -65,15 +65,15 @@ class Bench:
         """Harm the leader once; the seconds until a submit was accepted and until its task ran."""
         self._rounds += 1
         self._wait_whole()
-        leader, epoch = self._office.leader() or "", self._office.epoch
+        leader, epoch = self._leaders.leader() or "", self._leaders.epoch
         with self._cluster.client(PATIENCE_S) as client:
             client.cluster()  # it knows the leader, as a client that was in use does
             undo, began_at = self._harmed(kind, leader), clock()
             job = self._accepted(client, f"failover-{self._rounds}")
             accepted_s = clock() - began_at
-        if self._office.epoch <= epoch:
-            wait_for(lambda: self._office.epoch > epoch, WHOLE_S, "a newer epoch")
-        wait_for(lambda: self._life(job) is not None, WHOLE_S, "the task runs")
+        if self._leaders.epoch <= epoch:
+            wait_until(lambda: self._leaders.epoch > epoch, WHOLE_S, "a newer epoch")
+        wait_until(lambda: self._life(job) is not None, WHOLE_S, "the task runs")
         ran_at = self._life(job) or 0.0
         undo()
         return accepted_s, ran_at - began_at
@@ -104,9 +104,9 @@ class Bench:
 
     def _wait_whole(self) -> None:
         with self._cluster.client() as client:
-            wait_for(lambda: self._cluster.is_whole(client), WHOLE_S, "all nodes are online")
-        wait_for(self._all_ready, WHOLE_S, "all coordinators are ready")
-        wait_for(lambda: self._office.leader() is not None, WHOLE_S, "somebody leads")
+            wait_until(lambda: self._cluster.is_whole(client), WHOLE_S, "all nodes are online")
+        wait_until(self._all_ready, WHOLE_S, "all coordinators are ready")
+        wait_until(lambda: self._leaders.leader() is not None, WHOLE_S, "a coordinator leads")
 
     def _all_ready(self) -> bool:
         return all(self._cluster.is_ready(name) for name in self._cluster.coordinators)
