@@ -1,4 +1,4 @@
-"""Many runners in one process: each with an agent of its own, the real words and two connections, but no processes.
+"""Many runners in one process: each with an engine of its own, the real words and two connections, but no processes.
 
 The agents are those of `phalanx runner` (`runner/turn.py`); only what a keeper would do is pretended: an attempt
 starts when it is told to, and ends after a while. Told on stdin as JSON: port, token, the first number, how many, and
@@ -61,7 +61,7 @@ class Pretender:
 
     def __init__(self, number: int, token: str, run_s: float) -> None:
         name = f"pretender-{number}"
-        self.agent = RunnerEngine(name, f"life-{number}", name, token, Capacity(8, 64 << 30), HOST)
+        self.engine = RunnerEngine(name, f"life-{number}", name, token, Capacity(8, 64 << 30), HOST)
         self.joined = asyncio.Event()
         self._run_s = run_s
         self._line: Line | None = None
@@ -75,34 +75,34 @@ class Pretender:
             await asyncio.sleep(random.uniform(0.05, 0.8))
 
     async def _http_request(self, port: int) -> None:
-        agent = self.agent
+        engine = self.engine
         self.joined.clear()
         _, line = await self._loop.create_connection(lambda: Line(self), HOST, port)
         self._line = line
-        line.send(agent.hello(time.time()))
+        line.send(engine.hello(time.time()))
         await _either(self.joined, line.ended)
         if line.ended.is_set():
             return
         _, log_link = await self._loop.create_connection(lambda: Line(self), HOST, port)
-        log_link.send(wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation))
-        pause_s = random.uniform(0, agent.heartbeat_s)  # they were not started together
+        log_link.send(wire.LogHello(wire.VERSION, engine.token, engine.node, engine.incarnation))
+        pause_s = random.uniform(0, engine.heartbeat_s)  # they were not started together
         while not await _either(line.ended, within_s=pause_s):
-            line.send(agent.beat(time.time()))
+            line.send(engine.beat(time.time()))
             self._tell()
-            pause_s = agent.heartbeat_s
+            pause_s = engine.heartbeat_s
         log_link.close()
-        agent.welcomed = False
+        engine.welcomed = False
 
     def receive(self, message: wire.Message) -> None:
         if isinstance(message, wire.ReadLog | wire.CancelRead):
             return
-        for effect in self.agent.receive(message, time.time()):
+        for effect in self.engine.receive(message, time.time()):
             self._do(effect)
-        if self.agent.welcomed:
+        if self.engine.welcomed:
             self.joined.set()
 
     def _do(self, effect: RunnerEffect) -> None:
-        state, now = self.agent.state, time.time()
+        state, now = self.engine.state, time.time()
         match effect:
             case Spawn():
                 key = effect.start.key
@@ -117,18 +117,18 @@ class Pretender:
         self._loop.call_later(GATHER_S, self._tell)
 
     def _start(self, key: AttemptKey, now: float) -> None:
-        self.agent.state.process_started(key, now)
+        self.engine.state.process_started(key, now)
         self._loop.call_later(self._run_s, self._end, key, None)
 
     def _end(self, key: AttemptKey, signal: int | None) -> None:
         now = time.time()
         end = ProcessEnd(None if signal else 0, signal, False, None, now - self._run_s, now)
-        for effect in self.agent.state.process_ended(key, end):
+        for effect in self.engine.state.process_ended(key, end):
             self._do(effect)
         self._loop.call_later(GATHER_S, self._tell)
 
     def _tell(self) -> None:
-        reports = self.agent.reports()
+        reports = self.engine.reports()
         if reports is not None and self._line is not None:
             self._line.send(reports)
 

@@ -27,7 +27,7 @@ from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.server import RunnerConnection
 from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.link import Speaker, Wire
+from phalanx.runner.link import LinkClient, Wire
 from phalanx.runner.log_link import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.main import capacity_of
@@ -113,23 +113,23 @@ class _Cluster:
     async def _add_node(self, name: str, pretend: str | None) -> None:
         folder = Path(self._folder.name) / name
         folder.mkdir()
-        agent = RunnerEngine(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
-        cgroups = Cgroups.find(f"{name}-{agent.incarnation}")
-        shell = RunnerLoop(agent, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
+        engine = RunnerEngine(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
+        cgroups = Cgroups.find(f"{name}-{engine.incarnation}")
+        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
         await shell.open()
         self._shells.append(shell)
-        hello = wire.LogHello(wire.VERSION, self._node_token, name, agent.incarnation)
+        hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation)
         self._connect(shell)
         self._connect(RunnerLogLink(lambda: hello, shell.log_root, shell.is_live))
         self._keep(shell.beat())
         self._keep(shell.tick())
         await shell.joined.wait()
 
-    def _connect(self, speaker: Speaker) -> None:
+    def _connect(self, client: LinkClient) -> None:
         """A runner's end and a coordinator's end, joined by a pipe in memory."""
         parts = self._coordinator
         near, far = (
-            Wire(speaker),
+            Wire(client),
             RunnerConnection(parts.links, parts.log_links, parts.member.post, parts.addresses),
         )
         here, there = _Pipe(far), _Pipe(near)

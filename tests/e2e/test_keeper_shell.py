@@ -96,8 +96,8 @@ NO_CGROUPS = Cgroups((), "not in this test", False)
 
 
 async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> RunnerLoop:
-    agent = RunnerEngine("n2", "life", "origin", "token", Capacity(4, 0))
-    shell = RunnerLoop(agent, folder, SteadyClock(), PATH, 0, cgroups)
+    engine = RunnerEngine("n2", "life", "origin", "token", Capacity(4, 0))
+    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, cgroups)
     await shell.open()
     return shell
 
@@ -130,7 +130,7 @@ def test_a_member_says_it_is_ready_and_runs_with_its_roll_when_told_to_go(tmp_pa
             a_brief("echo $PHALANX_RANK of $PHALANX_WORLD_SIZE at $PET_MASTER_ADDR"), ROLL, START
         )
         assert await coordinator.hears(Ready) == Ready(KEY)
-        assert coordinator.shell.agent.state.listing() == [(KEY, Phase.READY)]
+        assert coordinator.shell.engine.state.listing() == [(KEY, Phase.READY)]
         assert printed(tmp_path) == ""
         coordinator.order(Go(KEY))
         assert (await coordinator.hears(Ended)).exit.code == 0
@@ -204,8 +204,8 @@ def test_the_next_keeper_holds_a_member_again(tmp_path: Path) -> None:
 def test_a_runner_tells_where_it_is_reached(tmp_path: Path) -> None:
     async def story(coordinator: Coordinator) -> None:
         assert coordinator.hello.address == "10.0.0.2"
-        coordinator.shell.agent.address = "given"
-        assert coordinator.shell.agent.hello(0.0).address == "given"
+        coordinator.shell.engine.address = "given"
+        assert coordinator.shell.engine.hello(0.0).address == "given"
 
     play(tmp_path, story)
 
@@ -271,7 +271,7 @@ def test_a_task_that_forges_a_key_and_kills_its_keeper_harms_no_runner(tmp_path:
         )
         await coordinator.shell.close(stop_tasks=False)
         coordinator.meet(await a_shell(tmp_path))  # the runner starts again
-        assert {key for key, _ in coordinator.shell.agent.state.listing()} == {("g1", 1, 1), ("g1", 1, 2)}
+        assert {key for key, _ in coordinator.shell.engine.state.listing()} == {("g1", 1, 1), ("g1", 1, 2)}
         assert "skipped" in (tmp_path / "keeper.log").read_text()
 
     play(tmp_path, story)
@@ -290,7 +290,7 @@ def test_a_runner_starts_on_a_damaged_journal(tmp_path: Path) -> None:
     (tmp_path / "keeper.journal").write_text("\n".join(lines))
 
     async def story(coordinator: Coordinator) -> None:
-        listed = {key for key, _ in coordinator.shell.agent.state.listing()}
+        listed = {key for key, _ in coordinator.shell.engine.state.listing()}
         assert listed == {("j", 0, 1), ("k", 0, 1)}
         coordinator.order(a_brief("exit 4"), replace(START, formation=0))
         await until(

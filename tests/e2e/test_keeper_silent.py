@@ -45,9 +45,9 @@ async def a_running_task(coordinator: Coordinator) -> None:
 
 
 def another_shell(folder: Path, lease_s: float) -> RunnerLoop:
-    agent = RunnerEngine("n2", "next life", "origin", "token", Capacity(4, 0))
-    agent.self_fence_s = lease_s
-    return RunnerLoop(agent, folder, SteadyClock(), PATH, 0, NO_CGROUPS)
+    engine = RunnerEngine("n2", "next life", "origin", "token", Capacity(4, 0))
+    engine.self_fence_s = lease_s
+    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, NO_CGROUPS)
 
 
 def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(
@@ -117,7 +117,7 @@ def test_a_runner_hangs_up_on_a_silent_keeper_that_cannot_be_found(
 
     async def story(coordinator: Coordinator) -> None:
         runner = coordinator.shell
-        runner.agent.self_fence_s = 0.0
+        runner.engine.self_fence_s = 0.0
         silent = runner._keeper
         ticking = asyncio.ensure_future(runner.tick())
         try:

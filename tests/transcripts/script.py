@@ -144,7 +144,7 @@ class Script:
         """The connection ends, and both sides see it."""
         player = self.cluster.players[node]
         player.wire.close()
-        self.cluster.turn([Disconnect(node, player.agent.incarnation)])
+        self.cluster.turn([Disconnect(node, player.engine.incarnation)])
 
     def do_back(self, node: str) -> None:
         self.cluster.players[node].deaf = False
@@ -169,7 +169,7 @@ class Script:
     def do_impostor(self, node: str) -> None:
         """Another machine says it is this node."""
         impostor = Player(self.cluster, node, self.cluster.players[node].capacity)
-        impostor.agent.incarnation, impostor.agent.origin = "another life", "another machine"
+        impostor.engine.incarnation, impostor.engine.origin = "another life", "another machine"
         impostor.connect()
 
     def do_restart_coordinator(self) -> None:
@@ -188,14 +188,14 @@ class Script:
 
     def do_trouble(self, node: str, *words: str) -> None:
         """The runner finds that it cannot start tasks, or without words that it can again, and says so."""
-        self.cluster.players[node].agent.trouble = " ".join(words)
+        self.cluster.players[node].engine.trouble = " ".join(words)
         self.cluster.players[node].beat()
 
     def do_leave(self, node: str, keep_s: str = "0") -> None:
         """The runner stops in an orderly way; its keeper goes on."""
         player = self.cluster.players[node]
-        self.cluster.receive(player.session, player.agent.leave(self.cluster.now_s, float(keep_s)))
-        player.keeper.lease_until = player.agent.state.lease_until
+        self.cluster.receive(player.session, player.engine.leave(self.cluster.now_s, float(keep_s)))
+        player.keeper.lease_until = player.engine.state.lease_until
         player.wire.close()
         envelope = self.cluster.links.closed(player.session)
         assert envelope is not None
@@ -214,7 +214,7 @@ class Script:
             return
         held = [(self.cluster.key_of(word), Phase.RUNNING) for word in listing[1:] if word != "nothing"]
         answer = self.cluster.turn(
-            [Heartbeat(node, player.agent.incarnation, held, player.agent.generation)]
+            [Heartbeat(node, player.engine.incarnation, held, player.engine.generation)]
         )[0]
         if isinstance(answer, Refused):
             self._say(f"refused: {answer.reason.text}")
@@ -226,7 +226,7 @@ class Script:
         epoch = int(given.get("epoch", self.cluster.state.epoch))
         life = f"{node}/{given.get('life', player.life)}"
         report = _report(what, key, int(given.get("code", 0)), self.cluster.now_s)
-        lease = int(given.get("generation", player.agent.generation))
+        lease = int(given.get("generation", player.engine.generation))
         answer = self.cluster.turn([Tell(node, life, epoch, report, lease)])[0]
         assert isinstance(answer, Disposed)
         said = f"answered: {answer.disposition.name.lower().replace('_', ' ')}"

@@ -162,7 +162,7 @@ class ScriptedCluster:
 
 
 class Player:
-    """One machine: its agent, its keeper, and the wire to the coordinator."""
+    """One machine: its engine, its keeper, and the wire to the coordinator."""
 
     def __init__(self, cluster: ScriptedCluster, name: str, capacity: Capacity) -> None:
         self.cluster = cluster
@@ -174,13 +174,15 @@ class Player:
         self.wire.close()
         self.keeper = FakeKeeper(self._seen)
         self.frozen: set[AttemptKey] = set()
-        self.agent = self._new_life()
+        self.engine = self._new_life()
 
     def _new_life(self) -> RunnerEngine:
         self.life += 1
-        agent = RunnerEngine(self.name, f"{self.name}/{self.life}", f"machine {self.name}", "", self.capacity)
-        self.keeper.attach(agent.state)
-        return agent
+        engine = RunnerEngine(
+            self.name, f"{self.name}/{self.life}", f"machine {self.name}", "", self.capacity
+        )
+        self.keeper.attach(engine.state)
+        return engine
 
     @property
     def connected(self) -> bool:
@@ -190,14 +192,14 @@ class Player:
         self.wire.close()
         self.wire = Wire(self)
         self.session = RunnerSession(self.wire)
-        self.cluster.receive(self.session, self.agent.hello(self.cluster.now_s))
-        if self.agent.rejected is not None:
-            self.cluster.lines.append(f"{self.name} is rejected: {self.agent.rejected.message}")
+        self.cluster.receive(self.session, self.engine.hello(self.cluster.now_s))
+        if self.engine.rejected is not None:
+            self.cluster.lines.append(f"{self.name} is rejected: {self.engine.rejected.message}")
 
     def receive(self, message: wire.Message) -> list[RunnerEffect]:
         """One message; the keeper is given the lease and does the deeds."""
-        deeds = self.agent.receive(message, self.cluster.now_s)
-        self.keeper.lease_until = self.agent.state.lease_until
+        deeds = self.engine.receive(message, self.cluster.now_s)
+        self.keeper.lease_until = self.engine.state.lease_until
         self.keeper.do(deeds, self.cluster.now_s)
         return deeds
 
@@ -205,23 +207,23 @@ class Player:
         if crash:
             self.keeper.lose_everything()
         self.wire.close()
-        self.agent = self._new_life()
+        self.engine = self._new_life()
 
     def forget(self, key: AttemptKey) -> None:
         """It no longer knows an attempt that it had, as if its disk had been replaced."""
         start, _ = self.keeper.running.pop(key)
-        del self.agent.state.held[key]
-        del self.agent.state.lanes[start.lane]
+        del self.engine.state.held[key]
+        del self.engine.state.lanes[start.lane]
 
     def report(self) -> bool:
-        reports = self.agent.reports() if self.connected else None
+        reports = self.engine.reports() if self.connected else None
         if reports is None or not reports.reports:
             return False
         self.cluster.receive(self.session, reports)
         return True
 
     def beat(self) -> None:
-        self.cluster.receive(self.session, self.agent.beat(self.cluster.now_s))
+        self.cluster.receive(self.session, self.engine.beat(self.cluster.now_s))
 
     def pass_time(self) -> None:
         """A second: by then it is known what has started."""
@@ -230,8 +232,8 @@ class Player:
             self.keeper.announce(key, now)
         for key in self.keeper.fence(now):
             self.cluster.lines.append(f"{self.name} lost touch and ends {self.cluster.attempt(key)}")
-        self.keeper.do(self.agent.state.tick(now), now)
-        if self.connected and now % self.agent.heartbeat_s == 0:
+        self.keeper.do(self.engine.state.tick(now), now)
+        if self.connected and now % self.engine.heartbeat_s == 0:
             self.beat()
 
     def _seen(self, effect: str, key: AttemptKey) -> None:

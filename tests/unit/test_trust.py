@@ -15,7 +15,7 @@ from phalanx.client.client import Client
 from phalanx.client.http import HttpTransport
 from phalanx.config import from_file, load, trusted
 from phalanx.errors import BadRequest, ConfigError
-from phalanx.runner.main import check_doors
+from phalanx.runner.main import check_addresses
 from phalanx.settings import Settings
 from phalanx.tls import NO_TLS, TlsFiles
 from tests.support.fake_client import Cli
@@ -297,7 +297,7 @@ def test_this_machine_and_tls_are_good(address: str):
 
 
 def test_a_runner_shows_its_token_in_the_clear_on_this_machine_only():
-    check_doors(("127.0.0.1:7434", "[::1]:7434", "localhost:1"), NO_TLS)
-    check_doors(("head:7434",), TlsFiles(Path("ca.crt")))
+    check_addresses(("127.0.0.1:7434", "[::1]:7434", "localhost:1"), NO_TLS)
+    check_addresses(("head:7434",), TlsFiles(Path("ca.crt")))
     with pytest.raises(ConfigError, match=r"runner.join = 'head:7434' .*expected TLS"):
-        check_doors(("127.0.0.1:7434", "head:7434"), NO_TLS)
+        check_addresses(("127.0.0.1:7434", "head:7434"), NO_TLS)

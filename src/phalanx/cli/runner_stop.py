@@ -15,7 +15,7 @@ from phalanx.cli.text import plural
 from phalanx.core.model.quantity import describe_seconds, parse_seconds
 from phalanx.errors import ConfigError, Conflict, NotFound, Unavailable
 from phalanx.runner import claim, stopping
-from phalanx.runner.stopping import Farewell, StopRequest
+from phalanx.runner.stopping import StopOutcome, StopRequest
 
 
 def stop(
@@ -52,7 +52,7 @@ def stop(
     except Conflict:
         stopping.withdraw(folder)
         raise
-    word = stopping.last_word(folder)
+    word = stopping.read_outcome(folder)
     if word is None:
         raise Unavailable(f"the runner (pid {owner.pid}) ended without reporting what it left running")
     note(_told(word))
@@ -81,7 +81,7 @@ def _keep_s(keep: str | None, drain: bool) -> float:
     return seconds
 
 
-def _told(word: Farewell) -> str:
+def _told(word: StopOutcome) -> str:
     one, tasks = word.tasks == 1, plural(word.tasks, "task")
     if word.drained:
         left = f"; {word.unreported} will be reported by the next runner" if word.unreported else ""

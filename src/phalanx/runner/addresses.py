@@ -1,7 +1,7 @@
-"""The doors a runner may knock at: the link ports of its coordinators, and behind which one the leader is. No I/O.
+"""The addresses a runner may connect to: the link ports of its coordinators, and which one leads. No I/O.
 
-A standby names the leader, so one answer is enough to find it. A credential is shown at no door that was not given
-to us, unless TLS proves that our own authority vouches for it.
+A standby names the leader, so one answer is enough to find it. A credential is sent to no address that was not given
+to us, unless TLS proves that our own CA vouches for it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 from phalanx.endpoint import Addresses
 
-REFUSED = "refused"  # where others name a leader
+REFUSED = "refused"  # the answer of an address that refused us
 HOPELESS_S = (
     10.0  # how long a leader must have refused us until it is believed; longer than an old lease lasts
 )
-SHUNNED_S = 5.0  # how long a door that kept silent is not believed to be the leader's
+AVOIDED_S = 5.0  # how long an address that did not answer is not taken for the leader's
 
 
 class LinkAddresses(Addresses):
-    """Where to knock next. The control connection chooses, the log road goes where that was let in."""
+    """Which address to try next. The control connection chooses; the log connection follows it."""
 
     def __init__(self, addresses: Sequence[str], *, vouched: bool = False) -> None:
         """`addresses` as host:port."""
@@ -28,13 +28,13 @@ class LinkAddresses(Addresses):
         self.leader = self.at  # where we were welcomed last
         self._tried: set[str] = set()  # since the last pause
         self._silent_at: dict[str, float] = {}
-        self._said: dict[str, str] = {}  # what was said last at each door: REFUSED, or where the leader is
+        self._said: dict[str, str] = {}  # the last answer of each address: REFUSED, or where the leader is
         self._refused_at: float | None = None  # when we were first refused, since the last welcome
         self._welcomes = 0
         self._welcomed = asyncio.Event()
 
     def welcomed(self) -> None:
-        """The leader is behind this door."""
+        """The leader is at this address."""
         self._tried.clear()
         self._silent_at.pop(self.at, None)
         self._said.clear()
@@ -45,36 +45,36 @@ class LinkAddresses(Addresses):
         self._welcomed = asyncio.Event()
 
     async def welcome(self, after: int) -> int:
-        """Wait for a welcome after the one with this number; its number."""
+        """Wait for a welcome after the one with this number; returns its number."""
         while self._welcomes <= after:
             await self._welcomed.wait()
         return self._welcomes
 
     def standby(self, leader: str, now: float) -> bool:
-        """Nobody leads here, but perhaps at `leader`. True if it is worth knocking there at once."""
+        """This one does not lead, but perhaps `leader` does. True if it is worth connecting there at once."""
         self._tried.add(self.at)
         self._said[self.at] = leader
-        if leader not in self._tried and self.may_follow(leader) and not self._is_shunned(leader, now):
+        if leader not in self._tried and self.may_follow(leader) and not self._is_avoided(leader, now):
             self.at = leader
             return True
         self._begin_again()
         return False
 
     def failed(self, now: float, *, silent: bool) -> bool:
-        """Nobody let us in, or we were put out. True if another door is worth trying at once."""
+        """The connection failed or was lost. True if another address is worth trying at once."""
         self._said.pop(self.at, None)
         if silent:
             self._silent_at[self.at] = now
         return self._go_on()
 
     def refused(self, now: float) -> bool:
-        """Whoever is behind this door will never have us. Others may: it may be of another cluster by mistake."""
+        """This address will never accept us. Others may: it may be of another cluster by mistake."""
         self._said[self.at] = REFUSED
         self._refused_at = now if self._refused_at is None else self._refused_at
         return self._go_on()
 
     def is_hopeless(self, now: float) -> bool:
-        """Whether nobody will ever have us: every door refuses us, or one that the others call their leader's."""
+        """Whether no address will ever accept us: each refuses us, or the one that the others name as leader does."""
         refusing = {address for address, said in self._said.items() if said == REFUSED}
         if self._refused_at is None or not refusing:
             return False
@@ -90,8 +90,8 @@ class LinkAddresses(Addresses):
         self._begin_again()
         return False
 
-    def _is_shunned(self, leader: str, now: float) -> bool:
-        return now - self._silent_at.get(leader, -SHUNNED_S) < SHUNNED_S
+    def _is_avoided(self, leader: str, now: float) -> bool:
+        return now - self._silent_at.get(leader, -AVOIDED_S) < AVOIDED_S
 
     def _begin_again(self) -> None:
         self._tried.clear()

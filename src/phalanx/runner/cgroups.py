@@ -1,10 +1,10 @@
-"""Control groups: a memory limit for an attempt, and a fence round all its processes.
+"""Control groups: a memory limit for an attempt, and a boundary round all its processes.
 
-Found once at start, for v1 (memory in a hierarchy of its own, v2 beside it only for tracking and killing) and
-for v2. Below the runner's own cgroup a folder for this node is made; in it a leaf for the keeper, which enters
-an attempt's cgroup to spawn and comes back to its leaf (`keeper/cgroup.py`), and one folder per attempt that has a
-limit; the others use slots, which are threaded cgroups in a folder of their own where that is possible. Where
-nothing of this is allowed, `why_not` says so and every attempt simply runs without.
+Found once at start, for v1 (memory in its own hierarchy, v2 beside it only for tracking and killing) and for v2. Below
+the runner's own cgroup a folder for this node is made; in it a leaf for the keeper, which enters an attempt's cgroup
+to spawn and returns to its leaf (`keeper/cgroup.py`), and one folder per attempt that has a limit; the others use
+slots, which are threaded cgroups in their own folder where that is possible. Where nothing of this is allowed,
+`why_not` says so and every attempt runs without.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, THREADED
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 RUNNER = "phalanx-runner"
-# Below this an OOM kill could strike while the keeper is inside, before the task has memory of its own.
+# Below this an OOM kill could strike while the keeper is inside, before the task has its own memory.
 MEMORY_BYTES_MIN = 16 << 20
 LEAVE_S_MIN, LEAVE_S_MAX = 0.01, 5.0
 CPU_PERIOD_US = 100_000
@@ -46,7 +46,7 @@ class _Hierarchy(Struct, frozen=True):
 
 
 class Cgroups:
-    """Makes and removes the cgroups of this node's attempts. What is not allowed is not done, and never raised."""
+    """Makes and removes the cgroups of this node's attempts. What is not allowed is skipped, and never raised."""
 
     def __init__(
         self, hierarchies: tuple[_Hierarchy, ...], why_not: str | None, limit_cpu: bool, track: bool = True
@@ -65,7 +65,7 @@ class Cgroups:
         limit_cpu: bool = False,
         track: bool = True,
     ) -> Cgroups:
-        """Look for usable hierarchies, and make this node's folders in them; `sweep` clears what earlier lives left."""
+        """Find usable hierarchies, and make this node's folders in them; `sweep` removes what earlier runners left."""
         usable: list[_Hierarchy] = []
         reasons: list[str] = []
         for hierarchy in _mounted(node, root, proc_root, limit_cpu):
@@ -81,9 +81,9 @@ class Cgroups:
 
     @property
     def tracking(self) -> str | None:
-        """The folder in which the keeper makes a cgroup for each attempt, to know its processes by; None without.
+        """The folder in which the keeper makes a cgroup for each attempt, to find its processes by; None without.
 
-        v2 is better, since it can freeze a whole cgroup, and says when one is empty.
+        v2 is better, since it can freeze a whole cgroup, and reports when one is empty.
         """
         if not self._track or not self._hierarchies:
             return None
@@ -92,11 +92,11 @@ class Cgroups:
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """The folders of this node: nobody is in them but its keeper and its attempts."""
+        """The folders of this node: only its keeper and its attempts are in them."""
         return tuple(str(hierarchy.base) for hierarchy in self._hierarchies)
 
     def create(self, name: str, memory_bytes: int, cores: int = 0) -> Cgroup | None:
-        """A cgroup with this limit (0 sets none), or None where that cannot be had."""
+        """A cgroup with this limit (0 sets none), or None where that is impossible."""
         if not self._hierarchies or (memory_bytes and self.why_not) or not _NAME.fullmatch(name):
             return None
         folders = [hierarchy.base / name for hierarchy in self._hierarchies]
@@ -110,7 +110,7 @@ class Cgroups:
         return Cgroup(name, tuple(map(str, folders)))
 
     def named(self, name: str) -> Cgroup:
-        """The cgroup an earlier life of this runner made under that name."""
+        """The cgroup that an earlier runner made under that name."""
         return Cgroup(name, tuple(str(hierarchy.base / name) for hierarchy in self._hierarchies))
 
     def remove(self, cgroup: Cgroup) -> bool:
@@ -118,7 +118,7 @@ class Cgroups:
         return self._remove_all([Path(folder) for folder in cgroup.folders])
 
     def sweep(self, spared: Collection[str] = ()) -> None:
-        """Remove all cgroups in which nothing runs, but those that are waited for and those the keeper uses again.
+        """Remove all cgroups in which nothing runs, except those that are waited for and those the keeper uses again.
 
         Those of living attempts cannot be removed and stay.
         """
@@ -135,7 +135,7 @@ class Cgroups:
         return self._remove_all([*self._folders(), *bases])
 
     async def leave(self) -> None:
-        """Close as soon as the keeper is out of its folder: it ends a moment after its farewell."""
+        """Close as soon as the keeper has left its folder: it ends a moment after its last answer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S_MAX):
                 while not self.close():
@@ -177,7 +177,7 @@ def memory_limit(root: Path = ROOT, proc_root: Path = PROC) -> int | None:
 
 
 def _mounted(node: str, root: Path, proc_root: Path, limit_cpu: bool) -> list[_Hierarchy]:
-    """The hierarchies there are, with the runner's place in each (from /proc/self/cgroup)."""
+    """The mounted hierarchies, with the runner's folder in each (from /proc/self/cgroup)."""
     wanted = {"memory": "memory", "": ""} | ({"cpu": "cpu"} if limit_cpu else {})
     found = []
     for line in _lines(proc_root / "self" / "cgroup"):
@@ -186,7 +186,7 @@ def _mounted(node: str, root: Path, proc_root: Path, limit_cpu: bool) -> list[_H
             top = _top(root, controller, controllers)
             home = _home(top, path) if top is not None else None
             if home is not None:
-                # A runner that has stepped aside, or was put there by systemd, has its attempts beside it.
+                # A runner that was moved to a leaf, by itself or by systemd, has its attempts beside it.
                 home = home.parent if home.name == RUNNER and not controller else home
                 found.append(_Hierarchy(controller, home, home / f"{BASE}{node}"))
     return found
@@ -211,7 +211,7 @@ def _home(top: Path, path: str) -> Path | None:
 
 
 def _prepare(hierarchy: _Hierarchy, limit_cpu: bool) -> None:
-    """Make the node's folder and the keeper's leaf; on v2 hand the controllers down to where they are needed."""
+    """Make the node's folder and the keeper's leaf; on v2 enable the controllers down to where they are needed."""
     if not hierarchy.controller:
         _hand_down(hierarchy.home, limit_cpu)
     hierarchy.base.mkdir(exist_ok=True)
@@ -226,7 +226,7 @@ def _prepare(hierarchy: _Hierarchy, limit_cpu: bool) -> None:
 
 
 def _make_threaded(folder: Path) -> None:
-    """A folder of threaded cgroups, which the keeper enters without waiting; where there can be none, without it."""
+    """Make a folder of threaded cgroups, which the keeper enters without waiting; skipped where it is impossible."""
     home = folder / HOME
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -259,12 +259,12 @@ def _hand_down(folder: Path, limit_cpu: bool) -> None:
 
 
 def _step_aside(folder: Path) -> None:
-    """Move the runner into a leaf of its own cgroup, when it is alone there, so that it can have others."""
+    """Move the runner into a leaf of its own cgroup, when it is alone there, so that the cgroup can have children."""
     others = set((folder / "cgroup.procs").read_text().split()) - {str(os.getpid())}
     if others:
         raise PermissionError(
             16,
-            "this cgroup also holds other processes; give the runner one of its own"
+            "this cgroup also has other processes; give the runner its own"
             f" (in a systemd unit: Delegate=yes and DelegateSubgroup={RUNNER})",
         )
     leaf = folder / RUNNER
@@ -283,7 +283,7 @@ def _limit(hierarchy: _Hierarchy, folder: Path, memory_bytes: int, cores: int) -
         if limit:
             (folder / "memory.max").write_text(limit)
             _write_if_there(folder / "memory.swap.max", "0")
-        # A task that lost one process to the OOM killer hangs or lies; it is ended as a whole.
+        # A task that lost one process to the OOM killer may hang or give wrong results; it is ended as a whole.
         _write_if_there(folder / "memory.oom.group", "1")
     if not hierarchy.controller and cores and (folder / "cpu.max").exists():
         (folder / "cpu.max").write_text(f"{cores * CPU_PERIOD_US} {CPU_PERIOD_US}")
@@ -296,7 +296,7 @@ def _write_if_there(path: Path, text: str) -> None:
 
 
 def _number(path: Path) -> int | None:
-    """A limit in a file; None when there is none, or it is v1's way of saying unlimited."""
+    """A limit in a file; None when there is none, or it is v1's value for unlimited."""
     text = "".join(_lines(path))
     return int(text) if text.isdecimal() and int(text) < 1 << 60 else None
 

@@ -1,8 +1,8 @@
 """One runner for each state folder: it holds the lock of the folder for as long as it lives, and another one refuses.
 
-Tasks can write to the folder and take any lock in it, so a lock alone says nothing: who holds it is looked at, and a
-runner whose lock file was removed or replaced is found by what it has open. A task can never be taken for one, as it
-carries the marks of the folder's keeper, or descends from it. What a runner says and leaves is in `stopping.py`.
+Tasks can write to the folder and take any lock in it, so a lock alone proves nothing: its holder is examined, and a
+runner whose lock file was removed or replaced is found by its open files. A task can never be taken for one, as it
+carries the marks of the folder's keeper, or descends from it. `stopping.py` has the files of a runner that stops.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from phalanx.runner.keeper.recovery import Survivors
 from phalanx.runner.keeper.slots import Mark
 
 LOCK = "runner.lock"
-DESCRIPTOR = 200  # a runner's lock has this one, so that a look at a process costs one system call
+DESCRIPTOR = 200  # a runner's lock has this descriptor, so that examining a process costs one system call
 TRIES, PAUSE_S = 50, 0.02  # an earlier runner may just be ending
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Be the runner of this folder. Raises Conflict if there is one, before anything of it is touched."""
+    """Be the runner of this folder. Raises Conflict if there is one, before anything is changed."""
     lock = _take(folder)
     try:
         yield
@@ -36,7 +36,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def runners(folder: Path) -> list[int]:
-    """The living runners of a folder, longest at work first: one, or none."""
+    """The living runners of a folder, the oldest first: one, or none."""
     path = _path(folder)
     found = [pid for pid in _pids() if _leads_to(pid, DESCRIPTOR, path) and _may_be(pid, folder)]
     tasks = Tasks(folder) if found else ()
@@ -56,7 +56,7 @@ def started(pid: int) -> int:
 
 
 class Tasks:
-    """The processes of a folder's tasks, as far as they show it: `pid in tasks`. One that is gone counts as one."""
+    """The processes of a folder's tasks, as far as recognisable: `pid in tasks`. A dead one counts as one."""
 
     def __init__(self, folder: Path) -> None:
         real = os.path.realpath(folder)
@@ -70,7 +70,7 @@ class Tasks:
 
 
 def _take(folder: Path) -> int:
-    """The lock, held until it is closed. What a task holds is set aside."""
+    """Take the lock, held until it is closed. What a task holds is set aside."""
     path = _path(folder)
     others: list[int] = []
     for _ in range(TRIES):
@@ -103,7 +103,7 @@ def _refusal(folder: Path, others: list[int]) -> str:
 
 
 def _try_lock(path: str) -> int | None:
-    """The lock, where a runner has it; None if somebody else holds it. Raises OSError."""
+    """The lock, on the descriptor of a runner; None if another process holds it. Raises OSError."""
     lock = files.open_own(path, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,7 +115,7 @@ def _try_lock(path: str) -> int | None:
 
 
 def _who_have(path: str) -> set[int]:
-    """All who have the lock file open, under whichever number."""
+    """All processes that have the lock file open, under any descriptor."""
     found = set()
     for pid in _pids():
         with suppress(OSError, ValueError), os.scandir(f"/proc/{pid}/fd") as entries:
@@ -125,14 +125,14 @@ def _who_have(path: str) -> set[int]:
 
 
 def _leads_to(pid: int, descriptor: int, path: str) -> bool:
-    """Whether it has a file open there that has this name, or had it: it may have been removed or set aside."""
+    """Whether that descriptor is a file that has this name, or had it before it was removed or set aside."""
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/fd/{descriptor}").startswith(path)  # noqa: PTH115
     return False
 
 
 def _may_be(pid: int, folder: Path) -> bool:
-    """Whether its account is the folder's or root's: nobody else can be the runner, nor is told anything."""
+    """Whether its account is the folder's or root's: no other process can be the runner, nor gets a signal."""
     with suppress(OSError):
         return Path("/proc", str(pid)).stat().st_uid in {folder.stat().st_uid, 0}
     return False

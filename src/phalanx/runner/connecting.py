@@ -1,7 +1,7 @@
-"""Getting a keeper: the one that is there, or a new one. One that has been silent for longer than a lease is ended.
+"""Connects to the keeper, or starts one. A keeper that has been silent for longer than a lease is ended.
 
-By then its watchdog has ended what it ran, and another one can take its place. What a keeper kept (`Processes.found`)
-is read by the shell.
+By then its watchdog has ended what it ran, and another one can take its place. The loop reads what a keeper kept
+(`Processes.found`).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ AGAIN_WITHIN_S = 3.0  # one try while it runs
 
 
 class Connecting:
-    """Of one runner to the keeper of its machine."""
+    """The connection of one runner to the keeper of its machine."""
 
     def __init__(
-        self, machine: Machine, health: KeeperHealth, agent: RunnerEngine, on_event: Callable[[Event], None]
+        self, machine: Machine, health: KeeperHealth, engine: RunnerEngine, on_event: Callable[[Event], None]
     ) -> None:
         self._machine = machine
         self._health = health
-        self._agent = agent
+        self._engine = engine
         self._on_event = on_event
 
     async def first(self) -> Processes:
         """At the runner's start: a keeper that does not answer is waited for; raises KeeperFailed if there is none.
 
-        It may run something, so the coordinator must not hear from us before we know what.
+        It may run attempts, so nothing is sent to the coordinator before we know which.
         """
         while True:
             try:
@@ -46,7 +46,7 @@ class Connecting:
         try:
             keeper = await Processes.open(self._machine, self._on_event, deadline_s=within_s)
         except KeeperSilent as error:
-            if error.is_there and self._health.is_unreached(within_s, self._agent.self_fence_s):
+            if error.is_there and self._health.is_unreached(within_s, self._engine.self_fence_s):
                 self.end_keeper()
             raise
         self._health.works()
@@ -56,6 +56,6 @@ class Connecting:
 
     def end_keeper(self) -> None:
         if self._machine.end_keeper():
-            log.error("the keeper is ended: it has not answered for longer than a lease")
+            log.error("the keeper is killed: it has not answered for longer than a lease")
         else:
-            log.error("the keeper has not answered for longer than a lease, and cannot be found to be ended")
+            log.error("the keeper has not answered for longer than a lease, and cannot be found to be killed")

@@ -1,7 +1,7 @@
-"""What a runner shows to its coordinator: the credential of its node, or what it was given to begin with.
+"""What a runner shows to its coordinator: the credential of its node, or the token it started with.
 
-A join token is given once for the node's own credential, which is kept in the state folder for the next start. A
-token that was put into the settings later than that is a new beginning and counts before it.
+A join token is exchanged once for the node's own credential, which is kept in the state folder for the next start. A
+token that was put into the settings later than that takes precedence over it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "credential"
 
 
 class Kept(Struct, frozen=True):
-    """The node's credential, and which token it was given for (as a digest)."""
+    """The node's credential, and the token it was given for (as a digest)."""
 
     node: str
     token: str
@@ -31,12 +31,12 @@ class Kept(Struct, frozen=True):
 
 
 class NodeCredential:
-    """The token to show, looked up anew for every connection, because files are changed while we run."""
+    """The token to show, read again for every connection, because files are changed while we run."""
 
     def __init__(self, settings: Settings) -> None:
         section, given = settings.runner, settings.given
         ranks = [said[0].rank for key in ("runner.token_file", "runner.token") if (said := given.get(key))]
-        # From equally strong sources the file is taken: a variable is seen by every child.
+        # Of equally strong sources the file is taken: a variable is visible to every child.
         is_file = section.token is None or (len(ranks) == 2 and ranks[0] <= ranks[1])
         self._value = None if is_file else str(section.token)
         self._file = section.token_file
@@ -46,7 +46,7 @@ class NodeCredential:
         self._shown = ""
 
     def shown(self) -> str:
-        """What to show now; the file that holds it may have changed. One that cannot be used is fatal at the start."""
+        """The token to show now; its file may have changed. An unusable one is fatal at the start."""
         if self._kept is not None and self._value is None and not self._file.exists():
             self._shown = self._kept.token  # a join token is of no use any more, and may be gone
             return self._shown
@@ -55,29 +55,29 @@ class NodeCredential:
         except TokenError as error:
             if not self._shown:
                 raise
-            log.warning("the token stays as it was", **told(error))
+            log.warning("the token cannot be read again; the old one is used", **told(error))
             return self._shown
         is_for_it = self._kept is not None and self._kept.given_for == _digest(begun)
         self._shown = self._kept.token if self._kept is not None and is_for_it else begun
         return self._shown
 
     def keep(self, token: str) -> None:
-        """The coordinator gave the node a credential of its own: never lose it, it is given once."""
+        """The coordinator gave the node its own credential: never lose it, it is given once."""
         self._kept = Kept(self._node, token, _digest(self._shown))
         try:
             files.set_aside(str(self._path), unless=lambda mode: not stat.S_ISDIR(mode))
             write_token(self._path, json.encode(self._kept).decode() + "\n")
         except OSError as error:
-            log.error("the node's credential cannot be kept", path=str(self._path), error=str(error))
+            log.error("the node's credential cannot be stored", path=str(self._path), error=str(error))
         else:
-            log.info("the node has a credential of its own", fingerprint=_digest(token)[:16])
+            log.info("the node has received its own credential", fingerprint=_digest(token)[:16])
 
     def _begun(self) -> str:
-        """What it was given to begin with; raises TokenError."""
+        """The token it started with; raises TokenError."""
         return self._value or str(first_token(self._file))
 
     def _load(self) -> Kept | None:
-        """What was kept. Tasks can write there: what cannot be used ends the start only if there is nothing else."""
+        """The stored credential. Tasks can write there: an unusable one is fatal only if there is no other token."""
         try:
             return self._read()
         except TokenError as error:
@@ -86,7 +86,7 @@ class NodeCredential:
             except TokenError:
                 raise error from None
             log.warning(
-                "the node's own credential is left aside, the token of the settings is shown", **told(error)
+                "the node's own credential cannot be used; the token of the settings is", **told(error)
             )
             return None
 

@@ -1,8 +1,8 @@
 """What this node really has: cores, memory, NUMA nodes and accelerators.
 
-The runner may be given less than the machine has: only CPUs it may run on and memory its cgroups allow are
-counted. Devices come from NVML, which is asked by way of nvidia-ml-py; a machine without it has no devices, and
-that is no error. Invented hardware is in `pretend.py`.
+The runner may have less than the machine: only CPUs it may run on and memory its cgroups allow are counted. Devices
+come from NVML, through nvidia-ml-py; a machine without it has no devices, and that is no error. Simulated hardware is
+in `pretend.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def real_memory_bytes(sys_root: Path = SYS, proc_root: Path = PROC) -> int:
 
 
 def numa_nodes(sys_root: Path, cpus: Collection[int]) -> tuple[NumaNode, ...]:
-    """The NUMA nodes that have a usable CPU; none where the kernel does not tell."""
+    """The NUMA nodes that have a usable CPU; empty where the kernel does not list them."""
     nodes = []
     for folder in (sys_root / "devices" / "system" / "node").glob("node[0-9]*"):
         number = folder.name.removeprefix("node")
@@ -62,7 +62,7 @@ def numa_nodes(sys_root: Path, cpus: Collection[int]) -> tuple[NumaNode, ...]:
 
 
 def parse_cpulist(text: str) -> list[int]:
-    """Read the kernel's `0-3,8,10-11`. What is not such a list, or names an impossible CPU, gives none."""
+    """Parse the kernel's `0-3,8,10-11`. What is not such a list, or names an impossible CPU, gives none."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         match = _RANGE.fullmatch(part)
@@ -106,7 +106,7 @@ def _device(sys_root: Path, nvml: Any, index: int) -> Device:
 
 
 def pci_numa(sys_root: Path, bus_id: str) -> int | None:
-    """The NUMA node a PCI device hangs on; sysfs writes its domain with four digits, NVML with eight."""
+    """The NUMA node of a PCI device; sysfs writes its domain with four digits, NVML with eight."""
     match = _PCI.fullmatch(bus_id.lower())
     if match is None:
         return None

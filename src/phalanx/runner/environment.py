@@ -1,12 +1,12 @@
-"""The environment a task finds: ours, JobSet's, torchrun's defaults, and the devices it may see.
+"""The environment of a task: ours, JobSet's, torchrun's defaults, and the devices it may see.
 
-docs/reference/environment.md lists every name. The user may choose among conventions, not who the task is: what a job
-gives beats JobSet's and torch's names, and is beaten by ours and by the devices. To torchrun every member of a gang is
-a "node" with as many processes as it has devices, which is right for one member on each node and for several. Ranks
-follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own node. Process-level ranks
-(RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a full set and only where
-every member is one process: it has one device, or is in a gang and has none. Where they meet (MASTER_ADDR, MASTER_PORT)
-is set for every member of a gang. Slurm's names are never set unasked.
+docs/reference/environment.md lists every name. The user may choose among conventions, not the identity of the task: a
+job's variables override JobSet's and torch's names, and are overridden by ours and by the devices. To torchrun every
+member of a gang is a "node" with as many processes as it has devices, which is right for one member on each node and
+for several. Ranks follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own node.
+Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a full
+set and only where every member is one process: it has one device, or is in a gang and has none. Their meeting point
+(MASTER_ADDR, MASTER_PORT) is set for every member of a gang. Slurm's names are never set unasked.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB
 
 
 class Peer(Struct, frozen=True):
-    """A node that members stand on, and where others reach it."""
+    """A node of members, and its address for others."""
 
     name: str
     address: str
 
 
 class Standing(Struct, frozen=True):
-    """One attempt's places, counted from 0, and the sizes they are counted in."""
+    """One attempt's ranks, counted from 0, and the sizes they are counted in."""
 
     rank: int
     size: int
@@ -43,9 +43,9 @@ class Standing(Struct, frozen=True):
     leader: Peer  # the node of rank 0
     is_alone: bool = False
     is_mixed: bool = False  # whether there are members of other groups
-    port: int = 0  # where rank 0 listens; 0: nobody said
-    meeting: int = 0  # the formation that all members meet under
-    most_devices: int = -1  # of any member; −1: nobody said
+    port: int = 0  # where rank 0 listens; 0: unknown
+    meeting: int = 0  # the formation that all members belong to
+    most_devices: int = -1  # of any member; −1: unknown
 
     @property
     def is_one_process_each(self) -> bool:
@@ -54,7 +54,7 @@ class Standing(Struct, frozen=True):
 
 
 def standing(start: Start, brief: Brief, roll: Roll | None, here: Peer, port: int = 0) -> Standing:
-    """Read it off the roll; alone with a port of its own, if there is none or it does not name this attempt."""
+    """The ranks from the roll; alone with its own port, if there is no roll or this attempt is not in it."""
     position = start.key[1]
     members = () if roll is None else roll.members
     rank = next((at for at, member in enumerate(members) if member[0] == position), None)
@@ -108,7 +108,7 @@ def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str,
 def attempt_environment(
     brief: Brief, start: Start, place: Standing, capacity: Capacity, epoch: int
 ) -> dict[str, str]:
-    """What is particular to one attempt."""
+    """The variables of one attempt."""
     conventions = _jobset(brief, start) | _torchrun(brief, start, place)
     devices = len(start.grant.devices)
     if not place.is_alone:
@@ -143,7 +143,7 @@ def _one_process(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.size),
-        "LOCAL_RANK": "0",  # it sees one device, which is device 0 to it, whoever shares its node
+        "LOCAL_RANK": "0",  # it sees one device, which is device 0 to it, whatever else runs on its node
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(place.rank),
     } | _master(brief, start, place)
@@ -194,7 +194,7 @@ def _peers(place: Standing) -> dict[str, str]:
 
 
 def _devices(start: Start, capacity: Capacity) -> dict[str, str]:
-    """UUIDs where CUDA knows them; plain indexes for pretended devices, which CUDA would not find anyway."""
+    """UUIDs where CUDA knows them; plain indexes for simulated devices, which CUDA would not find anyway."""
     known = {device.index: device for device in capacity.devices}
     visible = [known[index].uuid for index in start.grant.devices if index in known]
     if any(not uuid or "pretend" in uuid for uuid in visible):
@@ -204,7 +204,7 @@ def _devices(start: Start, capacity: Capacity) -> dict[str, str]:
 
 
 def _in_replica(brief: Brief, start: Start) -> tuple[int, int]:
-    """The number of the task's replica in its group, and its place in that replica, as JobSet counts."""
+    """The number of the task's replica in its group, and its index in that replica, as JobSet counts."""
     completions = max(1, brief.group_tasks // brief.replicas)
     return divmod(start.key[1] - brief.group_first, completions)
 
@@ -220,8 +220,8 @@ def _task_id(brief: Brief, start: Start) -> str:
 
 
 def _port(brief: Brief, start: Start, place: Standing) -> str:
-    """The same for all members, and another for each formation: a former one may not have let go of its own yet."""
+    """The same for all members, and another for each formation: a former one may still hold its port."""
     if place.port:
         return str(place.port)
     text = f"{brief.job}.{start.formation}" if start.formation else _task_id(brief, start)
-    return str(GANG_PORTS[zlib.crc32(text.encode()) % len(GANG_PORTS)])  # an older coordinator told none
+    return str(GANG_PORTS[zlib.crc32(text.encode()) % len(GANG_PORTS)])  # an older coordinator sends none

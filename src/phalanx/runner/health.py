@@ -1,7 +1,7 @@
-"""Whether the keeper works: it is asked every second, and what it owes us is counted in looks, not in time.
+"""Whether the keeper works: it is pinged every second, and a missing answer is counted in looks, not in time.
 
-So a runner that was frozen itself accuses nobody when it wakes. What is found is told to the coordinator with the
-heartbeats (`turn.py`); a keeper that is gone, or has been silent for longer than a lease, is replaced by the shell.
+So a runner that was frozen itself blames nothing when it resumes. The heartbeats report what is found to the
+coordinator (`turn.py`); the loop replaces a keeper that is gone, or has been silent for longer than a lease.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from phalanx.runner.processes import Processes
 
 LOOK_S = 0.2  # between two looks
-ASK_AFTER = 5  # looks after an answer
+ASK_AFTER = 5  # looks after an answer until the next ping
 SILENT_AFTER = 15  # looks without an answer
 ENDS_S = 3.0  # beyond the lease: by then the watchdog has ended what the keeper ran
 GONE_AFTER = 10  # looks without a keeper: another one is usually there sooner
@@ -21,17 +21,17 @@ GONE = "its keeper is gone, and another one is not there yet"
 
 
 class KeeperHealth:
-    """What keeps us from starting tasks; nothing while the keeper answers."""
+    """What keeps us from starting tasks; empty while the keeper answers."""
 
     def __init__(self) -> None:
         self.trouble = ""
         self._keeper: Processes | None = None
         self._answer: asyncio.Future[Any] | None = None
-        self._looks = 0  # since the last question, answer or loss
+        self._looks = 0  # since the last ping, answer or loss
         self._unreached_s = 0.0  # how long we have tried in vain to connect to one that does not answer
 
     def look(self, keeper: Processes | None) -> str:
-        """Ask, or see whether it has answered; to be called every LOOK_S."""
+        """Ping, or check whether it has answered; to be called every LOOK_S."""
         if keeper is not self._keeper:
             self._keeper, self._answer, self._looks = keeper, None, 0
         self._looks += 1
@@ -55,7 +55,7 @@ class KeeperHealth:
         return self._answer is not None and self._looks % round((lease_s + ENDS_S) / LOOK_S) == 0
 
     def is_unreached(self, tried_s: float, lease_s: float) -> bool:
-        """There is a keeper that did not answer a new connection for so long; whether that makes it past, as above."""
+        """A keeper did not answer a new connection for so long; returns whether it is past, as above."""
         self._unreached_s += tried_s
         if self._unreached_s < lease_s + ENDS_S:
             return False

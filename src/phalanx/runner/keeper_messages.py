@@ -1,4 +1,4 @@
-"""What runner and keeper say to each other, as values. The keeper reads and writes them as plain JSON."""
+"""The messages between runner and keeper, as values. The keeper reads and writes them as plain JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from phalanx.core.runner.exits import ProcessEnd
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's, in which the start of a process is told
-Ticks = tuple[int, int]  # since boot, one before and one after; zeros: not known
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's unit for the start of a process
+Ticks = tuple[int, int]  # since boot, one before and one after; zeros: unknown
 
 
 class Launch(Struct, frozen=True, omit_defaults=True):
@@ -23,8 +23,8 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     cgroups: Sequence[str] | None = None  # the folders of runner/cgroups.py it starts in
     log_max_bytes: int = 0  # 0 sets no bound
     lane: int | None = None  # attempts of one lane run one after another, in the order they were sent
-    limit_s: float | None = None  # how long it may run, for its environment; whoever sets the limit keeps it
-    held: bool = False  # only get it ready, and start it with `go`
+    limit_s: float | None = None  # how long it may run, for its environment; the runner keeps the limit
+    held: bool = False  # only prepare it, and start it with `go`
     not_after: float | None = None  # the instant since boot from which on it is refused
 
 
@@ -36,11 +36,11 @@ class ProcessStarted(Struct, frozen=True, array_like=True, tag="started"):
 
 
 class Pong(Struct, frozen=True, array_like=True, tag="pong"):
-    """The keeper is there and works."""
+    """The keeper works."""
 
 
 class ProcessReady(Struct, frozen=True, array_like=True, tag="ready"):
-    """A held attempt has its lane, and its program, folder and logs are there."""
+    """A held attempt has its lane, and its program, folder and logs exist."""
 
     key: str
 
@@ -68,7 +68,7 @@ class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
 
 
 class KeeperLost(Struct, frozen=True):
-    """The keeper died, or a newer runner took its connection. `open` again, then ask for a listing."""
+    """The keeper died, or a newer runner took its connection. Call `open` again, then ask for a listing."""
 
     message: str
 
@@ -98,4 +98,4 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
 
 News = ProcessReady | ProcessStarted | ProcessRefused | ProcessEnded  # of one process
 Answer = News | Misunderstood | Listing | Pong
-Event = News | Misunderstood | KeeperLost  # what a runner hears
+Event = News | Misunderstood | KeeperLost  # what a runner receives

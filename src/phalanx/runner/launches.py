@@ -1,6 +1,6 @@
-"""What an attempt is started with: its logs, environment, processors and cgroup, as the keeper is told of them.
+"""What an attempt is started with: its logs, environment, processors and cgroup, as sent to the keeper.
 
-A group's brief is told to a keeper once. Which attempts are started, and when, is decided in `core/runner/state.py`.
+A group's brief is sent to a keeper once. `core/runner/state.py` decides which attempts are started, and when.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LOOPBACK = "127.0.0.1"
 
 
 class Launches:
-    """Of one runner. The keeper's name for an attempt carries its lane."""
+    """The launches of one runner. The keeper's key of an attempt includes its lane."""
 
     def __init__(
         self,
-        agent: RunnerEngine,
+        engine: RunnerEngine,
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
@@ -37,7 +37,7 @@ class Launches:
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
-        self._agent = agent
+        self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
@@ -45,22 +45,22 @@ class Launches:
         self._machine = machine
         self._held_cgroups: dict[AttemptKey, Cgroup] = {}
         self._briefed: set[str] = set()
-        self._ports = LonePorts(f"{agent.node}/{agent.incarnation}")
+        self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
 
     def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
-        """Have the keeper start an attempt, or get it ready; raises OSError where its log can have no folder."""
+        """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
         start, brief = effect.start, effect.brief
         self._brief(keeper, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         job, position, number = start.key
         cgroup = self._cgroup(start)
-        here = Peer(self._agent.node, self._agent.address or LOOPBACK)
+        here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
         launch = Launch(
             out=str(logs.log_path(self.log_root, job, position, number, "stdout")),
             err=str(logs.log_path(self.log_root, job, position, number, "stderr")),
-            env=attempt_environment(brief, start, place, self._agent.capacity, self._agent.state.epoch),
+            env=attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch),
             cpus=self._cpus(start.grant),
             cgroups=cgroup.folders if cgroup else None,
             log_max_bytes=self._log_max_bytes,
@@ -72,12 +72,12 @@ class Launches:
         keeper.start(name, _brief_id(job, brief.group), launch)
 
     def adopt(self, key: AttemptKey, name: str) -> None:
-        """An attempt that an earlier life of this runner had started."""
+        """An attempt that an earlier runner had started."""
         self.names[key] = name
         self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
 
     def new_keeper(self) -> None:
-        """It has been told nothing yet."""
+        """A new keeper has no briefs yet."""
         self._briefed.clear()
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
@@ -93,7 +93,7 @@ class Launches:
             keeper.forget_brief(id)
 
     def release(self, key: AttemptKey) -> None:
-        """Nothing of it is alive: its cgroup can go."""
+        """Nothing of it is alive: its cgroup can be removed."""
         if (cgroup := self._held_cgroups.pop(key, None)) is not None:
             self._cgroups.remove(cgroup)
 
@@ -102,13 +102,13 @@ class Launches:
             self.release(key)
 
     def _brief(self, keeper: Processes, brief: Brief) -> None:
-        """Tell the keeper what a group's attempts share, once, and make the folder of the job's logs."""
+        """Send the keeper what a group's attempts share, once, and make the folder of the job's logs."""
         id = _brief_id(brief.job, brief.group)
         if id in self._briefed:
             return
         checkpoints = self._checkpoints / brief.job
         self._machine.make_folder(self.log_root / brief.job)
-        env = self._base_env | group_environment(brief, self._agent.node, str(checkpoints))
+        env = self._base_env | group_environment(brief, self._engine.node, str(checkpoints))
         keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
         self._briefed.add(id)
 
@@ -117,7 +117,7 @@ class Launches:
         if grant.numa is None:
             return None
         return (
-            next((list(numa.cpus) for numa in self._agent.capacity.numa if numa.id == grant.numa), None)
+            next((list(numa.cpus) for numa in self._engine.capacity.numa if numa.id == grant.numa), None)
             or None
         )
 
@@ -131,12 +131,12 @@ class Launches:
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:
-    """The attempt that the keeper calls so, and its lane; None for what names none, however it came to the keeper."""
+    """The attempt of a keeper's key, and its lane; None for an invalid key."""
     text, _, lane = name.rpartition("/")
     try:
         return key_from_text(text), int(lane)
     except ValueError:
-        log.error("the keeper tells of something that is no attempt", key=name[:80])
+        log.error("the keeper lists an invalid key", key=name[:80])
         return None
 
 

@@ -1,4 +1,4 @@
-"""Taking leave of the coordinator: it is told that we stop, and what it owes us is waited for, but not for long."""
+"""Announces to the coordinator that the runner stops, and waits for its answers, but not for long."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LOOK_S = 0.02
 
 
 class Leaving:
-    """The last words on the connection of the moment."""
+    """The last messages on the current connection."""
 
     def __init__(
         self,
-        agent: RunnerEngine,
+        engine: RunnerEngine,
         clock: Clock,
         connection: Callable[[], Wire | None],
         flush: Callable[[], None],
     ) -> None:
-        self._agent = agent
+        self._engine = engine
         self._clock = clock
         self._connection = connection
         self._flush = flush
@@ -32,18 +32,18 @@ class Leaving:
     async def said_goodbye(self, keep_s: float) -> bool:
         """Whether the coordinator knows that we stop, and has granted what was asked for."""
         connection = self._connection()
-        if connection is None or not self._agent.welcomed:
+        if connection is None or not self._engine.welcomed:
             return False
-        connection.send(self._agent.leave(self._clock.now(), keep_s))
-        await self._until(lambda: self._agent.left is not None, GOODBYE_WITHIN_S)
-        return self._agent.left is not None and self._agent.left.keep_s >= keep_s
+        connection.send(self._engine.leave(self._clock.now(), keep_s))
+        await self._until(lambda: self._engine.left is not None, GOODBYE_WITHIN_S)
+        return self._engine.left is not None and self._engine.left.keep_s >= keep_s
 
     async def reported(self) -> None:
-        """Until every end is acknowledged."""
-        await self._until(lambda: not self._agent.state.outbox, REPORT_WITHIN_S)
+        """Wait until every end is acknowledged."""
+        await self._until(lambda: not self._engine.state.outbox, REPORT_WITHIN_S)
 
     async def _until(self, condition: Callable[[], bool], within_s: float) -> None:
-        """Look again and again; the connection and the keeper bring news meanwhile."""
+        """Poll until the condition holds; the connection and the keeper are served meanwhile."""
         until = self._clock.monotonic() + within_s
         while not condition() and self._connection() is not None and self._clock.monotonic() < until:
             self._flush()

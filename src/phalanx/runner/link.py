@@ -1,7 +1,7 @@
 """The runner's connections to its coordinator: one for control, one for logs, both dialled by the runner.
 
-A connection that breaks is dialled again with growing pauses, at the door that `doors` chooses. What is said on it
-is decided in `agent` and `logroad`; here are only sockets.
+A connection that breaks is dialled again with growing pauses, at the address that `addresses` chooses. `turn.py` and
+`log_link.py` decide what is sent; here are only sockets.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ log = logger("runner")
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 0.6
 DIAL_WITHIN_S = 5.0
 DIAL_ONE_OF_MANY_WITHIN_S = 2.0
-ANSWER_WITHIN_S = 3.0  # of one of several doors; behind a silent one sits a coordinator that is frozen
+ANSWER_WITHIN_S = 3.0  # of one of several addresses; a coordinator that does not answer may be frozen
 
 
-class Speaker(Protocol):
-    """Whoever speaks on a connection."""
+class LinkClient(Protocol):
+    """The user of a connection."""
 
     def connected(self, wire_out: Wire) -> None: ...
 
@@ -37,23 +37,23 @@ class Speaker(Protocol):
 
 
 class Wire(asyncio.Protocol):
-    """One connection, from dialling to its end. That a standby sent us away is nothing the speaker must hear."""
+    """One connection, from dialling to its end. A redirect by a standby is not passed on to the client."""
 
-    def __init__(self, speaker: Speaker, on_welcome: Callable[[], None] | None = None) -> None:
-        self._speaker = speaker
+    def __init__(self, client: LinkClient, on_welcome: Callable[[], None] | None = None) -> None:
+        self._client = client
         self._on_welcome = on_welcome
         self._unpacker = wire.Unpacker()
         self._transport: asyncio.Transport | None = None
         self.sent_away: wire.Rejected | None = None
         self.refused = False  # for good
-        self.trouble: Exception | None = None  # what it ended with
+        self.trouble: Exception | None = None  # the error it ended with
         self.heard = False
         self.welcomed = False
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without being one by name
-        self._speaker.connected(self)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
+        self._client.connected(self)
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
@@ -63,11 +63,11 @@ class Wire(asyncio.Protocol):
         except wire.WireError as error:
             log.warning("the coordinator does not speak our protocol", error=str(error))
             self.close()
-        self._speaker.settled()
+        self._client.settled()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.trouble = exc
-        self._speaker.disconnected()
+        self._client.disconnected()
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -77,7 +77,7 @@ class Wire(asyncio.Protocol):
 
     @property
     def local_address(self) -> str:
-        """Our own end of the connection: how others reach us too, unless something stands in between."""
+        """Our own address of the connection: how others reach us too, unless there is NAT in between."""
         name = self._transport.get_extra_info("sockname") if self._transport is not None else None
         return name[0].partition("%")[0] if isinstance(name, tuple) else ""
 
@@ -86,7 +86,7 @@ class Wire(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once, whatever is still to be written: nobody reads it."""
+        """Close at once and drop what is unsent: the peer does not read it."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -100,7 +100,7 @@ class Wire(asyncio.Protocol):
             self.close()
             return
         self.refused = isinstance(message, wire.Rejected) and not message.retry
-        self._speaker.received(message)
+        self._client.received(message)
         if self.refused:
             self.close()
         is_taken = self._transport is not None and not self._transport.is_closing()
@@ -111,15 +111,15 @@ class Wire(asyncio.Protocol):
 
 
 class Dialler:
-    """Makes connections, and tells what stands in the way, each new thing once."""
+    """Makes connections, and logs each new obstacle once."""
 
     def __init__(self, addresses: LinkAddresses, tls: ClientTls | None = None) -> None:
         self.addresses = addresses
         self._tls = tls
-        self._told: dict[str, str] = {}  # by door
+        self._told: dict[str, str] = {}  # by address
 
     async def dial(
-        self, address: str, speaker: Speaker, on_welcome: Callable[[], None] | None = None
+        self, address: str, client: LinkClient, on_welcome: Callable[[], None] | None = None
     ) -> Wire | None:
         host, _, port = address.rpartition(":")
         within_s = DIAL_WITHIN_S if self.addresses.is_alone else DIAL_ONE_OF_MANY_WITHIN_S
@@ -127,7 +127,7 @@ class Dialler:
         try:
             async with asyncio.timeout(within_s):
                 _, made = await asyncio.get_running_loop().create_connection(
-                    lambda: Wire(speaker, on_welcome), host.strip("[]"), int(port), ssl=tls
+                    lambda: Wire(client, on_welcome), host.strip("[]"), int(port), ssl=tls
                 )
         except (OSError, TimeoutError) as error:
             self.tell(address, error, f"no answer within {within_s:g} s")
@@ -135,7 +135,7 @@ class Dialler:
         return made
 
     def tell(self, address: str, error: Exception | None, otherwise: str) -> None:
-        """Say what stands in the way, unless it is what stood there before."""
+        """Log an obstacle, unless it is the same as before."""
         said = explain(error)
         why = f"{said.text} ({said.hint})" if said else str(error or "") or otherwise
         if why != self._told.get(address):
@@ -144,11 +144,11 @@ class Dialler:
 
     @property
     def hung_up(self) -> str:
-        """What it means when somebody answers the phone and says nothing. Of TLS 1.3 one often hears no more."""
+        """What an immediate close of the connection means. With TLS 1.3 there is often no other sign."""
         if self._tls is None:
-            return "it hung up without a word (does it speak TLS? give runner.tls_ca_file)"
+            return "it closed the connection without a message (does it use TLS? give runner.tls_ca_file)"
         return (
-            "it hung up without a word: it asks for a certificate, or refuses ours"
+            "it closed the connection without a message: it asks for a certificate, or refuses ours"
             " (phalanx ca issue DIR --node NAME makes one)"
         )
 
@@ -156,18 +156,18 @@ class Dialler:
         self._told.pop(address, None)
 
 
-async def keep_connected(dialler: Dialler, speaker: Speaker, jitter: Callable[[], float]) -> None:
-    """Control: dial, speak, and dial again, until nobody will ever have us. After a loss, other doors come first."""
+async def keep_connected(dialler: Dialler, client: LinkClient, jitter: Callable[[], float]) -> None:
+    """Control: connect, serve, and connect again, until no address will ever accept us; after a loss, others first."""
     pause_s, addresses, loop = PAUSE_FIRST_S, dialler.addresses, asyncio.get_running_loop()
     while not addresses.is_hopeless(loop.time()):
-        connection = await dialler.dial(addresses.at, speaker, addresses.welcomed)
+        connection = await dialler.dial(addresses.at, client, addresses.welcomed)
         if connection is not None:
             if not addresses.is_alone:
                 loop.call_later(ANSWER_WITHIN_S, connection.abort_unless_heard)
             if await _lasted(connection) and connection.welcomed:
                 pause_s = PAUSE_FIRST_S
             if connection.welcomed:
-                log.warning("the coordinator is gone, looking for the one that leads", address=addresses.at)
+                log.warning("lost the coordinator; looking for the leader", address=addresses.at)
             if connection.heard:
                 dialler.got_through(addresses.at)
             else:
@@ -183,14 +183,14 @@ async def keep_connected(dialler: Dialler, speaker: Speaker, jitter: Callable[[]
             pause_s = min(PAUSE_MAX_S, pause_s * 2)
 
 
-async def keep_beside(dialler: Dialler, speaker: Speaker, jitter: Callable[[], float]) -> None:
-    """The log road: go where control was welcomed last, and leave when it is welcomed again, here or elsewhere."""
+async def keep_beside(dialler: Dialler, client: LinkClient, jitter: Callable[[], float]) -> None:
+    """The log connection: connect where control was welcomed last, and move when it is welcomed again."""
     pause_s, addresses = PAUSE_FIRST_S, dialler.addresses
     number = await addresses.welcome(0)
     while True:
         moved = asyncio.ensure_future(addresses.welcome(number))
         try:
-            connection = await dialler.dial(addresses.leader, speaker)
+            connection = await dialler.dial(addresses.leader, client)
             if connection is not None and await _lasted(connection, moved):
                 pause_s = PAUSE_FIRST_S
             await asyncio.wait({moved}, timeout=pause_s * (0.5 + jitter()))
@@ -202,7 +202,7 @@ async def keep_beside(dialler: Dialler, speaker: Speaker, jitter: Callable[[], f
 
 
 async def _lasted(connection: Wire, moved: asyncio.Future[int] | None = None) -> bool:
-    """Stay until the connection ends, or we are wanted elsewhere; whether that took a while."""
+    """Stay until the connection ends, or control has moved; returns whether that took a while."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     if moved is not None:

@@ -1,7 +1,7 @@
-"""Answering questions about logs, on a connection of their own.
+"""Answers requests for logs, on a separate connection.
 
-A question that may wait is answered when the file has grown or the attempt has ended. Files are looked at
-several times a second, and only while somebody follows them.
+A request that may wait is answered when the file has grown or the attempt has ended. Files are looked at several times
+a second, and only while a request follows them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_EVERY_S = 0.05
 
 
 class RunnerLogLink:
-    """The runner's end of the road."""
+    """The runner's end of the log connection."""
 
     def __init__(
         self, hello: Callable[[], wire.LogHello], root: Path, is_live: Callable[[AttemptKey], bool]
@@ -45,7 +45,7 @@ class RunnerLogLink:
                     waiting.cancel()
 
     def settled(self) -> None:
-        """Nothing gathers here."""
+        """Nothing is batched here."""
 
     def disconnected(self) -> None:
         self._wire = None

@@ -1,8 +1,8 @@
-"""Reading what attempts wrote: by offset, or the last lines, without ever holding more than a piece.
+"""Reads what attempts wrote: by offset, or the last lines, without ever holding more than a piece.
 
-Attempts write their files themselves, and the keeper may have emptied the middle of a large one
-(`keeper/logs.py`): reading goes on behind such a gap, and the chunk says how much is missing before it. A path
-is built from a job id and numbers only, and opened folder by folder without following links.
+Attempts write their files themselves, and the keeper may have emptied the middle of a large one (`keeper/logs.py`):
+reading continues behind such a gap, and the chunk has the number of bytes missing before it. A path is built from a
+job id and numbers only, and opened folder by folder without following links.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Chunk(Struct, frozen=True):
     offset: int
     data: bytes
     size: int
-    gap: int = 0  # bytes right before `offset` that were given up to keep the log within its bound
+    gap: int = 0  # bytes right before `offset` that were dropped to keep the log within its limit
     missing: bool = False  # there is no such file
 
 
@@ -56,14 +56,14 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
     if _JOB.fullmatch(job) is None:
         raise ValueError(f"{job[:80]!r} is not a job id")
     if not (0 <= position <= NUMBER_MAX and 0 <= attempt <= NUMBER_MAX):
-        raise ValueError(f"no task {position} or attempt {attempt} can be")
+        raise ValueError(f"task {position} or attempt {attempt} is out of range")
     if stream not in STREAMS:
         raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
     return LogPath(root, job, f"{int(position)}.{int(attempt)}.{stream}")
 
 
 def read(path: LogPath, offset: int, limit: int = READ_BYTES_MAX) -> Chunk:
-    """Up to `limit` bytes from `offset` on; nothing when there is nothing yet, or no file."""
+    """Up to `limit` bytes from `offset` on; empty when there is nothing yet, or no file."""
     fd = _open(path)
     if fd is None:
         return Chunk(max(0, offset), b"", 0, missing=True)
@@ -92,9 +92,9 @@ def tail(path: LogPath, lines: int, limit: int = TAIL_BYTES_MAX) -> Chunk:
 
 
 def _line_start(fd: int, floor: int, size: int, lines: int) -> int:
-    """Where the last `lines` lines begin, looking back to `floor` at the most."""
+    """Where the last `lines` lines start, looking back to `floor` at the most."""
     ends_whole = size > floor and os.pread(fd, 1, size - 1) == b"\n"
-    wanted = lines + ends_whole  # newlines to find: the line begins behind the first of them
+    wanted = lines + ends_whole  # newlines to find: the line starts behind the first of them
     at = size
     while at > floor:
         begin = max(floor, at - _BLOCK)
@@ -111,7 +111,7 @@ def _line_start(fd: int, floor: int, size: int, lines: int) -> int:
 
 
 def _last_run(fd: int, floor: int, size: int) -> tuple[int, int]:
-    """Where the data that reaches the end begins, not before `floor`, and how much is missing before it."""
+    """Where the data that reaches the end starts, not before `floor`, and how much is missing before it."""
     begin = at = floor
     while True:
         at = _data_from(fd, begin, size)
@@ -130,7 +130,7 @@ def _hole_from(fd: int, offset: int, size: int) -> int:
 
 
 def _seek(fd: int, offset: int, whence: int, size: int, otherwise: int) -> int:
-    """The next data or hole; `size` when there is none, `otherwise` where the filesystem cannot tell."""
+    """The next data or hole; `size` when there is none, `otherwise` where the filesystem does not support it."""
     try:
         return min(os.lseek(fd, offset, whence), size)
     except OSError as error:
@@ -146,7 +146,7 @@ def _read_range(fd: int, begin: int, end: int) -> bytes:
 
 
 def _open(path: LogPath) -> int | None:
-    """Open the log, if it is there and is what it should be: a plain file, in our folder, with one name."""
+    """Open the log, if it exists and is valid: a regular file, in our folder, with one name."""
     try:
         root = os.open(path.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -160,7 +160,7 @@ def _open(path: LogPath) -> int | None:
     try:
         fd = os.open(
             path.name, _FLAGS | os.O_NONBLOCK, dir_fd=job
-        )  # O_NONBLOCK: a planted FIFO must not hold us
+        )  # O_NONBLOCK: a planted FIFO must not block us
     except OSError:
         return None
     finally:

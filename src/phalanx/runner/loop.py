@@ -1,7 +1,7 @@
-"""The loop round a runner's state machine: it carries out effects and brings the news.
+"""The loop round a runner's state machine: it carries out effects and passes events in.
 
-Deeds become requests to the keeper; what the keeper says becomes news for the state machine; reports gather
-for a moment and travel together. A report is urgent only when a lane would otherwise stand idle.
+Effects become requests to the keeper; the keeper's answers become events of the state machine; reports gather for a
+moment and travel together. A report is urgent only when a lane would otherwise be idle.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from phalanx.runner.leaving import Leaving
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Machine, Processes
-from phalanx.runner.stopping import Farewell, StopRequest
+from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")
@@ -39,11 +39,11 @@ OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of
 
 
 class RunnerLoop:
-    """One runner: its agent, its keeper, and the connection of the moment."""
+    """One runner: its engine, its keeper, and the current connection."""
 
     def __init__(
         self,
-        agent: RunnerEngine,
+        engine: RunnerEngine,
         state_dir: Path,
         clock: Clock,
         base_env: dict[str, str],
@@ -51,22 +51,22 @@ class RunnerLoop:
         cgroups: Cgroups,
         machine: Machine | None = None,
     ) -> None:
-        self.agent = agent
+        self.engine = engine
         self.clock = clock
-        self._refusal: wire.Message | None = None  # what we were told last, instead of a welcome
+        self._refusal: wire.Message | None = None  # the last refusal, instead of a welcome
         self.joined = asyncio.Event()
         self._machine = machine or LocalMachine(state_dir, cgroups.bases)
         self._cgroups = cgroups
-        self._launches = Launches(agent, state_dir, base_env, log_max_bytes, cgroups, self._machine)
+        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, cgroups, self._machine)
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
         self._health = KeeperHealth()
-        self._connecting = Connecting(self._machine, self._health, agent, self._news)
+        self._connecting = Connecting(self._machine, self._health, engine, self._news)
         self._reopening: asyncio.Task[None] | None = None
         self._is_closed = False
         self._flush_at: asyncio.TimerHandle | None = None
-        self._finds_address = not agent.address  # unless it was given
-        self._early: list[messages.Event] | None = None  # what happens while we still read what there is
+        self._finds_address = not engine.address  # unless it was given
+        self._early: list[messages.Event] | None = None  # events that arrive while we still read the listing
 
     @property
     def log_root(self) -> Path:
@@ -76,7 +76,7 @@ class RunnerLoop:
         """Find the keeper of this folder, or start one, and adopt what it kept."""
         self._early = []
         self._keeper = await self._connecting.first()
-        self.agent.starts_expire = self._keeper.starts_expire
+        self.engine.starts_expire = self._keeper.starts_expire
         unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in self._keeper.found.attempts:
             if (named := read_key(row.key)) is None:
@@ -85,31 +85,31 @@ class RunnerLoop:
             key, lane = named
             self._launches.adopt(key, row.key)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
-            self.agent.state.adopt(key, lane, row.exit, started_at, row.state == "ready", since)
+            self.engine.state.adopt(key, lane, row.exit, started_at, row.state == "ready", since)
             if not row.pid:
                 unstarted.add(cgroup_name(key))
         self._cgroups.sweep(unstarted)
         early, self._early = self._early, None
         for event in early:
             self._news(event)
-        log.info("keeper attached", attempts=len(self.agent.state.held))
+        log.info("keeper attached", attempts=len(self.engine.state.held))
 
-    async def leave(self, request: StopRequest) -> Farewell:
-        """Tell the coordinator that we stop. Then end the tasks and report each end, or leave them to the keeper."""
+    async def leave(self, request: StopRequest) -> StopOutcome:
+        """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
         ending = len(self.live_keys())
-        leaving = Leaving(self.agent, self.clock, lambda: self._wire, self._flush)
+        leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
         told = await leaving.said_goodbye(request.keep_s)
         if request.drain and self._keeper is not None:
             await self._end_tasks(self._keeper)
             await leaving.reported()
-        left, unreported = len(self.live_keys()), len(self.agent.state.outbox)
+        left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
-        farewell = Farewell(ending if drained else left, drained, told, self._lease_left_s(), unreported)
-        log.info("the runner stops", **structs.asdict(farewell))
-        return farewell
+        outcome = StopOutcome(ending if drained else left, drained, told, self._lease_left_s(), unreported)
+        log.info("the runner stops", **structs.asdict(outcome))
+        return outcome
 
     async def close(self, stop_tasks: bool) -> None:
-        """Leave; the tasks go on unless they are to be stopped."""
+        """Disconnect; the tasks go on unless they are to be stopped."""
         self._is_closed = True
         if (reopening := self._reopening) is not None:
             reopening.cancel()
@@ -117,7 +117,7 @@ class RunnerLoop:
         if self._keeper is None:
             return
         if stop_tasks:
-            if self._wire is not None:  # whoever wanted the ends to be told has called `leave` first
+            if self._wire is not None:  # a caller that wants the ends reported has called `leave` first
                 self._wire.close()
                 self._wire = None
             await self._end_tasks(self._keeper)
@@ -129,35 +129,38 @@ class RunnerLoop:
         with suppress(TimeoutError):  # a frozen keeper ends nothing; its watchdog does, with the lease
             await asyncio.wait_for(keeper.shutdown(DRAIN_GRACE_S), 2 * DRAIN_GRACE_S)
 
-    # What the connection brings.
+    # What the connection delivers.
 
     def connected(self, wire_out: Wire) -> None:
         self._wire = wire_out
         if self._finds_address:
-            self.agent.address = wire_out.local_address or LOOPBACK
-        wire_out.send(self.agent.hello(self.clock.now()))
+            self.engine.address = wire_out.local_address or LOOPBACK
+        wire_out.send(self.engine.hello(self.clock.now()))
 
     def received(self, message: wire.Message) -> None:
         now = self.clock.now()
-        was_welcomed = self.agent.welcomed
-        self._do(self.agent.receive(message, now), now)
+        was_welcomed = self.engine.welcomed
+        self._do(self.engine.receive(message, now), now)
         if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck) and self._keeper is not None:
             self._renew_lease(self._keeper)
         if isinstance(message, wire.Rejected):
             self._turned_away(
-                message, "the coordinator refused us", code=message.code, message=message.message
+                message,
+                "registration rejected by the coordinator",
+                code=message.code,
+                message=message.message,
             )
-        elif self.agent.welcomed and not was_welcomed:
+        elif self.engine.welcomed and not was_welcomed:
             self._refusal = None
-            log.info("joined", node=self.agent.node, epoch=self.agent.state.epoch)
+            log.info("joined", node=self.engine.node, epoch=self.engine.state.epoch)
             self.joined.set()
-        elif isinstance(message, wire.Welcome) and not self.agent.welcomed and self._wire is not None:
-            what = "a coordinator of an older epoch than we have served; is its store the right one?"
-            self._turned_away(message, what, epoch=message.epoch, served=self.agent.state.epoch)
+        elif isinstance(message, wire.Welcome) and not self.engine.welcomed and self._wire is not None:
+            what = "the coordinator has an older epoch than we have served; is its store the right one?"
+            self._turned_away(message, what, epoch=message.epoch, served=self.engine.state.epoch)
             self._wire.close()
 
     def _turned_away(self, refusal: wire.Message, what: str, **fields: object) -> None:
-        """Say why nobody has us, once: we ask again and again."""
+        """Log why we are refused, once: we ask again and again."""
         if refusal != self._refusal:
             log.error(what, **fields)
         self._refusal = refusal
@@ -167,39 +170,39 @@ class RunnerLoop:
 
     def disconnected(self) -> None:
         self._wire = None
-        self.agent.welcomed = False
+        self.engine.welcomed = False
 
     def _renew_lease(self, keeper: Processes) -> None:
         left_s = self._lease_left_s()
         keeper.lease(left_s, self.clock.monotonic() + left_s)
 
     def _lease_left_s(self) -> float:
-        return max(0.0, self.agent.state.lease_until - self.clock.now())
+        return max(0.0, self.engine.state.lease_until - self.clock.now())
 
-    # What time brings.
+    # What time triggers.
 
     async def beat(self) -> None:
-        """Heartbeats, as long as the runner lives. How often is said in the first welcome."""
+        """Heartbeats, as long as the runner lives. The first welcome has their interval."""
         await self.joined.wait()
         while True:
-            if self.agent.welcomed and self._wire is not None:
-                self._wire.send(self.agent.beat(self.clock.now()))
+            if self.engine.welcomed and self._wire is not None:
+                self._wire.send(self.engine.beat(self.clock.now()))
                 self._flush()
-            await asyncio.sleep(self.agent.heartbeat_s)
+            await asyncio.sleep(self.engine.heartbeat_s)
 
     async def tick(self) -> None:
         """Time limits, lanes whose first attempt takes long, and a coordinator that is silent."""
         while True:
             await asyncio.sleep(LOOK_S)
             now = self.clock.now()
-            self._do(self.agent.state.tick(now), now)
+            self._do(self.engine.state.tick(now), now)
             self._look(now)
             self._flush()
-            if self._wire is not None and self.agent.is_deserted(now):
-                log.warning("the coordinator is silent, dialling again")
+            if self._wire is not None and self.engine.is_deserted(now):
+                log.warning("the coordinator does not answer, connecting again")
                 self._wire.abort()
 
-    # What the keeper brings.
+    # What the keeper delivers.
 
     def _news(self, event: messages.Event) -> None:
         if self._early is not None:
@@ -220,7 +223,7 @@ class RunnerLoop:
                 if self._reopening is None and not self._is_closed:
                     self._reopening = asyncio.get_running_loop().create_task(self._reopen())
             case messages.Misunderstood():
-                log.error("the keeper did not understand", text=event.text)
+                log.error("the keeper could not read a request", text=event.text)
         self._flush_soon()
 
     def _news_of(
@@ -228,7 +231,7 @@ class RunnerLoop:
         key: AttemptKey,
         event: messages.News,
     ) -> None:
-        now, state = self.clock.now(), self.agent.state
+        now, state = self.clock.now(), self.engine.state
         match event:
             case messages.ProcessReady():
                 self._do(state.process_ready(key), now)
@@ -242,7 +245,7 @@ class RunnerLoop:
                 self._do(state.process_refused(key, event.code, event.message, now), now)
 
     async def _reopen(self) -> None:
-        """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we say so."""
+        """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we report it."""
         pause_s = REOPEN_PAUSE_FIRST_S
         try:
             while True:
@@ -259,49 +262,49 @@ class RunnerLoop:
             self._reopening = None
 
     async def _attach(self) -> None:
-        """A new keeper reads the journal of the old one and tells us what became of its attempts."""
+        """A new keeper reads the journal of the old one and reports the end of its attempts."""
         keeper = await self._connecting.again()
         self._launches.new_keeper()
-        # It knows no lease until it is told one, and without a lease it would stop nothing.
+        # It has no lease until it gets one, and without a lease it would stop nothing.
         self._renew_lease(keeper)
         rows = keeper.found.attempts
         self._keeper = keeper
-        self.agent.starts_expire = keeper.starts_expire
+        self.engine.starts_expire = keeper.starts_expire
         for row in rows:
             named = read_key(row.key)
-            if row.exit is not None and (named is None or named[0] not in self.agent.state.held):
-                keeper.forget([row.key])  # disposed of while there was no keeper to tell, or nobody's
+            if row.exit is not None and (named is None or named[0] not in self.engine.state.held):
+                keeper.forget([row.key])  # disposed of while there was no keeper, or unknown
             elif row.exit is not None:
                 self._news(messages.ProcessEnded(row.key, row.exit))
         now, listed = self.clock.now(), {named[0] for row in rows if (named := read_key(row.key)) is not None}
-        self._do(self.agent.state.keeper_lost(now, listed), now)
+        self._do(self.engine.state.keeper_lost(now, listed), now)
         self._launches.release_all_but(self.live_keys())
         self._flush_soon()
 
     def _look(self, now: float) -> None:
-        """See whether the keeper works. If not, that is told before anything is given back, or it would come again."""
+        """Check whether the keeper works. A failure is reported before anything is given back, or it would return."""
         trouble = self._health.look(self._keeper)
-        if trouble != self.agent.trouble:
-            self.agent.trouble = trouble
+        if trouble != self.engine.trouble:
+            self.engine.trouble = trouble
             log.error("cannot start tasks", trouble=trouble) if trouble else log.info("tasks can start again")
-            if self.agent.welcomed and self._wire is not None:
-                self._wire.send(self.agent.beat(now))
-        if trouble and self._keeper is not None and self._health.is_past(self.agent.self_fence_s):
+            if self.engine.welcomed and self._wire is not None:
+                self._wire.send(self.engine.beat(now))
+        if trouble and self._keeper is not None and self._health.is_past(self.engine.self_fence_s):
             self._connecting.end_keeper()
             self._keeper.abort()  # it may be gone already, and its connection held by another
-        overdue = self.agent.state.overdue(now) if trouble and self.agent.starts_expire else []
+        overdue = self.engine.state.overdue(now) if trouble and self.engine.starts_expire else []
         if overdue:
             self._give_back(overdue, now)
 
     def _give_back(self, overdue: list[AttemptKey], now: float) -> None:
-        """Attempts of which the keeper says nothing and that cannot start any more, unless it wrote down a start."""
+        """Give back attempts that the keeper does not list and that can start no more, unless it recorded a start."""
         begun = self._machine.begun()
         for key in overdue:
             started = begun.get(self._launches.names.get(key, ""))
             if started is None:
-                self.agent.state.give_back(key, now)
+                self.engine.state.give_back(key, now)
             else:
-                self._do(self.agent.state.process_started(key, started[0], self._since(started[1])), now)
+                self._do(self.engine.state.process_started(key, started[0], self._since(started[1])), now)
 
     def _since(self, born: messages.Ticks) -> float | None:
         """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
@@ -310,7 +313,7 @@ class RunnerLoop:
         ago_s = self.clock.monotonic() - (born[1] + 1) / messages.TICKS_PER_S
         return self.clock.now() - max(0.0, ago_s)
 
-    # What the state machine wants done.
+    # Effects of the state machine.
 
     def _do(self, effects: list[RunnerEffect], now: float) -> None:
         for effect in effects:
@@ -333,7 +336,7 @@ class RunnerLoop:
 
     def _halt(self, effect: Halt) -> None:
         if self._keeper is not None and effect.key in self._launches.names:
-            held = self.agent.state.held.get(effect.key)
+            held = self.engine.state.held.get(effect.key)
             why = None if held is None or held.stopping is None else held.stopping.word
             self._keeper.stop(self._launches.names[effect.key], effect.grace_s, why)
 
@@ -352,33 +355,33 @@ class RunnerLoop:
 
     def _spawn(self, effect: Spawn, now: float) -> None:
         start, keeper = effect.start, self._keeper
-        if self.agent.trouble:
-            self.agent.state.give_back(start.key, now)
+        if self.engine.trouble:
+            self.engine.state.give_back(start.key, now)
             return
         if keeper is None:
             return  # the next one is sent whatever has not started
         if effect.held and not keeper.can_hold:
-            self._do(self.agent.state.process_refused(start.key, "fenced", OLD_KEEPER, now), now)
+            self._do(self.engine.state.process_refused(start.key, "fenced", OLD_KEEPER, now), now)
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
-        except OSError as error:  # nothing is wrong with the task, and another node may have room
+        except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make a folder for its logs: {error.strerror or error}"
-            self._do(self.agent.state.process_refused(start.key, "exhausted", message, now), now)
+            self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""
-        held = self.agent.state.held.get(key)
+        held = self.engine.state.held.get(key)
         return held is not None and held.phase != Phase.ENDED
 
     def live_keys(self) -> set[AttemptKey]:
-        return {key for key, held in self.agent.state.held.items() if held.phase != Phase.ENDED}
+        return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}
 
     # Reports gather for a moment.
 
     def _flush_soon(self) -> None:
-        """An end is told at once if a lane stands idle; a start may wait a little, its end may come with it."""
-        state, loop = self.agent.state, asyncio.get_running_loop()
+        """An end is sent at once if a lane is idle; a start may wait a little, its end may come with it."""
+        state, loop = self.engine.state, asyncio.get_running_loop()
         if not state.fresh:
             return
         if state.is_urgent:
@@ -391,5 +394,5 @@ class RunnerLoop:
         if self._flush_at is not None:
             self._flush_at.cancel()
             self._flush_at = None
-        if self._wire is not None and (reports := self.agent.reports()) is not None and reports.reports:
+        if self._wire is not None and (reports := self.engine.reports()) is not None and reports.reports:
             self._wire.send(reports)

@@ -1,7 +1,7 @@
-"""The machine a runner is on: where the keeper of its state folder is reached, how one is started, and its folders.
+"""The machine of a runner: where the keeper of its state folder is reached, how one is started, and its folders.
 
-Only what the runner's shell touches of the operating system by itself is here, so that the simulator can put its own
-machine in this one's place (`sim/node.py`). What is said to a keeper is in `processes`.
+Only what the runner's loop itself uses of the operating system is here, so that the simulator can replace it by its
+own machine (`sim/node.py`). `processes.py` talks to the keeper.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class LocalMachine:
 
     def __init__(self, state_dir: Path, cgroups: tuple[str, ...] = ()) -> None:
         self._state_dir = state_dir
-        self._cgroups = cgroups  # this node's folders: a keeper ends whom it finds there from before
+        self._cgroups = (
+            cgroups  # this node's folders: a keeper ends processes that it finds there from before
+        )
 
     def __str__(self) -> str:
         return str(self._state_dir)
@@ -38,25 +40,25 @@ class LocalMachine:
     async def connect(self, make: Callable[[], Processes]) -> Processes:
         folder = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Through the open folder, since its own path may be longer than a socket address can hold.
+            # Through the open folder, since its own path may be longer than a socket address allows.
             path = f"/proc/self/fd/{folder}/{listener.NAME}"
             transport, processes = await asyncio.get_running_loop().create_unix_connection(make, path)
         finally:
             os.close(folder)
         try:
             is_of_a_keeper = await self._is_of_a_keeper(transport.get_extra_info("socket").fileno())
-        except BaseException:  # whoever asked has waited long enough, say
+        except BaseException:  # for example, the caller has waited long enough
             transport.abort()
             raise
         if not is_of_a_keeper:
             await processes.close()
-            raise ConnectionRefusedError(f"{self._state_dir}/{listener.NAME} is not of a keeper")
+            raise ConnectionRefusedError(f"{self._state_dir}/{listener.NAME} is not a keeper's socket")
         return processes
 
     async def _is_of_a_keeper(self, connection: int) -> bool:
-        """Whether there is a keeper, and no task began to listen there. Its starter did, or itself, if it did so anew.
+        """Whether a keeper listens there, and not a task. Its starter began to listen, or itself, if it did so again.
 
-        A keeper that just begins, or starts a task, may be missed by one look.
+        A keeper that just starts, or starts a task, may be missed by one look.
         """
         listens = _listener_of(connection)
         for _ in range(lookup.LOOKS):
@@ -78,7 +80,7 @@ class LocalMachine:
     def make_folder(self, path: Path) -> None:
         try:
             path.mkdir(mode=0o700)
-        except OSError:  # it is there, or something else is, or there is none above it
+        except OSError:  # it exists, or something else does, or its parent is missing
             files.set_aside(str(path), unless=stat.S_ISDIR)
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -98,7 +100,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _kill_keeper(pid: int, folder: str) -> bool:
-    """It is looked at through a pidfd, so that no other process can have the number meanwhile."""
+    """It is examined through a pidfd, so that no other process can have the pid meanwhile."""
     try:
         process = os.pidfd_open(pid)
     except OSError:

@@ -1,8 +1,8 @@
 """A runner process: wiring, and nothing else.
 
-It finds out what the node has, attaches to the keeper of its folder, and keeps two connections to the
-coordinator. Told to stop, it says so to the coordinator and leaves its tasks to the keeper for as long as the lease
-lasts, unless it was told to end them (`phalanx runner stop --drain`; `phalanx up` always does).
+It finds out what the node has, attaches to the keeper of its folder, and keeps two connections to the coordinator. On
+SIGTERM it informs the coordinator and leaves its tasks to the keeper for as long as the lease lasts, unless it is to
+end them (`phalanx runner stop --drain`; `phalanx up` always does).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
-from phalanx.runner.stopping import Farewell, StopRequest
+from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.settings import Settings, is_loopback
 from phalanx.tls import ClientTls, TlsFiles
@@ -44,7 +44,7 @@ log = logger("runner")
 
 
 def run(settings: Settings, drain: bool = False) -> int:
-    """Run a runner until it is told to stop; the exit code. With `drain` its tasks end with it."""
+    """Run a runner until it is stopped; returns the exit code. With `drain` its tasks end with it."""
     open_log()
     try:
         return uvloop.run(_run(settings, drain))
@@ -57,17 +57,17 @@ def run(settings: Settings, drain: bool = False) -> int:
 
 
 def capacity_of(name: str, pretend: str | None, labels: str | None = None) -> Capacity:
-    """What the node has, or pretends to have, and what it is labelled with."""
+    """What the node has, real or simulated, with its labels."""
     has = parse_pretend(pretend, name) if pretend else discover()
     return structs.replace(has, labels=has.labels | parse_labels(labels or ""))
 
 
-def check_doors(join: tuple[str, ...], tls_files: TlsFiles) -> None:
-    """A node's token is shown in the clear on this machine only."""
-    for door in join:
-        if not tls_files.are_there and not is_loopback(door.rpartition(":")[0].strip("[]")):
+def check_addresses(join: tuple[str, ...], tls_files: TlsFiles) -> None:
+    """A node's token is sent without TLS on this machine only."""
+    for address in join:
+        if not tls_files.are_there and not is_loopback(address.rpartition(":")[0].strip("[]")):
             raise ConfigError(
-                f"runner.join = {door!r} would show the node's token to everybody on the way: expected TLS, or a"
+                f"runner.join = {address!r} would send the node's token unencrypted: expected TLS, or a"
                 " loopback address",
                 hint="give --tls DIR (`phalanx ca issue` makes it) or runner.tls_ca_file, or use a tunnel:"
                 " `ssh -L 7434:127.0.0.1:7434 HOST` and 127.0.0.1:7434",
@@ -77,24 +77,26 @@ def check_doors(join: tuple[str, ...], tls_files: TlsFiles) -> None:
 async def _run(settings: Settings, drain: bool) -> int:
     section = settings.runner
     tls_files = TlsFiles(section.tls_ca_file, section.tls_cert_file, section.tls_key_file)
-    check_doors(section.join, tls_files)
+    check_addresses(section.join, tls_files)
     state_dir = Path(section.state_dir)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with stopping.on_duty(state_dir):
-        shell = _shell(settings, state_dir)
+        loop = _loop(settings, state_dir)
         tls = ClientTls(tls_files) if tls_files.are_there else None
         dialler = Dialler(LinkAddresses(section.join, vouched=tls_files.ca_file is not None), tls)
-        if not await _opened(shell, stopped):
-            stopping.leave_word(state_dir, Farewell(0, drained=False, told=False, lease_s=0.0, knew=False))
+        if not await _opened(loop, stopped):
+            stopping.write_outcome(
+                state_dir, StopOutcome(0, drained=False, told=False, lease_s=0.0, knew=False)
+            )
             return 0
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
-        return await _until_stopped(shell, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
 
 
-def _shell(settings: Settings, state_dir: Path) -> RunnerLoop:
+def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
@@ -116,9 +118,9 @@ def _shell(settings: Settings, state_dir: Path) -> RunnerLoop:
     )
 
 
-async def _opened(shell: RunnerLoop, stopped: asyncio.Event) -> bool:
-    """Wait for the keeper, which may take long; False if we are told to stop before it has answered."""
-    opening, waiting = asyncio.ensure_future(shell.open()), asyncio.ensure_future(stopped.wait())
+async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:
+    """Wait for the keeper, which may take long; False if we are stopped before it has answered."""
+    opening, waiting = asyncio.ensure_future(loop.open()), asyncio.ensure_future(stopped.wait())
     await asyncio.wait({opening, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if opening.done():
@@ -130,48 +132,48 @@ async def _opened(shell: RunnerLoop, stopped: asyncio.Event) -> bool:
 
 
 async def _until_stopped(
-    shell: RunnerLoop,
+    loop: RunnerLoop,
     dialler: Dialler,
     log_limits: Limits,
     state_dir: Path,
     usual: StopRequest,
     stopped: asyncio.Event,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, or until the coordinator will never have us."""
-    agent = shell.agent
+    """Serve until SIGTERM or SIGINT, or until the coordinator will never accept us."""
+    engine = loop.engine
     log_link = RunnerLogLink(
-        lambda: wire.LogHello(wire.VERSION, agent.token, agent.node, agent.incarnation),
-        shell.log_root,
-        shell.is_live,
+        lambda: wire.LogHello(wire.VERSION, engine.token, engine.node, engine.incarnation),
+        loop.log_root,
+        loop.is_live,
     )
 
     refused = asyncio.Event()
 
     async def control() -> None:
-        await keep_connected(dialler, shell, random.random)
+        await keep_connected(dialler, loop, random.random)
         refused.set()
         stopped.set()
 
     jobs = [
         control(),
         keep_beside(dialler, log_link, random.random),
-        shell.beat(),
-        shell.tick(),
-        keep_swept(shell.log_root, log_limits, shell.live_keys, shell.clock),
+        loop.beat(),
+        loop.tick(),
+        keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
     ]
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-    farewell: Farewell | None = None
+    outcome: StopOutcome | None = None
     if waiting in done and not refused.is_set():  # while the connection is still there
-        farewell = await shell.leave(stopping.asked(state_dir) or usual)
-        stopping.leave_word(state_dir, farewell)
+        outcome = await loop.leave(stopping.asked(state_dir) or usual)
+        stopping.write_outcome(state_dir, outcome)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, waiting, return_exceptions=True)
-    # A keeper that has nothing to keep is of no use to anybody.
-    is_drained = farewell is not None and farewell.drained
-    await shell.close(stop_tasks=is_drained or not shell.agent.state.held)
+    # A keeper without attempts is of no use.
+    is_drained = outcome is not None and outcome.drained
+    await loop.close(stop_tasks=is_drained or not loop.engine.state.held)
     for task in done - {waiting}:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the runner failed", exc_info=error)

@@ -1,10 +1,10 @@
-"""Pretend hardware: a node with invented cores, memory, devices and labels, for trying and testing anywhere.
+"""Simulated hardware: a node with invented cores, memory, devices and labels, for trying and testing anywhere.
 
     gpus=8,type=h100,memory=80GiB,numa=2,cpus=64,ram=512GiB,labels=zone=a;rack=r1
 
-Only the numbers are invented: attempts really run here. A pretend NUMA node has a share of the machine's own
-CPUs, so that binding to it can be seen. What is not understood is refused, with the key, its value and what
-would be right. Real hardware is found in `devices.py`.
+Only the numbers are invented: attempts really run here. A simulated NUMA node has a share of the machine's own CPUs,
+so that binding to it can be seen. What is not understood is refused, with the key, its value and what would be right.
+Real hardware is found in `devices.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KIND = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 
 
 def parse_pretend(text: str, node: str, cpus: Sequence[int] | None = None) -> Capacity:
-    """The capacity this text describes, or ValueError. `cpus` are the real ones to share out."""
+    """The capacity this text describes, or ValueError. `cpus` are the real ones to divide."""
     given = _pairs(text)
     real = sorted(cpus if cpus is not None else os.sched_getaffinity(0))
     cores = _count(given, "cpus", 1, CORES_MAX, len(real))
@@ -52,7 +52,7 @@ def parse_pretend(text: str, node: str, cpus: Sequence[int] | None = None) -> Ca
 
 def _pairs(text: str) -> dict[str, str]:
     if len(text) > TEXT_MAX:
-        raise ValueError(f"pretend hardware is described in at most {TEXT_MAX} characters, not {len(text)}")
+        raise ValueError(f"simulated hardware is described in at most {TEXT_MAX} characters, not {len(text)}")
     given: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = part.strip().partition("=")
@@ -94,7 +94,7 @@ def _size(given: dict[str, str], key: str, default: Callable[[], int]) -> int:
 
 
 def _numa_nodes(count: int, cores: int, real: Sequence[int]) -> tuple[NumaNode, ...]:
-    """Equal shares of the invented cores and of the real CPUs; with fewer CPUs than nodes, they take turns."""
+    """Equal shares of the invented cores and of the real CPUs; with fewer CPUs than nodes, they are shared in turn."""
     return tuple(
         NumaNode(
             index,
@@ -120,11 +120,11 @@ def _devices(count: int, given: dict[str, str], node: str, numa: int) -> tuple[D
 
 
 def _share(total: int, index: int, count: int) -> range:
-    """The index-th of `count` consecutive blocks; the first ones are larger by one where it does not divide."""
+    """The index-th of `count` consecutive blocks; the first ones are larger by one where it does not divide evenly."""
     size, larger = divmod(total, count)
     start = index * size + min(index, larger)
     return range(start, start + size + (index < larger))
 
 
 def _wrong(key: str, value: str, right: str) -> ValueError:
-    return ValueError(f"pretend: {key}={value[:80]!r} is not right: expected {right}")
+    return ValueError(f"pretend: {key}={value[:80]!r} is invalid: expected {right}")

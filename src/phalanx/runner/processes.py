@@ -1,10 +1,10 @@
-"""The runner's hand on its processes: a connection to the keeper, which is their parent.
+"""The runner's connection to the keeper, which is the parent of its processes.
 
-Requests are plain calls; all that are made in one turn of the event loop travel as one frame. What the keeper may
-forget waits a moment for such a frame, for to wake it costs more than anything said to it. What happens
-comes back as values through one callback. The keeper (`runner/keeper/`) outlives the runner: `open` connects
-to the one that is alive or starts one, and `listing` then says what ran meanwhile. Which attempts to run, and
-what to do about their ends, is decided elsewhere (`core/runner/state.py`).
+Requests are plain calls; all that are made in one turn of the event loop travel as one frame. A `forget` waits a
+moment for such a frame, because waking the keeper costs more than anything sent to it. Answers and events come back as
+values through one callback. The keeper (`runner/keeper/`) outlives the runner: `open` connects to the one that is
+alive or starts one, and `listing` then has what ran meanwhile. `core/runner/state.py` decides which attempts to run,
+and what to do about their ends.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from phalanx.runner.keeper_messages import (
 )
 
 REQUESTS_PER_FRAME = 256
-FORGET_WITHIN_S = 0.05  # what the keeper may forget is told it with the next request, or alone after this
-CLOSE_WITHIN_S = 2.0  # how long a keeper may take to read our last words
-HOLDS_SINCE = 2  # the first version of the keeper that knows held attempts
-LEASE_ENDS_SINCE = 3  # the first that is told the instant at which a lease ends
+FORGET_WITHIN_S = 0.05  # a `forget` is sent with the next request, or alone after this
+CLOSE_WITHIN_S = 2.0  # how long a keeper may take to read our last requests
+HOLDS_SINCE = 2  # the first version of the keeper with held attempts
+LEASE_ENDS_SINCE = 3  # the first that gets the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
-STOPS_SAY_WHY_SINCE = 4  # the first whose ends say why they were asked for
+STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
@@ -46,7 +46,7 @@ class KeeperFailed(RuntimeError):
 
 
 class KeeperSilent(KeeperFailed):
-    """No keeper answered in time: one that is there may be stopped, one that is being started takes long."""
+    """No keeper answered in time: an existing one may be stopped, or a new one takes long to start."""
 
     def __init__(self, text: str, is_there: bool) -> None:
         super().__init__(text)
@@ -54,7 +54,7 @@ class KeeperSilent(KeeperFailed):
 
 
 class Machine(Protocol):
-    """What the runner needs of the machine it is on; `machine.py` has the real one."""
+    """What the runner needs of its machine; `machine.py` has the real one."""
 
     async def connect(self, make: Callable[[], Processes]) -> Processes:
         """Connect to the keeper; raises OSError where none listens."""
@@ -73,7 +73,7 @@ class Machine(Protocol):
         ...
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
-        """What the keeper wrote down as started: when, by key. It may not have been able to say so."""
+        """What the keeper recorded as started: when, by key. It may not have been able to send it."""
         ...
 
 
@@ -92,9 +92,9 @@ class Processes(asyncio.Protocol):
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._leaving = False
-        self._hearing = False  # whether a flush will follow what is being heard
+        self._hearing = False  # whether a flush will follow what is being received
         self._version = 0
-        self.found = Listing((), Facts(0))  # what it kept when we connected
+        self.found = Listing((), Facts(0))  # what it had when we connected
 
     @classmethod
     async def open(
@@ -110,7 +110,7 @@ class Processes(asyncio.Protocol):
                         is_there = True
                         await processes.check_alive()
                         return processes
-                    except OSError:  # none listens, or what has the name of its socket is none
+                    except OSError:  # nothing listens, or the name of its socket is taken by something else
                         await machine.start_keeper(deadline_s)
                         is_there = True
                     except KeeperFailed:
@@ -123,11 +123,11 @@ class Processes(asyncio.Protocol):
 
     async def check_alive(self) -> None:
         """Raise KeeperFailed unless the keeper answers: one that was just killed may still accept."""
-        self._leaving = True  # until then its loss is this call's to tell, and not an event
+        self._leaving = True  # until then this call reports its loss, and not an event
         try:
             self.found = await self.listing()
         except asyncio.CancelledError:
-            self.abort()  # nobody will ask it any more
+            self.abort()  # it will not be used any more
             raise
         if self._gone.done():
             raise KeeperFailed("the keeper was lost when it had answered")
@@ -145,7 +145,7 @@ class Processes(asyncio.Protocol):
         return self._version >= STARTS_EXPIRE_SINCE
 
     def ping(self) -> asyncio.Future[Any]:
-        """Done when the keeper has answered; also when it is lost, which is told as an event."""
+        """Done when the keeper has answered; also when it is lost, which is an event."""
         if not self.starts_expire:
             return asyncio.ensure_future(self.listing())
         answer: asyncio.Future[None] = self._loop.create_future()
@@ -161,9 +161,9 @@ class Processes(asyncio.Protocol):
         cwd: str | None = None,
         cgroups: str | None = None,
     ) -> None:
-        """Tell what many attempts of one job share. The keeper keeps it until forget_brief, or its death.
+        """Send what many attempts of one job share. The keeper keeps it until forget_brief, or its death.
 
-        `cgroups` is the folder in which each attempt gets a cgroup of its own.
+        `cgroups` is the folder in which each attempt gets its own cgroup.
         """
         self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups})
 
@@ -171,7 +171,7 @@ class Processes(asyncio.Protocol):
         self._mention("forget_brief", brief_id)
 
     def start(self, key: str, brief_id: str, launch: Launch) -> None:
-        """Answered by Started or Refused, or by Ready. A key that runs or has ended is not started again, only told."""
+        """Answered by Started, Refused or Ready. A key that runs or has ended is not started again, only reported."""
         self._ask("start", key, brief_id, launch)
 
     def go(self, key: str, not_after: float | None = None) -> None:
@@ -184,7 +184,7 @@ class Processes(asyncio.Protocol):
     def stop(self, key: str, grace_s: float, why: str | None = None) -> None:
         """SIGTERM, after the grace SIGKILL. An attempt not yet started will be refused with `stopped`.
 
-        Why is told with its end, to whoever is the runner then.
+        The reason comes back with its end, to the runner of that time.
         """
         if why is None or self._version < STOPS_SAY_WHY_SINCE:
             self._ask("stop", key, grace_s)
@@ -192,7 +192,7 @@ class Processes(asyncio.Protocol):
             self._ask("stop", key, grace_s, why)
 
     def retract(self, key: str) -> None:
-        """Take back an attempt that still waits for its lane: Refused with `retracted`. Else no effect."""
+        """Withdraw an attempt that still waits for its lane: Refused with `retracted`. Else no effect."""
         self._ask("retract", key)
 
     def pause(self, key: str) -> None:
@@ -228,16 +228,16 @@ class Processes(asyncio.Protocol):
         await asyncio.shield(self._gone)
 
     async def close(self) -> None:
-        """Leave. The keeper and the attempts go on."""
+        """Disconnect. The keeper and the attempts go on."""
         self._leaving = True
         self._flush()
         if self._transport is not None:
             self._transport.close()
             await asyncio.wait({self._gone}, timeout=CLOSE_WITHIN_S)
-            self.abort()  # what a frozen keeper does not read
+            self.abort()  # drops what a frozen keeper does not read
 
     def abort(self) -> None:
-        """Hang up at once."""
+        """Close at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -249,7 +249,7 @@ class Processes(asyncio.Protocol):
                 self._loop.call_soon(self._flush)
 
     def _mention(self, *request: Any) -> None:
-        """Ask for what nobody waits for."""
+        """Send a request that is not urgent."""
         self._requests.append(request)
         if not self._flushes_later:
             self._flushes_later = True
@@ -269,10 +269,10 @@ class Processes(asyncio.Protocol):
             self._transport.write(len(body).to_bytes(4, "big") + body)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
 
     def data_received(self, data: bytes) -> None:
-        """Hear all that arrived. What is asked for in response leaves at the end, without another turn."""
+        """Receive all that arrived. Requests made in response leave at the end, without another turn."""
         self._received += data
         self._hearing = not self._flushes_soon
         try:

@@ -1,6 +1,6 @@
 """How long logs stay on a node: each for so many days, and all of them within so many bytes, the oldest go first.
 
-Only logs of attempts that have ended are removed. What is written while an attempt runs is bounded by the keeper
+Only logs of attempts that have ended are removed. The keeper limits what is written while an attempt runs
 (`keeper/logs.py`).
 """
 
@@ -21,7 +21,9 @@ from phalanx.logger import logger, told
 
 log = logger("runner")
 FIRST_AFTER_S, EVERY_S = 60.0, 600.0
-SETTLED_S = 60.0  # a log that was written to just now may be of an attempt that has begun since we asked
+SETTLED_S = (
+    60.0  # a log that was written to just now may be of an attempt that has started since `live` was read
+)
 _NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr)")
 _BLOCK = 512
 
@@ -41,7 +43,7 @@ class _Log(Struct, frozen=True, order=True):
 
 
 async def keep_swept(root: Path, limits: Limits, live: Callable[[], set[AttemptKey]], clock: Clock) -> None:
-    """Look again and again, as long as the runner lives."""
+    """Sweep periodically, as long as the runner lives."""
     pause_s = FIRST_AFTER_S
     while True:
         await asyncio.sleep(pause_s)
@@ -49,14 +51,14 @@ async def keep_swept(root: Path, limits: Limits, live: Callable[[], set[AttemptK
         try:
             removed, freed = await asyncio.to_thread(sweep, root, limits, live(), clock.now())
         except (OSError, RuntimeError) as error:  # RuntimeError: no room for another thread
-            log.warning("old logs were not removed, trying again", **told(error))
+            log.warning("old logs could not be removed, trying again later", **told(error))
             continue
         if removed:
             log.info("old logs were removed", files=removed, bytes=freed)
 
 
 def sweep(root: Path, limits: Limits, live: set[AttemptKey], now: float) -> tuple[int, int]:
-    """Remove what is too old, then the oldest until the rest is small enough; how many files and bytes that were."""
+    """Remove what is too old, then the oldest until the others fit; returns the files and bytes removed."""
     logs = sorted(_logs(root))
     kept_bytes = sum(each.disk_bytes for each in logs)
     removed = freed = 0
@@ -103,5 +105,5 @@ def _folders(root: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(root) as entries:
             return [each for each in entries if each.is_dir(follow_symlinks=False)]
-    except OSError:  # there is none yet, or something else has its name
+    except OSError:  # there is none yet, or its name is taken by something else
         return []

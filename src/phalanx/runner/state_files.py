@@ -1,8 +1,7 @@
 """The runner's own small files in its state folder, which tasks can write to.
 
 Nothing that a task puts in place of one can block us (a FIFO), lead us elsewhere (a link), fill our memory or keep us
-from starting or stopping (a folder): what has the name of a file and is none is set aside. What is in them is for the
-callers to judge.
+from starting or stopping (a folder): what is not a regular file is set aside. Callers check the contents.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ORIGIN = re.compile(rb"[0-9a-f]{32}")
 
 
 def read(path: Path) -> bytes:
-    """What is in it, or the beginning of that; empty if there is nothing to read."""
+    """Its content, or the beginning of that; empty if there is nothing to read."""
     return files.read(str(path), BYTES_MAX)
 
 
@@ -36,13 +35,13 @@ def write(path: Path, content: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """It is of no use any more, and harms nobody if it stays."""
+    """Remove it; a failure does no harm."""
     with suppress(OSError):
         _remove(path)
 
 
 def origin(folder: Path) -> str:
-    """Who we are across our lives: made once, kept in the state folder; raises OSError."""
+    """Our identity over restarts: made once, kept in the state folder; raises OSError."""
     path = folder / "origin"
     fd = files.open_own(str(path), os.O_RDONLY)  # one that we may not read is not replaced
     try:

@@ -1,7 +1,8 @@
 """How a runner is asked to stop, and what it leaves behind: small files in its state folder.
 
-SIGTERM is the request; a file beside it says more (`phalanx runner stop`). What came of it is written down before the
-process ends, for whoever asked. Who the runner is, is seen by what it holds (`claim.py`), and not written anywhere.
+SIGTERM is the request; a file beside it has the details (`phalanx runner stop`). The outcome is written before the
+process ends, for the caller of that command. The runner is recognised by the lock it holds (`claim.py`); its pid is
+not written anywhere.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec import MsgspecError, Struct, json
 
 from phalanx.runner import claim, state_files
 
-REQUEST, FAREWELL = "runner.stop", "runner.stopped"
+REQUEST, OUTCOME = "runner.stop", "runner.stopped"
 KEEP_S_MAX = 3600.0
 T = TypeVar("T")
 
@@ -27,19 +28,19 @@ class StopRequest(Struct, frozen=True):
     keep_s: float = 0.0
 
 
-class Farewell(Struct, frozen=True):
-    """What a runner left behind when it stopped."""
+class StopOutcome(Struct, frozen=True):
+    """The outcome of a stop."""
 
-    tasks: int  # that run on; with `drained` those that were ended
+    tasks: int  # that still run; with `drained` those that were ended
     drained: bool  # it was to end them, and none is left
     told: bool  # the coordinator knows, and has granted what was asked
     lease_s: float  # how long they run on without a runner
-    unreported: int = 0  # ends that no coordinator has taken note of; the next runner tells them
-    knew: bool = True  # False: its keeper had not told it yet what runs here
+    unreported: int = 0  # ends that no coordinator has acknowledged; the next runner reports them
+    knew: bool = True  # False: its keeper had not answered yet, so what runs here is unknown
 
 
 class Process(Struct, frozen=True):
-    """Who the runner of a folder is; pids are used again, a pid and a starting time are not."""
+    """The runner of a folder; pids are used again, a pid and a starting time are not."""
 
     pid: int
     started: int  # clock ticks after boot
@@ -49,7 +50,7 @@ class Process(Struct, frozen=True):
 def on_duty(folder: Path) -> Iterator[None]:
     """Be the runner of this folder, for as long as it lives; raises Conflict if there is one."""
     with claim.claimed(folder):
-        for name in (REQUEST, FAREWELL):
+        for name in (REQUEST, OUTCOME):
             state_files.remove(folder / name)
         yield
 
@@ -64,7 +65,7 @@ def ask(folder: Path, request: StopRequest) -> None:
 
 
 def withdraw(folder: Path) -> None:
-    """Nobody was asked after all."""
+    """Remove the request: the signal was not sent after all."""
     state_files.remove(folder / REQUEST)
 
 
@@ -72,13 +73,13 @@ def asked(folder: Path) -> StopRequest | None:
     return _read(folder / REQUEST, StopRequest)
 
 
-def leave_word(folder: Path, farewell: Farewell) -> None:
+def write_outcome(folder: Path, outcome: StopOutcome) -> None:
     with suppress(OSError):  # on a full disk it stops all the same
-        _write(folder / FAREWELL, farewell)
+        _write(folder / OUTCOME, outcome)
 
 
-def last_word(folder: Path) -> Farewell | None:
-    return _read(folder / FAREWELL, Farewell)
+def read_outcome(folder: Path) -> StopOutcome | None:
+    return _read(folder / OUTCOME, StopOutcome)
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

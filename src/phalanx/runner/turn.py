@@ -1,7 +1,7 @@
-"""A runner's side of the conversation, without I/O: messages and process news in; messages and effects out.
+"""A runner's side of the link, without I/O: messages and process events in; messages and effects out.
 
-Both shells use it: asyncio in `main.py`, virtual time in `sim/`. The lease counts from the moment a heartbeat
-was *sent*, on the runner's own clock, so that it is always over here before it is over there.
+Two loops use it: asyncio in `main.py`, virtual time in `sim/`. The lease counts from the moment a heartbeat was
+*sent*, on the runner's own clock, so that it is always over here before it is over there.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
 
-ANSWER_WITHIN_S = 3.0  # a heartbeat
+ANSWER_WITHIN_S = 3.0  # answer to a heartbeat
 
 
 class RunnerEngine:
-    """One life of a runner: its name, its state, and the session it is in."""
+    """One incarnation of a runner: its name, its state, and the session it is in."""
 
     def __init__(
         self,
@@ -34,26 +34,26 @@ class RunnerEngine:
         self._token = token
         self._keep = keep  # where the node's own credential goes
         self.capacity = capacity
-        self.address = address  # where other nodes reach this one; empty while nobody knows
+        self.address = address  # where other nodes reach this one; empty while unknown
         self.state = RunnerState()
         self.heartbeat_s = 5.0
         self.self_fence_s = 20.0
-        self.generation = 0  # of the lease we are in, as the welcome said
+        self.generation = 0  # of our lease, from the welcome
         self.welcomed = False
         self.rejected: wire.Rejected | None = None
         self.trouble = ""  # what keeps us from starting tasks, if anything
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
-        self._seen_at = 0.0  # how far we have heard the coordinator out, by its clock
+        self._seen_at = 0.0  # the coordinator's time of the last acknowledgement
 
     @property
     def token(self) -> str:
-        """What to show; it may be another one than last time."""
+        """The token to show; it may have changed since last time."""
         return str(self._token() if callable(self._token) else self._token)
 
     def hello(self, now: float) -> wire.HelloMessage:
-        """The first words on a new connection."""
+        """The first message on a new connection."""
         self.welcomed, self.rejected, self._hello_at = False, None, now
         self._seen_at = 0.0
         return wire.HelloMessage(
@@ -103,9 +103,9 @@ class RunnerEngine:
         return []
 
     def is_deserted(self, now: float) -> bool:
-        """True when a heartbeat was not answered in time: the connection leads nowhere, another may not.
+        """True when a heartbeat was not answered in time: the connection may be dead, and another may not.
 
-        The answer takes milliseconds, so a leader that is silent for seconds is most likely none any more.
+        The answer takes milliseconds, so a leader that is silent for seconds most likely leads no more.
         """
         heard_at = self.state.lease_until - self.self_fence_s if self.welcomed else self._hello_at
         return now - heard_at > self.heartbeat_s + min(self.heartbeat_s, ANSWER_WITHIN_S)
@@ -124,12 +124,12 @@ class RunnerEngine:
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:
-        """We stop, and leave our tasks to the keeper, if we may for so much longer than a lease lasts."""
+        """We stop, and leave our tasks to the keeper; `keep_s` asks for that much beyond the usual lease."""
         self.left = None
         return wire.LeavingMessage(self.state.epoch, now, self.generation, keep_s)
 
     def reports(self) -> wire.Reports | None:
-        """What is to be told, if the session is up and there is anything."""
+        """The unsent reports, if the session is up and there are any."""
         if not self.welcomed or not self.state.fresh:
             return None
         return wire.Reports(self.state.epoch, self.state.take_fresh(), self.generation)

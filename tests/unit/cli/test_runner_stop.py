@@ -56,7 +56,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 with stopping.on_duty(folder):
     print("on duty", flush=True)
     signal.sigwait({signal.SIGTERM})
-    stopping.leave_word(folder, stopping.Farewell(int(sys.argv[2]), sys.argv[3] == "drained", True, 12.0))
+    stopping.write_outcome(folder, stopping.StopOutcome(int(sys.argv[2]), sys.argv[3] == "drained", True, 12.0))
 """
 
 

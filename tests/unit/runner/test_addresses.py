@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.runner.addresses import HOPELESS_S, SHUNNED_S, LinkAddresses
+from phalanx.runner.addresses import AVOIDED_S, HOPELESS_S, LinkAddresses
 
 A, B, C = "a:1", "b:1", "c:1"
 
@@ -53,7 +53,7 @@ def test_a_door_that_kept_silent_is_not_believed_to_be_the_leaders_for_a_while()
     addresses.at = B
     assert not addresses.standby(A, 1.0)
     addresses.at = B
-    assert addresses.standby(A, SHUNNED_S)
+    assert addresses.standby(A, AVOIDED_S)
 
 
 def test_a_single_door_is_tried_again_after_a_pause():

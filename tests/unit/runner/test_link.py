@@ -43,7 +43,7 @@ class FakeCoordinator:
 
 
 class Voice:
-    """A speaker that says hello and remembers what happened."""
+    """A client that says hello and remembers what happened."""
 
     def __init__(self) -> None:
         self.heard: list[wire.Message] = []

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner import claim, state_files, stopping
-from phalanx.runner.stopping import Farewell, StopRequest
+from phalanx.runner.stopping import StopOutcome, StopRequest
 
-NAMES = (claim.LOCK, stopping.REQUEST, stopping.FAREWELL)
-WORD = Farewell(3, False, True, 12.0)
+NAMES = (claim.LOCK, stopping.REQUEST, stopping.OUTCOME)
+WORD = StopOutcome(3, False, True, 12.0)
 
 
 def a_folder(path: Path) -> None:
@@ -60,12 +60,12 @@ def test_a_runner_starts_and_stops_whatever_has_the_names_of_its_files(
 
     def story() -> None:
         assert stopping.runner_of(tmp_path) is None
-        assert stopping.last_word(tmp_path) is None
+        assert stopping.read_outcome(tmp_path) is None
         with stopping.on_duty(tmp_path):
             assert claim.runners(tmp_path) == [os.getpid()]
             assert stopping.asked(tmp_path) is None
-            stopping.leave_word(tmp_path, WORD)
-            assert stopping.last_word(tmp_path) == WORD
+            stopping.write_outcome(tmp_path, WORD)
+            assert stopping.read_outcome(tmp_path) == WORD
         assert stopping.runner_of(tmp_path) is None
 
     in_time(story)
@@ -86,8 +86,8 @@ def test_what_is_put_there_while_it_runs_changes_nothing(
             stopping.withdraw(tmp_path)
             assert stopping.asked(tmp_path) is None
             assert claim.runners(tmp_path) == [os.getpid()]
-            stopping.leave_word(tmp_path, WORD)
-        assert stopping.last_word(tmp_path) == WORD
+            stopping.write_outcome(tmp_path, WORD)
+        assert stopping.read_outcome(tmp_path) == WORD
 
     in_time(story)
 

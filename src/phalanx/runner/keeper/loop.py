@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .watchdog import Watchdog
 
 REQUESTS_PER_TURN = 32  # so that ends are sent while a thousand starts are waiting
-FAREWELL_S = 1.0
+LAST_SEND_S = 1.0
 SOCKET_LOOK_S = 2.0  # how often, while no runner is connected
 ALONE_S = 600.0  # a keeper without requests and attempts ends; its journal stays for the next one
 
@@ -86,7 +86,7 @@ class KeeperLoop:
             if self._alone_for_s() >= self._alone_s:
                 return
         if self._link is not None:
-            self._link.peer.settimeout(FAREWELL_S)
+            self._link.peer.settimeout(LAST_SEND_S)
             self._voice.hurry()
             self._speak()
 
