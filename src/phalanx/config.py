@@ -28,6 +28,7 @@ from phalanx.errors import ConfigError, Conflict, Unavailable
 from phalanx.settings import ALIASES, KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
 from phalanx.tokenfile import TOKEN, write_token
 
+_SCHEMES = {"": "http", "grpc+tcp": "grpc", "grpc+tls": "grpcs"}
 SYSTEM = Path("/etc/phalanx")
 # What tasks are given. A command run inside a task must not stumble over them.
 TASK_VARIABLE = re.compile(
@@ -36,7 +37,6 @@ TASK_VARIABLE = re.compile(
     "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
 )
 _INHERITED = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|VIRTUAL_ENV|CONDA_[A-Z0-9_]+")
-_GRPC = re.compile(r"(?<![^,\s])grpc(?:\+tcp)?://")  # how Krishiv writes an address
 FREE = frozenset({"output"})  # what any project file may set
 TRUSTED_MAX = 1000
 _FILE_BYTES_MAX = 4 << 20
@@ -88,8 +88,7 @@ def _sources(
             yield _Source(1, variable, folder, {VARIABLES[variable]: env[variable]})
     for variable, names in ALIASES.items():
         if variable in env:
-            text = _GRPC.sub("http://", env[variable]) if variable == "KRISHIV_COORDINATOR" else env[variable]
-            yield _Source(2, variable, folder, dict.fromkeys(names, text))
+            yield _Source(2, variable, folder, dict.fromkeys(names, env[variable]))
     project = project_file(folder, system)
     if project is not None:
         yield _project(project, trusted(env))
@@ -231,7 +230,9 @@ def _spelled(name: str, value: object, base: Path) -> object:
 
 
 def _site(text: str) -> str:
-    return (text if "://" in text else f"http://{text}").removesuffix("/")
+    """An address with its scheme; gRPC without and with TLS may be written as Krishiv does."""
+    scheme, _, place = text.rpartition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{place}".removesuffix("/")
 
 
 def _settled(

@@ -81,7 +81,7 @@ def _token_file(settings: Settings, addresses: tuple[str, ...], local: Endpoint 
     """The token of a cluster on this machine. It is shown to no other."""
     if local and addresses == (local.address,):
         return Path(local.token_file)
-    is_here = all(re.match(rf"https?://{LOOPBACK}(?::|\Z)", each) for each in addresses)
+    is_here = all(re.match(rf"(?:https?|grpcs?)://{LOOPBACK}(?::|\Z)", each) for each in addresses)
     if is_here and settings.coordinator.token_file.exists():
         return settings.coordinator.token_file
     raise Unauthorized(f"no token to show to {addresses[0]}", hint="use --token-file or PHALANX_TOKEN_FILE")

@@ -40,7 +40,8 @@ Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "a text of one line"]
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
 Site = Annotated[str, Meta(pattern=rf"^{_SITE}\Z")]
-Addresses = Annotated[tuple[Site, ...], Meta(min_length=1, max_length=16)]
+ApiAddress = Annotated[str, Meta(pattern=rf"^(?:{_SITE}|grpcs?://{_HOST}:{_PORT})\Z")]
+Addresses = Annotated[tuple[ApiAddress, ...], Meta(min_length=1, max_length=16)]
 Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
 Door = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z")]
 Doors = Annotated[tuple[Door, ...], Meta(min_length=1, max_length=16), "host:port, or several with commas"]
@@ -175,7 +176,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
 
     address: Annotated[
         Addresses | None,
-        "http://host:port, or several with commas",
+        "http://host:port or grpc://host:port, or several with commas",
         "the cluster, if not that of `phalanx up`",
     ] = None
     token_file: Annotated[Path | None, "a path", "the file with the token to show"] = None

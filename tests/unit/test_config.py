@@ -150,12 +150,37 @@ def test_the_seeds_names_are_understood(read: Read, tmp_path: Path):
     assert read(KRISHIV_COORDINATOR="a:1", PHALANX_ADDRESS="b:2").client.address == ("http://b:2",)
 
 
-@pytest.mark.parametrize("scheme", ["grpc://", "grpc+tcp://", "http://", ""])
-def test_an_address_of_seed_001_may_say_grpc(read: Read, scheme: str):
-    settings = read(KRISHIV_COORDINATOR=f"{scheme}head:50051, {scheme}127.0.0.1:50052")
-    assert settings.client.address == ("http://head:50051", "http://127.0.0.1:50052")
-    with pytest.raises(ConfigError, match="from PHALANX_ADDRESS: expected http"):
-        read(PHALANX_ADDRESS="grpc://head:50051")
+@pytest.mark.parametrize(
+    ("written", "scheme"),
+    [
+        ("grpc://", "grpc://"),
+        ("grpc+tcp://", "grpc://"),
+        ("grpc+tls://", "grpcs://"),
+        ("grpcs://", "grpcs://"),
+        ("http://", "http://"),
+        ("", "http://"),
+    ],
+)
+@pytest.mark.parametrize("variable", ["KRISHIV_COORDINATOR", "PHALANX_ADDRESS"])
+def test_an_address_may_be_one_of_grpc(read: Read, variable: str, written: str, scheme: str):
+    settings = read(**{variable: f"{written}head:50051, {written}127.0.0.1:50052"})
+    assert settings.client.address == (f"{scheme}head:50051", f"{scheme}127.0.0.1:50052")
+
+
+@pytest.mark.parametrize(
+    "address", ["grpc://head", "grpc+udp://head:1", "grpc://head:1/path", "grpc://a:b@head:1"]
+)
+def test_what_is_no_address_of_grpc_is_refused(read: Read, address: str):
+    with pytest.raises(ConfigError, match="from KRISHIV_COORDINATOR: expected http"):
+        read(KRISHIV_COORDINATOR=address)
+
+
+def test_grpc_is_off_and_shares_its_port_with_nobody(read: Read):
+    assert read().coordinator.grpc_port is None
+    assert read({"coordinator.grpc_port": 7435}).coordinator.grpc_port == 7435
+    for other in ("port", "link_port"):
+        with pytest.raises(ConfigError, match=f"coordinator.{other} and coordinator.grpc_port are both 7000"):
+            read({"coordinator.grpc_port": 7000, f"coordinator.{other}": 7000})
 
 
 def test_where_others_reach_a_node_is_a_host(read: Read):

@@ -68,21 +68,14 @@ class CliSession:
 
 def connect(settings: Settings, patience_s: float | None = None) -> Client:
     """A client for the cluster that the settings name; how long it tries again may be said."""
-    from phalanx.client.access import reach_by
+    from phalanx.client.access import reach_by, transport
     from phalanx.client.client import Client
-    from phalanx.client.http import HttpTransport
     from phalanx.client.leader import PATIENCE_S
 
     if settings.client.address is None:
         _refuse_dead(settings)
     found = reach_by(settings)
-    exchange = HttpTransport(
-        found.addresses,
-        found.tls,
-        patience_s=PATIENCE_S if patience_s is None else patience_s,
-        vouched=found.vouched,
-        on_stale=_Stale().told,
-    )
+    exchange = transport(found, PATIENCE_S if patience_s is None else patience_s, _Stale().told)
     return Client(token=found.token, token_file=found.token_file, exchange=exchange)
 
 

@@ -7,12 +7,13 @@ nothing was executed, so any call may be made again with the new one.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from warnings import warn
 
-from phalanx.client.leader import addresses_of
+from phalanx.client.http import HttpTransport, Transport
+from phalanx.client.leader import PATIENCE_S, addresses_of
 from phalanx.config import load
 from phalanx.endpoint import connection
 from phalanx.errors import PhalanxError, TokenError, Unauthorized
@@ -53,13 +54,33 @@ class ApiAccess(NamedTuple):
     tls: ssl.SSLContext | None = None
     vouched: bool = False
     token_file: Path | None = None  # where the token came from, if it was a file
+    tls_files: TlsFiles = NO_TLS  # the same as `tls`, for gRPC
+
+    @property
+    def is_grpc(self) -> bool:
+        return self.addresses[0].startswith("grpc")
+
+
+def transport(
+    found: ApiAccess, patience_s: float = PATIENCE_S, on_stale: Callable[[str], None] | None = None
+) -> Transport:
+    """What carries the calls of a client that waits. gRPC is loaded only by those who asked for it."""
+    if found.is_grpc:
+        from phalanx.client.rpc import ThreadedGrpcTransport
+
+        return ThreadedGrpcTransport(
+            found.addresses, found.tls_files, vouched=found.vouched, patience_s=patience_s, on_stale=on_stale
+        )
+    return HttpTransport(
+        found.addresses, found.tls, vouched=found.vouched, patience_s=patience_s, on_stale=on_stale
+    )
 
 
 def access(address: str | Sequence[str] | None, token: str | None, tls_files: TlsFiles) -> ApiAccess:
     """What was given, and for the rest what the settings say. Who is told all needs no settings."""
     if address is not None and token is not None:
         given = addresses_of(address)
-        if tls_files.are_there or not any(map(_is_https, given)):
+        if tls_files.are_there or not any(map(_is_secure, given)):
             return _with_tls(ApiAccess(given, token), tls_files)
     text = address if isinstance(address, str | None) else ",".join(address)
     settings = load({"client.address": text, "client.token": token})
@@ -77,10 +98,11 @@ def reach_by(settings: Settings, tls_files: TlsFiles = NO_TLS) -> ApiAccess:
 
 
 def _with_tls(found: ApiAccess, tls_files: TlsFiles) -> ApiAccess:
-    if not any(map(_is_https, found.addresses)):
+    if not any(map(_is_secure, found.addresses)):
         return found
-    return found._replace(tls=client_context(tls_files), vouched=tls_files.ca_file is not None)
+    tls = None if found.is_grpc else client_context(tls_files)
+    return found._replace(tls=tls, tls_files=tls_files, vouched=tls_files.ca_file is not None)
 
 
-def _is_https(address: str) -> bool:
-    return address.startswith("https://")
+def _is_secure(address: str) -> bool:
+    return address.startswith(("https://", "grpcs://"))

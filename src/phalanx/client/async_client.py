@@ -44,7 +44,7 @@ from phalanx.api.schema.problems import read_problem
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.client import calls
-from phalanx.client.access import ClientToken, access
+from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
@@ -53,6 +53,15 @@ from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
 T = TypeVar("T")
+
+
+def _transport(found: ApiAccess) -> AsyncTransport:
+    """What carries the calls. gRPC is loaded only by those who asked for it."""
+    if found.is_grpc:
+        from phalanx.client.rpc import GrpcTransport
+
+        return GrpcTransport(found.addresses, found.tls_files, vouched=found.vouched)
+    return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
 class AsyncClient:
@@ -74,7 +83,7 @@ class AsyncClient:
         if exchange is None or token is None:
             found = access(address, token, tls_files)
             token, token_file = found.token, found.token_file
-            exchange = exchange or HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
+            exchange = exchange or _transport(found)
         self._token = ClientToken(token, token_file)
         self._exchange = exchange
 

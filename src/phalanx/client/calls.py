@@ -53,6 +53,7 @@ from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply,
 from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
+Method = Literal["GET", "POST", "PUT", "DELETE"]
 Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
@@ -68,7 +69,7 @@ _FINAL = ("Completed", "Failed", "Cancelled")
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
     """One question. `answer` is the type to read the answer as, None for a stream of bytes."""
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Method
     path: str
     answer: Any = None
     query: dict[str, str] = {}

@@ -44,9 +44,9 @@ from phalanx.api.schema.problems import read_problem
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.client import calls
-from phalanx.client.access import ClientToken, access
+from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
-from phalanx.client.http import Answer, HttpTransport, Transport
+from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -74,7 +74,7 @@ class Client:
         if exchange is None or token is None:
             found = access(address, token, tls_files)
             token, token_file = found.token, found.token_file
-            exchange = exchange or HttpTransport(found.addresses, found.tls, vouched=found.vouched)
+            exchange = exchange or transport(found)
         self._token = ClientToken(token, token_file)
         self._exchange = exchange
         self._clock = SystemClock()

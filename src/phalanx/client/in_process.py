@@ -58,7 +58,8 @@ class InProcessTransport:
 class Conversation:
     """One request and its answer. The app is held back while nobody reads, and told when nobody will."""
 
-    def __init__(self, app: App, call: Call[Any], token: str) -> None:
+    def __init__(self, app: App, call: Call[Any], token: str, peer: tuple[str, int] | None = None) -> None:
+        """`peer` is the address of whoever asks, if that is not this process."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._body = call.body or b""
@@ -66,7 +67,7 @@ class Conversation:
         self._gone = asyncio.Event()
         self._messages: asyncio.Queue[Message | None] = asyncio.Queue()  # None is the end
         self._room = asyncio.Semaphore(1)  # the app goes on when its last message has been read
-        self.ended = asyncio.create_task(self._run(app, _scope(call, token)))
+        self.ended = asyncio.create_task(self._run(app, _scope(call, token) | {"client": peer}))
 
     async def begin(self) -> None:
         """Read until the status is known."""
@@ -183,7 +184,7 @@ async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     return await anext(pieces, None)
 
 
-def _scope(call: Call[Any], token: str) -> Scope:
+def _scope(call: Call[Any], token: str) -> dict[str, Any]:
     headers = call.headers_with(token) | {"Host": "localhost", "Content-Length": str(len(call.body or b""))}
     path, _, query = call.target.partition("?")
     return {

@@ -48,10 +48,17 @@ def addresses_of(given: str | Sequence[str]) -> tuple[str, ...]:
     parts = given.split(",") if isinstance(given, str) else given
     found = tuple(dict.fromkeys(part.strip().removesuffix("/") for part in parts))
     for address in found:
-        if not address.startswith(("http://", "https://")) or not address.partition("://")[2]:
+        scheme, _, place = address.partition("://")
+        if scheme not in ("http", "https", "grpc", "grpcs") or not place:
             raise BadRequest(f"address {address!r} is not one: write http://HOST:PORT")
+        if scheme.startswith("grpc") and not urlsplit(address).port:
+            raise BadRequest(
+                f"address {address!r} has no port: write {scheme}://HOST:PORT, as --grpc-port says"
+            )
     if not found:
         raise BadRequest("no address was given: write http://HOST:PORT")
+    if len({address.startswith("grpc") for address in found}) > 1:
+        raise BadRequest(f"addresses {', '.join(found)}: expected all of them over HTTP, or all over gRPC")
     return found
 
 
@@ -59,13 +66,14 @@ def safe_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
     """The same, where a token may be shown: over https, or over plain http on this machine."""
     found = addresses_of(given)
     for address in found:
-        if address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
+        scheme = address.partition("://")[0]
+        if scheme in ("http", "grpc") and not is_loopback(urlsplit(address).hostname or ""):
             raise BadRequest(
-                f"address {address!r} would show the token to everybody on the way: expected https, or a loopback"
+                f"address {address!r} would show the token to everybody on the way: expected {scheme}s, or a loopback"
                 " address",
                 reason="PlainHttp",
-                hint="use https://HOST:PORT and --ca-file, or a tunnel:"
-                " `ssh -L 7433:127.0.0.1:7433 HOST` and http://127.0.0.1:7433",
+                hint=f"use {scheme}s://HOST:PORT and --ca-file, or a tunnel:"
+                f" `ssh -L 7433:127.0.0.1:7433 HOST` and {scheme}://127.0.0.1:7433",
             )
     return found
 

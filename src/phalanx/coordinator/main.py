@@ -46,6 +46,7 @@ from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, 
 from phalanx.store.verified import EpochsSeen, VerifiedStore
 
 if TYPE_CHECKING:
+    from phalanx.api.server.messages import App
     from phalanx.coordinator.rpc import RpcServer
     from phalanx.tls import Pem
 
@@ -214,7 +215,9 @@ async def _serve(settings: Settings) -> int:
         )
         app = build_app(coordinator.commands, keys, tls_files.hosts(), audit=keys.audit)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
-        rpc = None if section.grpc_port is None else await _rpc(coordinator, section, tls_files.pem, room)
+        rpc = (
+            None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
+        )
         renewing = asyncio.gather(tls_files.keep(), keep_short())
         log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
         try:
@@ -230,17 +233,18 @@ async def _serve(settings: Settings) -> int:
 
 
 async def _rpc(
-    coordinator: Coordinator, section: Section, pem: Callable[[], Pem] | None, room: Shares
+    coordinator: Coordinator, app: App, section: Section, pem: Callable[[], Pem] | None, room: Shares
 ) -> RpcServer:
     """Listen for gRPC. Whoever does not want it does not load it."""
     from phalanx.coordinator.rpc import RpcServer
+    from phalanx.coordinator.rpc_clients import ClientsService
     from phalanx.coordinator.rpc_runners import RunnersService
 
     member = coordinator.member
     runners = RunnersService(
         coordinator.links, coordinator.log_links, member.post, coordinator.keys, coordinator.streams, room.rpc
     )
-    server = RpcServer(runners, room.rpc)
+    server = RpcServer(runners, ClientsService(app, coordinator.keys), room.rpc)
     await server.open(section.bind, section.grpc_port or 0, pem)
     return server
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 
+from phalanx.coordinator.rpc_clients import ClientsService
 from phalanx.coordinator.rpc_runners import RunnersService
 from phalanx.link import wire
 from phalanx.rpc.statuses import METADATA_MAX
@@ -29,7 +30,12 @@ GRACE_S = 2.0
 class RpcServer:
     """One port."""
 
-    def __init__(self, runners: RunnersService, connections_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(
+        self,
+        runners: RunnersService | None = None,
+        clients: ClientsService | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
         self._runners = runners
         options = {
             "grpc.so_reuseport": 0,
@@ -47,7 +53,8 @@ class RpcServer:
             "grpc.http2.min_recv_ping_interval_without_data_ms": PING_AT_MOST_EVERY_MS,
         }
         self._server = grpc.aio.server(options=tuple(options.items()), maximum_concurrent_rpcs=CALLS_MAX)
-        self._server.add_generic_rpc_handlers((runners.handlers(),))
+        services = [each.handlers() for each in (runners, clients) if each is not None]
+        self._server.add_generic_rpc_handlers(tuple(services))
 
     async def open(self, host: str, port: int, pem: Callable[[], Pem] | None = None) -> int:
         """Listen, with TLS if `pem` gives a certificate for it; the port."""
@@ -64,7 +71,8 @@ class RpcServer:
 
     async def close(self) -> None:
         """Nobody new is let in; those who are there hear the last that was said to them."""
-        self._runners.close()
+        if self._runners is not None:
+            self._runners.close()
         await self._server.stop(GRACE_S)
 
 

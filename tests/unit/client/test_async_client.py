@@ -17,6 +17,7 @@ from phalanx.errors import BadRequest, NotFound, Unavailable
 from tests.support.fake_commands import FakeCommands
 from tests.support.http_servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
 from tests.support.rest_app import TOKEN, RestApp, a_rest_app, an_async_client
+from tests.support.rpc_servers import serving_rpc
 from tests.unit.client.test_client import ACCEPTED, CLUSTER
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +32,14 @@ async def over_http(house: RestApp) -> AsyncIterator[AsyncClient]:
             yield client
 
 
-@pytest.fixture(params=[an_async_client, over_http], ids=["in process", "over http"])
+@asynccontextmanager
+async def over_grpc(house: RestApp) -> AsyncIterator[AsyncClient]:
+    with serving_rpc(house) as address:
+        async with AsyncClient(address, TOKEN) as client:
+            yield client
+
+
+@pytest.fixture(params=[an_async_client, over_http, over_grpc], ids=["in process", "over http", "over grpc"])
 def way(request: pytest.FixtureRequest):
     return request.param
 

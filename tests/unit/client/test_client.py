@@ -20,6 +20,7 @@ from phalanx.link.wire import Rejected, pack
 from tests.support.fake_commands import FakeCommands
 from tests.support.http_servers import a_cut_stream, a_free_address, a_stream, an_answer, scripted, serving
 from tests.support.rest_app import TOKEN, RestApp, a_client, a_rest_app
+from tests.support.rpc_servers import serving_rpc
 
 CLUSTER = msgspec.json.encode(ClusterView("0", 1, 0, 0, 0, 0, 0, 0, 0, 0, Counts()))
 ACCEPTED = msgspec.json.encode(SubmitReply(["j1"], "j1", []))
@@ -32,7 +33,13 @@ def over_http(house: RestApp) -> Iterator[Client]:
         yield client
 
 
-@pytest.fixture(params=[a_client, over_http], ids=["in process", "over http"])
+@contextmanager
+def over_grpc(house: RestApp) -> Iterator[Client]:
+    with serving_rpc(house) as address, Client(address, TOKEN) as client:
+        yield client
+
+
+@pytest.fixture(params=[a_client, over_http, over_grpc], ids=["in process", "over http", "over grpc"])
 def way(request: pytest.FixtureRequest):
     return request.param
 
