@@ -89,6 +89,7 @@ def test_a_watch_goes_on_where_it_was_cut():
         with client:
             client.submit(command=["true"])
             assert next(watching).revision == seen.revision + 1
+            watching.close()  # type: ignore[attr-defined]  # it is a generator
 
 
 def test_over_tls_the_coordinator_proves_its_name(tmp_path: Path):
