@@ -77,7 +77,7 @@ class Explainer:
         }
         self._reserved: dict[Rank, Reason] = {}
         self._runs_s: dict[JobId, float] = {}  # how long those run who have their places in the draft
-        self._trials = Trials(state, snapshot, policy)
+        self._trials = Trials(state, snapshot, draft, policy)
 
     def note_reserved(self, job: JobState) -> None:
         """For whom room is kept that this job would take. Asked while the columns are those that the pass saw."""

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.never import why_never
 from phalanx.core.explain.smaller import Holds, other_gangs, smaller_requests, with_group
@@ -24,6 +24,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.status import Status
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.topology import Topology
 from phalanx.core.placement.best_node import BestNode
@@ -219,7 +220,7 @@ def _asking(job: Job, number: int, request: Request) -> Job:
 def _taken_back(case: Case) -> Change | None:
     """A drained node with which it would start, or all of them."""
     nodes = case.state.nodes
-    drained = [name for name, node in nodes.items() if node.drain_reason is not None and node.connected]
+    drained = [name for name, node in nodes.items() if _only_drained(node)]
     tries = [[name] for name in drained[:TRIES]] + ([drained] if len(drained) > 1 else [])
     names = next((names for names in tries if _with_open(case, names)), None)
     if names is None:
@@ -228,6 +229,13 @@ def _taken_back(case: Case) -> Change | None:
     text = f"it would start now if {which} took work again ({nodes[names[0]].drain_reason})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
     return Change(text, {}, " && ".join(f"phalanx node resume {name}" for name in names) if may_say else "")
+
+
+def _only_drained(node: NodeState) -> bool:
+    """Whether nothing but the drain keeps a node from taking work."""
+    is_there = node.connected and not node.lost and not node.leaving
+    is_well = not node.leftovers and not node.trouble and node.rests_until is None
+    return node.drain_reason is not None and is_there and is_well
 
 
 def _with_open(case: Case, names: list[str]) -> bool:
@@ -278,8 +286,12 @@ def _holders(case: Case) -> Iterator[list[Tenant]]:
 
 
 def _holds_alone(case: Case, tenant: Tenant) -> bool:
-    """Whether one task has the lane for itself: the end of one makes no room while others queue behind it."""
+    """Whether the end of one task leaves its place: nobody queues in its lane, and no gate of its job opens."""
     node, lane = tenant.key
+    job = case.state.jobs[tenant.job]
+    is_followed = any(each.group.at_once or each.group.after for each in job.groups)
+    if is_followed and job.counts[Status.PENDING]:
+        return False
     return len(case.state.nodes[node].lanes[int(lane)]) == 1
 
 

@@ -14,6 +14,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.engine import PlanFailed, plan
 
 EVERYTHING = 1_000_000  # a pass that is only looked at need not be short
@@ -23,9 +24,9 @@ TRIES = 8  # a question must not hold up the scheduler
 class Trials:
     """Passes that are only looked at; so many and no more for one question."""
 
-    def __init__(self, state: ClusterState, snapshot: Snapshot, policy: Policy) -> None:
-        self._state, self._snapshot = state, snapshot
-        self._policy = structs.replace(policy, placements_max=EVERYTHING, prefetch_max=0, evicts=False)
+    def __init__(self, state: ClusterState, snapshot: Snapshot, draft: Draft, policy: Policy) -> None:
+        self._state, self._snapshot, self._draft = state, snapshot, draft
+        self._policy = structs.replace(policy, placements_max=EVERYTHING, prefetch_max=0)
         self._left = TRIES
 
     def starts_changed(
@@ -49,11 +50,12 @@ class Trials:
         self._left -= 1
         if self._left < 0:
             return False
+        seen.gone = frozenset(self._draft.gone)
         try:
             proposal = plan(seen, self._policy)
         except PlanFailed:
             return False
         if isinstance(unit, GangState):
-            return any(each.job == unit.job.id for each in proposal.gang_placements)
+            return any(each.job == unit.job.id and not each.is_promise for each in proposal.gang_placements)
         mine = (each.position for each in proposal.placements if each.job == unit.job.id)
         return sum(unit.first <= position < unit.last for position in mine) > ahead

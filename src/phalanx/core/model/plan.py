@@ -97,7 +97,7 @@ class Snapshot:
     `gain` grows whenever room may have appeared.
     """
 
-    __slots__ = ("gain", "memory", "nodes", "now", "queues", "tenants", "waiting")
+    __slots__ = ("gain", "gone", "memory", "nodes", "now", "queues", "tenants", "waiting")
 
     def __init__(
         self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float,
@@ -110,6 +110,7 @@ class Snapshot:
         self.queues = queues
         self.now = now
         self.memory = PlanMemory() if memory is None else memory
+        self.gone: frozenset[TenantKey] = frozenset()  # tenants that have left in the draft around this plan
 
     def with_queue(self, waiting: Waiting) -> Snapshot:
         """The same with another queue, for a plan that is only looked at."""

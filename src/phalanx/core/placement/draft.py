@@ -13,7 +13,7 @@ from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import GangPlacement, Placement, Plan, PlanMemory, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
-from phalanx.core.model.tenants import Tenant, TenantKey
+from phalanx.core.model.tenants import Tenant
 
 Mark = tuple[int, int, int]
 
@@ -28,9 +28,7 @@ class Draft:
         self.queues = snapshot.queues
         self.now = snapshot.now
         self.size = 0  # members placed, alone or in gangs
-        self.gone: set[TenantKey] = (
-            set()
-        )  # tenants that have left in this draft, though they are still listed
+        self.gone = set(snapshot.gone)  # tenants that have left in this draft, though they are still listed
         self._placements: list[Placement] = []
         self._gang_placements: list[GangPlacement] = []
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
