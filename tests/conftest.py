@@ -1,4 +1,5 @@
-"""For all tests: hypothesis profiles (`ci` for every run, `nightly` for the long one), and a diary left as it was.
+"""For all tests: hypothesis profiles (`ci` for every run, `nightly` for the long one), which test begins when, and a
+logger left as it was.
 
 pytest tests/property --hypothesis-profile=nightly --timeout=0
 """
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import schedule
+
 # A deadline per example would only measure how busy the machine is.
 settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -22,9 +25,19 @@ settings.register_profile("nightly", _calm, max_examples=5000, stateful_step_cou
 settings.load_profile("ci")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    schedule.sort(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return schedule.scheduler(config, log)
+
+
 @pytest.fixture(autouse=True)
-def diary_as_before() -> Iterator[None]:
-    """A daemon that was started inside a test opens its diary; the tests after it still hear what is written."""
+def logger_as_before() -> Iterator[None]:
+    """A daemon that was started inside a test configures the logger; the tests after it find it as it was."""
     root = logging.getLogger("phalanx")
     before = root.handlers[:], root.level, root.propagate
     yield

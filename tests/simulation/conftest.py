@@ -1,0 +1,17 @@
+"""A planted bug that is never reached fails its test, so that a rename cannot disarm it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.planting import CountingPatch
+
+
+@pytest.fixture
+def monkeypatch() -> Iterator[CountingPatch]:
+    planted = CountingPatch()
+    yield planted
+    planted.undo()
+    assert planted.unused == [], "planted, and never called"
