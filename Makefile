@@ -44,11 +44,12 @@ demo: install ## a working cluster on this machine, shown step by step
 test: install-test ## every test
 	bash scripts/test
 
-soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos; SEEDS, FROM, ATTEMPTS and MINUTES say how much
+soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos, systemd; SEEDS, FROM, ATTEMPTS and MINUTES say how much
 	bash scripts/simulate --seeds $(or $(SEEDS),10000) --from $(or $(FROM),1000)
 	$(VENV)/bin/python -m tests.e2e.truth --attempts $(or $(ATTEMPTS),5000)
 	bash scripts/hostile --minutes $(or $(MINUTES),5)
 	bash scripts/chaos --minutes $(or $(MINUTES),20)
+	bash scripts/systemd
 
 check: install-test ## format, lint, types, tidy, unit, property: under two minutes
 	bash scripts/check

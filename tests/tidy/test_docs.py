@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import phalanx
-from docs.site import pages, python_reference
+from docs.site import pages, python_reference, stage
 from tests.tidy.source import ROOT
 
 # What the clients are built from, which is nobody's to call.
@@ -51,6 +51,19 @@ def public(kind: type) -> list[Any]:
 def test_what_is_made_from_code_is_up_to_date():
     old = [path for path, text in pages.made().items() if (ROOT / path).read_text(encoding="utf-8") != text]
     assert old == [], "write them anew: .venv/bin/python -m docs.site.pages"
+
+
+def test_every_page_is_in_the_navigation():
+    index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    known = stage.pages(ROOT)
+    text = stage.rewritten(index, "docs/index.md", known, ROOT, set())
+    listed = {
+        entry.partition("<")[2].strip(">") + ".md"
+        for _, entries in stage.navigation(text)
+        for entry in entries
+    }
+    left_out = {path for path, place in known.items() if place not in listed and "decisions/" not in place}
+    assert left_out == {"docs/index.md"}, "list it in docs/index.md"
 
 
 def test_whatever_a_client_takes_and_answers_is_exported():
