@@ -25,7 +25,16 @@ from tests.property.eviction_oracle import (
     on_their_way,
     smaller,
 )
-from tests.property.placement_oracle import Counts, Errand, Keys, Picture, Search, admitted, suitable
+from tests.property.placement_oracle import (
+    Counts,
+    Errand,
+    Keys,
+    Picture,
+    Search,
+    admitted,
+    suitable,
+    thousandths,
+)
 from tests.property.placement_stage import Case, SmallGang, SmallUnit, errand_of, snapshot_of
 
 Place = Callable[[Draft, Any], GangPlacement | Reason]
@@ -200,7 +209,7 @@ def member_laws(
         devices = [index for member in members for index in member.grant.devices]
         if len(set(devices)) < len(devices) or not {each.index for each in free.devices}.issuperset(devices):
             yield f"devices {devices} of {picture.spots[row].name} are not all free, once each"
-        if sum(member.grant.cores for member in members) > free.cores:
+        if sum(thousandths(member.grant.cores) for member in members) > free.cores:
             yield f"more cores than are free on {picture.spots[row].name}"
         if sum(member.grant.memory_bytes for member in members) > free.memory:
             yield f"more memory than is free on {picture.spots[row].name}"
@@ -240,7 +249,7 @@ def grant_laws(picture: Picture, unit: SmallUnit, member: Placement) -> Iterator
     if not spot.labels.issuperset(request.labels):
         yield f"member {member.position} was put on {spot.name}, which lacks {request.labels}"
     parts = [cores for _, cores in grant.numa_cores]
-    if any(cores <= 0 for cores in parts) or sum(parts) > grant.cores:
+    if any(cores <= 0 for cores in parts) or sum(map(thousandths, parts)) > thousandths(grant.cores):
         yield f"member {member.position} has NUMA cores {grant.numa_cores} for {grant.cores}"
     if member.job != unit.job.id or member.lane is not None:
         yield f"member {member.position} goes into lane {member.lane} of {member.job}"
@@ -412,12 +421,12 @@ def same_accounts(snapshot: Snapshot, picture: Picture) -> Iterator[str]:
     """The draft's ledgers say what the picture says."""
     for row, ledger in enumerate(snapshot.nodes.ledgers):
         free = picture.free(row)
-        here = (ledger.cores_free, ledger.memory_free, ledger.devices_free)
+        here = (*ledger.free, ledger.devices_free)
         if here != (free.cores, free.memory, {each.index for each in free.devices}):
             yield f"{ledger.name} has {here} free in the draft, should be {free}"
     for queue, used in snapshot.queues.usage.items():
         held = [each.grant for each in picture.tenants if each.queue == queue]
-        if (used.tasks, used.cores) != (len(held), sum(each.cores for each in held)):
+        if used.held[:2] != [len(held), sum(thousandths(each.cores) for each in held)]:
             yield f"the usage of queue {queue} is not what its tasks hold"
 
 
@@ -425,14 +434,10 @@ def photograph(snapshot: Snapshot) -> object:
     """Everything that a draft may change, by value."""
     table, tenants = snapshot.nodes, snapshot.tenants
     ledgers = [
-        (each.cores_free, each.memory_free, dict(each.numa_free), set(each.devices_free), set(each.devices_held),
+        (*each.free, dict(each.numa_free), set(each.devices_free), set(each.devices_held),
          set(each.devices_promised), each.promises)
         for each in table.ledgers
     ]  # fmt: skip
-    usage = {
-        name: (used.tasks, used.cores, used.memory_bytes, used.gpus)
-        for name, used in snapshot.queues.usage.items()
-        if used.tasks
-    }
-    columns = [column.tolist() for column in (table.cores, table.memory, table.open, tenants.used)]
+    usage = {name: list(used.held) for name, used in snapshot.queues.usage.items() if used.held[0]}
+    columns = [column.tolist() for column in (*table.columns.free, table.open, tenants.used)]
     return ledgers, usage, columns, dict(tenants.slots), dict(tenants.needed)

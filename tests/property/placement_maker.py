@@ -14,12 +14,12 @@ from phalanx.core.model.gang import Gang, Gather
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.queue import Quota
-from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
+from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request
 from phalanx.core.model.target import Target
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.waiting import Wanted
-from tests.property.placement_oracle import Picture, Spot, fits, suitable
+from tests.property.placement_oracle import Picture, Spot, fits, suitable, thousandths
 from tests.property.placement_stage import Case, SmallGang, SmallGroup, SmallUnit, standing
 
 WORDS = ("spine", "block", "rack")
@@ -59,11 +59,11 @@ class Maker:
         word, used, more = self.chance.choice(
             (
                 ("tasks", len(held), 6),
-                ("cores", sum(each.cores for each in held), 9),
+                ("cores", sum(thousandths(each.cores) for each in held) / 1000, 9),
                 ("gpus", sum(len(each.devices) for each in held), 6),
             )
         )
-        self.picture.quotas["default"] = Quota(**{word: used + self.chance.randint(0, more)})
+        self.picture.quotas["default"] = Quota(**{word: used + self.chance.randint(0, more)})  # type: ignore[arg-type]
 
     # The cluster
 
@@ -73,6 +73,8 @@ class Maker:
         self.topology = Topology(tuple(Layer(word, (f"x/{word}", word)) for word in WORDS[3 - layers :]))
         self.has_gaps, self.has_twins, self.has_pools = self.often(20), self.often(50), self.often(10, 50)
         self.style = chance.choice(("devices", "cores", "both", "both"))
+        self.parts = Random(f"parts of cores {self.seed}")
+        self.has_parts = self.parts.random() < 0.3
         self.kinds = ("h100",) if self.often(65) else ("h100", "a100")
         self.has_numa, self.has_memory = self.often(15), self.often(40)
         self.closes = self.often(40)
@@ -181,16 +183,17 @@ class Maker:
                 )
         return None
 
-    def _numa(self, row: int, cores: int) -> tuple[tuple[int, int], ...]:
-        left = {part.id: part.cores for part in self.capacities[row].numa}
+    def _numa(self, row: int, cores: Cores) -> tuple[tuple[int, Cores], ...]:
+        left = {part.id: thousandths(part.cores) for part in self.capacities[row].numa}
         for tenant in self.picture.tenants:
             for part, count in tenant.grant.numa_cores if tenant.node_row == row else ():
-                left[part] -= count
+                left[part] -= thousandths(count)
         found = []
+        asked = thousandths(cores)
         for part, count in left.items():
-            if take := min(cores, max(0, count)):
-                found.append((part, take))
-                cores -= take
+            if take := min(asked, max(0, count)):
+                found.append((part, take / 1000))
+                asked -= take
         return tuple(found)
 
     def _overdraw(self, job: JobId) -> None:
@@ -217,8 +220,12 @@ class Maker:
     def _request(self) -> Request:
         chance = self.chance
         gpus = 0 if self.style == "cores" else chance.choice((0, 1, 1, 1, 1, 2, 2, 3, 4))
-        cores = chance.choice((0, 1, 1, 1, 2, 2, 3)) if self.style != "devices" else 1
+        cores: Cores = chance.choice((0, 1, 1, 1, 2, 2, 3)) if self.style != "devices" else 1
         cores = max(cores, 0 if gpus else 1)
+        if (
+            self.has_parts and self.parts.random() < 0.7
+        ):  # a chance of its own: other cases stay what they were
+            cores = self.parts.choice((0.001, 0.1, 0.25, 0.3, 0.5, 0.7, 1.5, 2.333))
         memory = chance.randint(0, 4) if self.has_memory else 0
         kind = chance.choice(self.kinds) if gpus and len(self.kinds) > 1 and self.often(50) else None
         size = 80 if gpus and self.often(10) else 0

@@ -26,6 +26,11 @@ Counts = tuple[int, ...]  # members of each group
 Keys = frozenset[TenantKey]
 
 
+def thousandths(cores: float) -> int:
+    """Cores as a whole number, as one would count coins."""
+    return round(1000 * cores)
+
+
 @dataclass(frozen=True)
 class Spot:
     """One node. `path` names its domains from the outermost layer inward, and itself last."""
@@ -33,7 +38,7 @@ class Spot:
     name: str
     path: tuple[str, ...]
     is_open: bool
-    cores: int
+    cores: float
     memory: int
     devices: tuple[Device, ...]
     labels: frozenset[tuple[str, str]] = frozenset()
@@ -45,7 +50,7 @@ class Free:
 
     name: str
     labels: frozenset[tuple[str, str]]
-    cores: int
+    cores: int  # in thousandths
     memory: int
     devices: tuple[Device, ...]
 
@@ -70,7 +75,7 @@ class Picture:
         spot = self.spots[row]
         there = [each for each in self.tenants if each.node_row == row and each.key not in without]
         taken = {index for each in there for index in each.grant.devices}
-        cores = spot.cores - sum(each.grant.cores for each in there)
+        cores = thousandths(spot.cores) - sum(thousandths(each.grant.cores) for each in there)
         memory = spot.memory - sum(each.grant.memory_bytes for each in there)
         left = tuple(device for device in spot.devices if device.index not in taken)
         return Free(spot.name, spot.labels, cores, memory, left)
@@ -168,7 +173,7 @@ def fits(free: Free, wanted: tuple[Wanted, ...], counts: Counts) -> bool:
         return False
     if not all(free.labels.issuperset(request.labels) for request, _ in asked):
         return False
-    if sum(request.cores * count for request, count in asked) > free.cores:
+    if sum(thousandths(request.cores) * count for request, count in asked) > free.cores:
         return False
     if sum(request.memory_bytes * count for request, count in asked) > free.memory:
         return False
@@ -191,7 +196,11 @@ def admitted(picture: Picture, errand: Errand, counts: Counts, without: Keys = f
     more = [(each.request, count) for each, count in zip(errand.wanted, counts, strict=True)]
     sums = (
         (quota.tasks, len(held), sum(counts)),
-        (quota.cores, sum(each.cores for each in held), sum(each.cores * count for each, count in more)),
+        (
+            None if quota.cores is None else thousandths(quota.cores),
+            sum(thousandths(each.cores) for each in held),
+            sum(thousandths(each.cores) * count for each, count in more),
+        ),
         (
             quota.memory_bytes,
             sum(each.memory_bytes for each in held),

@@ -57,7 +57,7 @@ def earliest(cluster: PlannedCluster, unit: WaitingTasks | PlannedGang) -> float
             gone = [each for each in here if max(cluster.now, each.ends_at) <= instant]
             cores = ledger.cores_free + sum(each.grant.cores for each in gone)
             gpus = len(ledger.devices_free) + sum(len(each.grant.devices) for each in gone)
-            room += min(cores // request.cores, gpus // request.gpus if request.gpus else cores)
+            room += min(int(cores // request.cores), gpus // request.gpus if request.gpus else int(cores))
         if room >= wanted:
             return float(instant)
     return None

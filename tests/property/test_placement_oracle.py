@@ -234,6 +234,7 @@ def test_the_cases_have_everything_in_them():
         "promise", "leaving", "protected", "never evicted", "other queue", "closed node", "overdrawn node",
         "missing label", "quota", "bound member", "target", "labels", "multiple", "must", "prefer", "surplus",
         "unknown layer", "may not evict", "single task", "several groups", "fewer needed", "own indexes",
+        "part of a core",
     ):  # fmt: skip
         assert seen[feature] >= 2, feature
 
@@ -263,6 +264,7 @@ def _features_of(unit: SmallUnit, picture: Picture) -> Iterator[str]:
     for wanted, group in zip(errand.wanted, unit.job.groups, strict=True):
         yield from ["target"] * (wanted.request.target is not None) + ["labels"] * bool(wanted.request.labels)
         yield from ["fewer needed"] * (wanted.need < wanted.most) + ["own indexes"] * bool(group.indexes)
+        yield from ["part of a core"] * (wanted.request.cores % 1 > 0)
     for rule in errand.gather:
         yield from ["multiple"] * (rule.multiple > 1) + ["must" if rule.must else "prefer"]
         yield from ["unknown layer"] * (rule.layer not in picture.layers)

@@ -12,7 +12,7 @@ from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.queue import Queues, Quota
-from phalanx.core.model.resources import Capacity, Device, Grant, Request
+from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.target import parse_target
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
@@ -182,7 +182,7 @@ class PlannedCluster:
         """A job that waits was cancelled."""
         self.waiting.discard(self.units.pop(job))
 
-    def free(self) -> dict[str, int]:
+    def free(self) -> dict[str, Cores]:
         return {ledger.name: ledger.cores_free for ledger in self.nodes}
 
     def _start(self, placement: Placement) -> None:

@@ -16,7 +16,7 @@ def snapshot_image(seen: Snapshot) -> bytes:
     return msgpack.encode(
         (
             (seen.gain, seen.now),
-            (table.names, table.cores.tolist(), table.memory.tolist(), table.open.tolist()),
+            (table.names, [column.tolist() for column in table.columns.free], table.open.tolist()),
             [_ledger_facts(ledger) for ledger in table.ledgers],
             [(key, structs.astuple(held)) for key in tenants.slots if (held := tenants.get(key)) is not None],
             sorted(tenants.needed.items()),
@@ -58,9 +58,9 @@ def state_image(state: ClusterState) -> bytes:
     )
 
 
-def _held(usage: Usage) -> tuple[int, int, int]:
+def _held(usage: Usage) -> tuple[int, ...]:
     """What a queue holds; one that has nothing left is the same as one that never had."""
-    return usage.tasks, usage.cores, usage.gpus
+    return tuple(usage.held)
 
 
 def _ledger_facts(ledger: object) -> list[object]:

@@ -9,7 +9,7 @@ import typer
 from phalanx.api.schema.cluster import QueueView, QuotaSpec
 from phalanx.cli.output import OutputOption, Table, emit, fields
 from phalanx.cli.session import session
-from phalanx.cli.text import size
+from phalanx.cli.text import read_cores, size
 from phalanx.settings import Output
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -35,7 +35,10 @@ def set_quota(
     ctx: typer.Context,
     name: NameArgument,
     tasks: Annotated[int | None, typer.Option(min=0, help="Maximum number of tasks.")] = None,
-    cores: Annotated[int | None, typer.Option(min=0, help="Maximum number of cores.")] = None,
+    cores: Annotated[
+        float | None,
+        typer.Option(parser=read_cores, metavar="CORES", help="Maximum number of cores, such as 64 or 7.5."),
+    ] = None,
     memory: Annotated[str | None, typer.Option(help="Maximum memory, such as 2TiB.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, help="Maximum number of GPUs.")] = None,
     priority_max: Annotated[

@@ -19,6 +19,7 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import session
+from phalanx.cli.text import read_cores
 from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
 from phalanx.client.calls import parse_gather
 from phalanx.settings import Output
@@ -41,7 +42,16 @@ class SubmitOptions(Struct, kw_only=True):
             autocompletion=node_names,
         ),
     ] = None
-    cores: Annotated[int, typer.Option("-c", "--cores", min=0, help="Cores per task; 0 = unlimited.")] = 1
+    cores: Annotated[
+        float,
+        typer.Option(
+            "-c",
+            "--cores",
+            parser=read_cores,
+            metavar="CORES",
+            help="Cores per task, such as 2 or 0.5; 0 = unlimited.",
+        ),
+    ] = 1
     memory: Annotated[str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB.")] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
     gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from phalanx.core.model.quantity import describe_bytes, describe_seconds
+import typer
+
+from phalanx.core.model.quantity import describe_bytes, describe_seconds, parse_cores
+from phalanx.core.model.resources import Cores
 
 _ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])?"
@@ -55,6 +58,14 @@ def size(count: int) -> str:
     return describe_bytes(count) if count else "-"
 
 
-def plural(count: int, noun: str) -> str:
+def read_cores(text: str) -> Cores:
+    """An option's number of cores."""
+    try:
+        return parse_cores(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def plural(count: float, noun: str) -> str:
     """`1 task`, `2 tasks`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -32,6 +32,7 @@ from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
+from phalanx.core.model.amounts import CORES, millicores, written
 from phalanx.core.model.ids import is_job_id
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status
@@ -200,8 +201,8 @@ class StateReads:
             revision=state.revision,
             nodes=len(state.nodes),
             nodes_online=sum(node.takes_work for node in state.nodes.values()),
-            cores=sum(ledger.capacity.cores for ledger in ledgers),
-            cores_free=sum(ledger.cores_free for ledger in ledgers),
+            cores=written(sum(millicores(ledger.capacity.cores) for ledger in ledgers)),
+            cores_free=written(sum(ledger.free[CORES] for ledger in ledgers)),
             devices=sum(len(ledger.devices) for ledger in ledgers),
             devices_free=sum(len(ledger.devices_free) for ledger in ledgers),
             jobs=len(state.jobs),

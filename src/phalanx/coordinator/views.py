@@ -16,6 +16,7 @@ from phalanx.core.cluster.health import trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.explain.gates import comes_first
+from phalanx.core.model.amounts import written
 from phalanx.core.model.queue import DEFAULT, Usage
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request
@@ -140,7 +141,9 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         cores_free=ledger.cores_free,
         memory_bytes=ledger.capacity.memory_bytes,
         memory_free_bytes=ledger.memory_free,
-        numa=[NumaView(numa.id, numa.cores, ledger.numa_free[numa.id]) for numa in ledger.capacity.numa],
+        numa=[
+            NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
+        ],
         devices=[
             DeviceView(d.index, d.kind, d.memory_bytes, d.numa, d.uuid, holders.get(d.index))
             for d in ledger.capacity.devices
@@ -184,14 +187,14 @@ def queue_view(state: ClusterState, name: str) -> QueueView:
     return QueueView(
         name,
         None if quota is None else QuotaView(*structs.astuple(quota)),
-        UsageView(used.tasks, used.cores, used.memory_bytes, used.gpus),
+        UsageView(*used.written),
         sum(len(kind.ranks) for kind in units),
     )
 
 
 def known_queues(state: ClusterState) -> list[str]:
     """Every queue that has a quota, holds something, or has somebody waiting in it."""
-    held = {name for name, used in state.queues.usage.items() if used.tasks}
+    held = {name for name, used in state.queues.usage.items() if used.held[0]}
     waiting = {_queue_of(kind) for kind in state.waiting.classes.values()}
     return sorted({DEFAULT, *state.queues.quotas, *held, *waiting})
 

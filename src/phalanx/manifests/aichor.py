@@ -12,11 +12,13 @@ import msgspec
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
+from phalanx.core.model.amounts import written
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.products import device_kind
 from phalanx.core.model.quantity import SECONDS_MAX
 from phalanx.manifests import quantities
+from phalanx.manifests.amounts import MILLICORE
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.view import View
@@ -93,6 +95,8 @@ def _group(each: View, name: str, spec: View) -> GroupSpec:
     resources = each.view("resources")
     gpus, kind = _gpus(resources.view("accelerators"))
     cpus = _amount(resources, "cpus", _amount(resources, "cpu", quantities.NANO))
+    if cpus % MILLICORE:
+        raise resources.error("cpus", "finer than a thousandth of a core (1m)")
     return GroupSpec(
         name=plain_name(name, each),
         tasks=count * completions,
@@ -100,7 +104,7 @@ def _group(each: View, name: str, spec: View) -> GroupSpec:
         at_once=0 if parallelisms >= completions else parallelisms,
         command=command,
         shell=shell,
-        cores=-(-cpus // quantities.NANO),
+        cores=written(cpus // MILLICORE),
         memory=_memory(resources, cpus),
         gpus=gpus,
         gpu_type=kind if gpus else None,

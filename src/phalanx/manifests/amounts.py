@@ -1,7 +1,7 @@
 """What the containers of a pod ask for, added up as Kubernetes does, in our units: cores, bytes, devices.
 
-Resources that Phalanx does not count give a caution. The caller decides what to do with parts of cores and devices: a
-task gets whole ones, while pods in a cluster may share them.
+Resources that Phalanx does not count give a caution. Cores are exact to the thousandth, as in Kubernetes. The caller
+decides what to do with parts of devices: a task gets whole ones, while pods in a cluster may share them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from phalanx.core.model.amounts import written
+from phalanx.core.model.resources import Cores
 from phalanx.manifests import quantities
 from phalanx.manifests.quantities import NANO
 from phalanx.manifests.view import View
 
 CPU, MEMORY = "cpu", "memory"
+MILLICORE = NANO // 1000
 WHOLE_DEVICES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 PERCENT_OF_DEVICE = ("koordinator.sh/gpu", "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
 SHARED_DEVICES = "koordinator.sh/gpu.shared"
@@ -26,7 +29,7 @@ Ask = dict[str, int]  # billionths of each resource
 
 
 class Amounts(Struct, frozen=True):
-    """A pod's request, exact; `cores` and `gpus` are rounded up."""
+    """A pod's request, exact; `gpus` are rounded up."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
@@ -34,8 +37,8 @@ class Amounts(Struct, frozen=True):
     gpu_memory_bytes: int = 0  # of each device
 
     @property
-    def cores(self) -> int:
-        return -(-self.cpu_millis // 1000)
+    def cores(self) -> Cores:
+        return written(self.cpu_millis)
 
     @property
     def gpus(self) -> int:
@@ -71,7 +74,7 @@ def to_amounts(ask: Ask) -> Amounts:
         percent = 100
     gpus = -(-percent // 100)
     return Amounts(
-        cpu_millis=-(-ask.get(CPU, 0) // (NANO // 1000)),
+        cpu_millis=-(-ask.get(CPU, 0) // MILLICORE),
         memory_bytes=_ceil(ask.get(MEMORY, 0)),
         gpu_percent=percent,
         gpu_memory_bytes=-(-memory // gpus) if gpus else 0,
@@ -112,6 +115,8 @@ def read_quantity(view: View, name: str) -> int:
     if amount < 0:
         view.refuse(name, f"{value} is below zero", "taken as 0")
         return 0
+    if name == CPU and amount % MILLICORE:
+        view.refuse(name, f"{value} is finer than a thousandth of a core (1m)", "rounded up")
     if name in WHOLE_DEVICES and amount % NANO:
         view.refuse(name, f"{value} is not a whole number, and devices are given out whole", "rounded up")
     return amount

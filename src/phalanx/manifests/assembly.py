@@ -153,8 +153,8 @@ def _tolerations(spec: JobSpec, ranks: list[Pod]) -> tuple[tuple[Toleration, ...
 
 def _placed(position: int, pod: Pod) -> Placed:
     asked = pod.template.amounts
-    cores, gpus = asked.cpu_millis // 1000, asked.gpu_percent // 100
-    return Placed(position, pod.node, cores, asked.memory_bytes, gpus, pod.started_at, pod.ending)
+    gpus = asked.gpu_percent // 100
+    return Placed(position, pod.node, asked.cores, asked.memory_bytes, gpus, pod.started_at, pod.ending)
 
 
 def _name(gang: PodGang, gangs: list[PodGang], number: int | None, taken: set[str]) -> str:

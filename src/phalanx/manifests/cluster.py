@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from phalanx.api.schema.fields import read_size, shown
+from phalanx.api.schema.fields import read_cores, read_size, shown
 from phalanx.api.schema.groupspec import CORES_MAX, GPUS_MAX
 from phalanx.core.model.ids import is_name
 from phalanx.core.model.job import PRIORITY_MAX, Job
 from phalanx.core.model.queue import QUEUES_MAX, Quota
-from phalanx.core.model.resources import Capacity, Device, NumaNode
+from phalanx.core.model.resources import Capacity, Cores, Device, NumaNode
 from phalanx.core.model.topology import Topology
 from phalanx.errors import PhalanxError
 from phalanx.manifests.found import ParsedJob, Placed
@@ -162,6 +162,16 @@ def _instant(view: View, key: str) -> float | None:
     return None if value is None else float(value)
 
 
+def _cores(view: View) -> Cores:
+    value = view.get("cores")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise view.error("cores", f"{shown(value)} is not a number of cores, such as 2 or 0.5")
+    try:
+        return read_cores("cores", value, 1 << 60)
+    except PhalanxError as error:
+        raise view.error("cores", str(error).removeprefix("cores: ")) from None
+
+
 def _queues(queues: View) -> dict[str, Quota]:
     found: dict[str, Quota] = {}
     if len(queues.content) > QUEUES_MAX:
@@ -170,11 +180,12 @@ def _queues(queues: View) -> dict[str, Quota]:
         if not is_name(name):
             raise queues.error(name, "is not a name of a queue: lower-case letters, digits, '.', '_' or '-'")
         quota = queues.view(name)
-        limits = {key: quota.number(key, 0, 0, 1 << 60) for key in ("tasks", "cores", "gpus") if key in quota}
+        limits = {key: quota.number(key, 0, 0, 1 << 60) for key in ("tasks", "gpus") if key in quota}
+        cores = _cores(quota) if "cores" in quota else None
         memory = _size(quota, "memory") if "memory" in quota else None
         most = "priority_max"
         priority = quota.number(most, 0, -PRIORITY_MAX, PRIORITY_MAX) if most in quota else None
-        found[name] = Quota(limits.get("tasks"), limits.get("cores"), memory, limits.get("gpus"), priority)
+        found[name] = Quota(limits.get("tasks"), cores, memory, limits.get("gpus"), priority)
         for view, key in quota.left():
             raise view.error(key, "is unknown: a queue has tasks, cores, memory, gpus, priority_max")
     return found

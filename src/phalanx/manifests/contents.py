@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import gt
 
+from phalanx.core.model.amounts import fixed
 from phalanx.core.model.resources import Capacity
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.cluster import ClusterSpec
@@ -66,12 +68,11 @@ def _check_native(nodes: list[NodeSpec], known: Iterable[ParsedJob], kube: set[s
             if each.node not in capacities:
                 raise ManifestError(found.where, f"{found.id}: places: there is no node {each.node!r}")
             sums = held[each.node]
-            for number, amount in enumerate((each.cores, each.memory_bytes, each.gpus)):
+            for number, amount in enumerate((*fixed(each), each.gpus)):
                 sums[number] += amount
             capacity = capacities[each.node]
-            if each.node not in kube and (
-                sums[0] > capacity.cores or sums[1] > capacity.memory_bytes or sums[2] > len(capacity.devices)
-            ):
+            has = (*fixed(capacity), len(capacity.devices))
+            if each.node not in kube and any(map(gt, sums, has)):
                 raise ManifestError(
                     found.where, f"{found.id}: places: {each.node} has no room for it, with what runs there"
                 )

@@ -9,6 +9,7 @@ from msgspec import Struct
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.core.model.ids import NAME_MAX, is_name, is_object
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Cores
 from phalanx.manifests.load import Map
 from phalanx.manifests.taints import Toleration
 from phalanx.manifests.view import View
@@ -17,13 +18,13 @@ from phalanx.manifests.view import View
 class Placed(Struct, frozen=True):
     """A task that holds a place. `position` counts over the groups of its job.
 
-    It may hold less than its group asks for: pods in a Kubernetes cluster share parts of cores and devices, which
-    `nodes.py` subtracts from the node in whole units.
+    It may hold less than its group asks for: pods in a Kubernetes cluster share parts of devices, which `nodes.py`
+    subtracts from the node in whole units.
     """
 
     position: int
     node: str
-    cores: int
+    cores: Cores
     memory_bytes: int
     gpus: int
     started_at: float | None = None

@@ -1,7 +1,7 @@
 """Kubernetes nodes as ours: their capacity, their labels, and whether they take work.
 
-Pods there share cores and devices in parts, which tasks here never do. So the parts that are taken on a node are added
-up and subtracted from it in whole units: the remainder is what a task of ours could have.
+Pods there share devices in parts, which tasks here never do. So the parts that are taken on a node are added up and
+subtracted from it in whole units: the remainder is what a task of ours could have. Cores are in thousandths on both sides.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from phalanx.core.model.amounts import written
 from phalanx.core.model.products import device_kind
 from phalanx.core.model.resources import Capacity, Device
 from phalanx.manifests.amounts import COUNTED, Amounts, read_quantity, to_amounts
@@ -75,8 +76,8 @@ def read_node(document: View) -> KubeNode:
 def settle(node: KubeNode, pods: Iterable[Pod]) -> tuple[NodeSpec, bool]:
     """The node without what is taken in parts, and whether more is taken than it has."""
     held = [pod.template.amounts for pod in pods]
-    cores = _whole([each.cpu_millis for each in held], node.amounts.cpu_millis, 1000)
-    gpus = _whole([each.gpu_percent for each in held], node.amounts.gpu_percent, 100)
+    cores = written(max(sum(each.cpu_millis for each in held), node.amounts.cpu_millis))
+    gpus = _whole_devices([each.gpu_percent for each in held], node.amounts.gpu_percent)
     memory = sum(each.memory_bytes for each in held)
     devices = tuple(Device(index, node.kind, node.device_bytes) for index in range(min(gpus, DEVICES_MAX)))
     capacity = Capacity(cores, max(memory, node.amounts.memory_bytes), (), devices, node.labels)
@@ -93,10 +94,10 @@ def unknown_node(name: str) -> KubeNode:
     return KubeNode(name, Amounts(), "gpu", 0, {}, UNKNOWN, ())
 
 
-def _whole(held: list[int], total: int, unit: int) -> int:
-    """How many whole units a node has, of which each holder takes only its whole ones."""
-    free = (total - sum(held)) // unit
-    return sum(each // unit for each in held) + max(0, free)
+def _whole_devices(held: list[int], total: int) -> int:
+    """How many whole devices a node has, of which each holder takes only its whole ones; all in percent."""
+    free = (total - sum(held)) // 100
+    return sum(each // 100 for each in held) + max(0, free)
 
 
 def _vendor(room: View) -> str:

@@ -208,10 +208,6 @@ def read_tags(metadata: View) -> dict[str, str]:
 def _tell_rounding(spec: View, amounts: Amounts) -> None:
     if spec.source.lenient:  # what runs in a cluster is counted exactly
         return
-    if amounts.cpu_millis % 1000:
-        spec.caution(
-            "containers", f"cores are whole here: {amounts.cores} are asked for", f"{amounts.cpu_millis}m"
-        )
     if amounts.gpu_percent % 100:
         spec.caution(
             "containers", f"devices are whole here: {amounts.gpus} are asked for", f"{amounts.gpu_percent}%"

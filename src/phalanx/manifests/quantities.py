@@ -42,11 +42,6 @@ def nanos(value: object) -> int:
     return min(amount, VALUE_MAX * NANO) * (-1 if sign == "-" else 1)
 
 
-def millis(value: object) -> int:
-    """A quantity in thousandths, rounded away from zero."""
-    return _up(nanos(value), NANO // 1000)
-
-
 def whole(value: object) -> int:
     """A quantity as a whole number, rounded away from zero."""
     return _up(nanos(value), NANO)

@@ -6,6 +6,7 @@ import numpy as np
 
 from phalanx.api.schema.apply import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.amounts import CORES, fixed, written
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Domain, Tree
 from phalanx.preview.names import Names
@@ -32,7 +33,7 @@ class _Sums:
 
     def __init__(self, tree: Tree, table: NodeTable) -> None:
         totals = [
-            (each.capacity.cores, each.cores_free, len(each.devices), len(each.devices_free))
+            (fixed(each.capacity)[CORES], each.free[CORES], len(each.devices), len(each.devices_free))
             if is_open
             else (0, 0, 0, 0)
             for each, is_open in zip(table.ledgers, table.open, strict=False)
@@ -53,8 +54,8 @@ class _Sums:
             domain.child_layer,
             list(domain.children),
             domain.nodes,
-            cores,
-            cores_free,
+            written(cores),
+            written(cores_free),
             devices,
             devices_free,
             domain.is_virtual,

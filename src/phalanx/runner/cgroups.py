@@ -18,6 +18,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from phalanx.core.model.amounts import MILLI, millicores
+from phalanx.core.model.resources import Cores
 from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, THREADED
 
 ROOT = Path("/sys/fs/cgroup")
@@ -27,6 +29,7 @@ RUNNER = "phalanx-runner"
 MEMORY_BYTES_MIN = 16 << 20
 LEAVE_S_MIN, LEAVE_S_MAX = 0.01, 5.0
 CPU_PERIOD_US = 100_000
+CPU_QUOTA_US_MIN = 1000  # the kernel takes no less: a hundredth of a core
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200})")
 
 
@@ -95,7 +98,7 @@ class Cgroups:
         """The folders of this node: only its keeper and its attempts are in them."""
         return tuple(str(hierarchy.base) for hierarchy in self._hierarchies)
 
-    def create(self, name: str, memory_bytes: int, cores: int = 0) -> Cgroup | None:
+    def create(self, name: str, memory_bytes: int, cores: Cores = 0) -> Cgroup | None:
         """A cgroup with this limit (0 sets none), or None where that is impossible."""
         if not self._hierarchies or (memory_bytes and self.why_not) or not _NAME.fullmatch(name):
             return None
@@ -272,13 +275,14 @@ def _step_aside(folder: Path) -> None:
     (leaf / "cgroup.procs").write_text("0")
 
 
-def _limit(hierarchy: _Hierarchy, folder: Path, memory_bytes: int, cores: int) -> None:
+def _limit(hierarchy: _Hierarchy, folder: Path, memory_bytes: int, cores: Cores) -> None:
+    quota = max(CPU_QUOTA_US_MIN, millicores(cores) * CPU_PERIOD_US // MILLI)
     limit = str(max(memory_bytes, MEMORY_BYTES_MIN)) if memory_bytes else ""
     if hierarchy.controller == "memory" and limit:
         (folder / "memory.limit_in_bytes").write_text(limit)
         _write_if_there(folder / "memory.memsw.limit_in_bytes", limit)
     elif hierarchy.controller == "cpu" and cores:
-        (folder / "cpu.cfs_quota_us").write_text(str(cores * CPU_PERIOD_US))
+        (folder / "cpu.cfs_quota_us").write_text(str(quota))
     elif not hierarchy.controller and (folder / "memory.max").exists():
         if limit:
             (folder / "memory.max").write_text(limit)
@@ -286,7 +290,7 @@ def _limit(hierarchy: _Hierarchy, folder: Path, memory_bytes: int, cores: int) -
         # A task that lost one process to the OOM killer may hang or give wrong results; it is ended as a whole.
         _write_if_there(folder / "memory.oom.group", "1")
     if not hierarchy.controller and cores and (folder / "cpu.max").exists():
-        (folder / "cpu.max").write_text(f"{cores * CPU_PERIOD_US} {CPU_PERIOD_US}")
+        (folder / "cpu.max").write_text(f"{quota} {CPU_PERIOD_US}")
 
 
 def _write_if_there(path: Path, text: str) -> None:

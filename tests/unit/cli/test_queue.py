@@ -29,6 +29,11 @@ def test_a_quota_is_set_and_lifted(cli: Cli, cluster: FakeClient):
     ]
 
 
+def test_a_quota_may_hold_parts_of_cores(cli: Cli, cluster: FakeClient):
+    assert cli("queue", "set", "lab", "--cores", "7.5").code == 0
+    assert cluster.asked == [("set_quota", "lab", QuotaSpec(cores=7.5))]
+
+
 def test_one_queue_is_shown(cli: Cli, cluster: FakeClient):
     assert "Waiting:  3" in cli("queue", "show", "default").out
     assert json.decode(cli("queue", "show", "default", "-o", "json").out, type=QueueView) == a_queue()

@@ -77,6 +77,14 @@ def test_task_submit_is_the_same_command(cli: Cli, cluster: FakeClient):
     assert (asked(cluster).cores, asked(cluster).command) == (2, ["echo", "hi"])
 
 
+def test_a_part_of_a_core_is_asked_for_as_it_is_written(cli: Cli, cluster: FakeClient):
+    cli("submit", "--cores", "0.5", "--", "true")
+    assert repr(asked(cluster).cores) == "0.5"
+    refused = cli("submit", "--cores", "1e-1", "--", "true")
+    assert refused.code == 2
+    assert "'1e-1' is not a number of cores" in " ".join(refused.err.replace("│", "").split())
+
+
 def test_options_after_the_first_word_belong_to_the_command(cli: Cli, cluster: FakeClient):
     cli("submit", "ls", "-c", "--name")
     assert asked(cluster).command == ["ls", "-c", "--name"]

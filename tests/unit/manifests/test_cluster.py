@@ -50,7 +50,9 @@ def refusal(text: str) -> str:
 def test_a_node_gives_what_is_allocatable():
     node = a_node(labels={"rack": "r1"}, cpu="7910m", memory="32Gi", gpu="2", pods="110")
     (made,) = the_cluster(node).nodes
-    assert made.capacity == Capacity(7, 32 * 2**30, (), (Device(0, "gpu"), Device(1, "gpu")), {"rack": "r1"})
+    assert made.capacity == Capacity(
+        7.91, 32 * 2**30, (), (Device(0, "gpu"), Device(1, "gpu")), {"rack": "r1"}
+    )
 
 
 def test_the_product_of_a_device_is_its_kind():
@@ -80,11 +82,11 @@ def test_a_bound_pod_holds_its_place():
     assert job.placed == (Placed(0, "n1", 2, 2**30, 1, started_at=1767225610.0),)
 
 
-def test_parts_of_cores_are_taken_off_the_node_together():
+def test_parts_of_cores_are_held_as_they_are():
     small = [a_running(f"p{n}", "n1", requests={"cpu": "300m"}) for n in range(4)]
     cluster = the_cluster(a_node(cpu="7900m"), *small, a_running("big", "n1", requests={"cpu": "2500m"}))
-    assert cluster.nodes[0].capacity.cores == 2 + 4  # two whole ones held, 7.9 − 1.2 − 2.5 = 4.2 free
-    assert sorted(placed.cores for job in cluster.jobs for placed in job.placed) == [0, 0, 0, 0, 2]
+    assert cluster.nodes[0].capacity.cores == 7.9
+    assert sorted(placed.cores for job in cluster.jobs for placed in job.placed) == [0.3, 0.3, 0.3, 0.3, 2.5]
 
 
 def test_devices_shared_in_parts_are_counted_once():

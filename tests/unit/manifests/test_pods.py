@@ -43,11 +43,17 @@ def test_a_pod_that_asks_for_nothing_gets_no_core_of_its_own():
     assert the_group().cores == 0
 
 
-def test_parts_of_a_core_are_rounded_up_with_a_caution():
-    pod = a_pod(requests={"cpu": "1500m"})
-    assert the_job(pod).groups[0].cores == 2
-    assert "'1500m'" in warned(pod)
-    assert warned(a_pod(requests={"cpu": "2000m"})) == ""
+@pytest.mark.parametrize(
+    ("cpu", "cores"), [("500m", "0.5"), ("1500m", "1.5"), ("1m", "0.001"), ("2000m", "2"), (0.25, "0.25")]
+)
+def test_parts_of_a_core_are_exact(cpu: object, cores: str):
+    pod = a_pod(requests={"cpu": cpu})
+    assert repr(the_job(pod).groups[0].cores) == cores
+    assert warned(pod) == ""
+
+
+def test_what_is_finer_than_a_thousandth_of_a_core_is_refused():
+    assert "finer than a thousandth of a core" in refusal(a_pod(requests={"cpu": "100u"}))
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,16 @@ def test_v2_hands_memory_down_and_limits_it(tmp_path: Path):
     assert (folder / "cpu.max").read_text() == ""
 
 
+@pytest.mark.parametrize(
+    ("cores", "limit"), [(0.5, "50000 100000"), (1.25, "125000 100000"), (0.001, "1000 100000")]
+)
+def test_a_part_of_a_core_is_a_part_of_the_period_but_no_less_than_the_kernel_takes(
+    tmp_path: Path, cores: float, limit: str
+):
+    assert find(a_v2(tmp_path), limit_cpu=True).create("a", 0, cores=cores) is not None
+    assert (tmp_path / "mine/phalanx-n1/a/cpu.max").read_text() == limit
+
+
 def test_a_cpu_limit_is_set_only_when_asked_for(tmp_path: Path):
     cgroups = find(a_v2(tmp_path), limit_cpu=True)
     assert (tmp_path / "mine/cgroup.subtree_control").read_text() == "+memory +cpu"

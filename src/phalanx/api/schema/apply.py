@@ -16,6 +16,7 @@ from phalanx.api.schema.fields import check_count, check_name
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest
 
 SPECS_MAX = 1000
@@ -109,7 +110,7 @@ class PlannedPlacement(Struct):
     group: str = ""
     index: int = 0  # in the network, of a gang; otherwise the task's place in its job
     domain: list[str] = []  # from the outermost layer to the innermost
-    cores: int = 0
+    cores: Cores = 0
     memory_bytes: int = 0
     nominated: bool = False
 
@@ -174,8 +175,8 @@ class PlaceView(Struct):
     name: str
     domain: list[str]
     open: bool  # takes new work
-    cores: int
-    cores_free: int
+    cores: Cores
+    cores_free: Cores
     devices: int
     devices_free: int
     seats: list[SeatView]
@@ -190,8 +191,8 @@ class DomainView(Struct):
     child_layer: str
     children: list[str]
     nodes: int
-    cores: int
-    cores_free: int
+    cores: Cores
+    cores_free: Cores
     devices: int
     devices_free: int
     virtual: bool = False  # no label names it

@@ -10,12 +10,13 @@ from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.api.schema.fields import check_count, check_number, check_text, read_size, shown
+from phalanx.api.schema.fields import check_count, check_number, check_text, read_cores, read_size, shown
 from phalanx.api.schema.jobs import Counts
 from phalanx.core.model.credential import Kind, Role
 from phalanx.core.model.job import PRIORITY_MAX
 from phalanx.core.model.quantity import parse_seconds
 from phalanx.core.model.queue import Quota
+from phalanx.core.model.resources import Cores
 from phalanx.core.model.topology import KEYS_MAX, LAYERS_MAX, Layer, Topology
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -54,8 +55,8 @@ class NumaView(Struct):
     """One NUMA node of a machine."""
 
     id: int
-    cores: int
-    cores_free: int
+    cores: Cores
+    cores_free: Cores
 
 
 class NodeView(Struct):
@@ -65,8 +66,8 @@ class NodeView(Struct):
     status: Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
     drained: bool
     drain_reason: str
-    cores: int
-    cores_free: int
+    cores: Cores
+    cores_free: Cores
     memory_bytes: int
     memory_free_bytes: int
     numa: list[NumaView]
@@ -105,8 +106,8 @@ class ClusterView(Struct):
     revision: int
     nodes: int
     nodes_online: int
-    cores: int
-    cores_free: int
+    cores: Cores
+    cores_free: Cores
     devices: int
     devices_free: int
     jobs: int
@@ -119,7 +120,7 @@ class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     """A queue: the most that its tasks may hold together, and its highest priority. What is left out has no limit."""
 
     tasks: int | None = None
-    cores: int | None = None
+    cores: Cores | None = None
     memory: int | str | None = None  # bytes, or "2TiB"
     gpus: int | None = None
     priority_max: int | None = None  # else 1,000 for users and 1,000,000 for operators
@@ -129,7 +130,7 @@ class UsageView(Struct):
     """What tasks of a queue hold, places that are promised to them included."""
 
     tasks: int
-    cores: int
+    cores: Cores
     memory_bytes: int
     gpus: int
 
@@ -138,7 +139,7 @@ class QuotaView(Struct):
     """The limits of a queue; null is none."""
 
     tasks: int | None
-    cores: int | None
+    cores: Cores | None
     memory_bytes: int | None
     gpus: int | None
     priority_max: int | None = None
@@ -156,12 +157,13 @@ class QueueView(Struct):
 def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
     """The quota a spec describes, or a refusal that names the field."""
     memory_bytes = None if spec.memory is None else read_size(f"{field}memory", spec.memory)
-    for name, limit in (("tasks", spec.tasks), ("cores", spec.cores), ("gpus", spec.gpus)):
+    for name, limit in (("tasks", spec.tasks), ("gpus", spec.gpus)):
         if limit is not None:
             check_number(f"{field}{name}", limit, 0, COUNT_MAX)
     if spec.priority_max is not None:
         check_number(f"{field}priority_max", spec.priority_max, -PRIORITY_MAX, PRIORITY_MAX)
-    return Quota(spec.tasks, spec.cores, memory_bytes, spec.gpus, spec.priority_max)
+    cores = None if spec.cores is None else read_cores(f"{field}cores", spec.cores, COUNT_MAX)
+    return Quota(spec.tasks, cores, memory_bytes, spec.gpus, spec.priority_max)
 
 
 class LayerSpec(Struct, frozen=True, forbid_unknown_fields=True):

@@ -103,7 +103,9 @@ def complaint(what: str, form: type, field: str, document: object = None) -> str
     """What msgspec has against the value of a field, in our words; of a word that is unknown, those that are known."""
     what = what[:1].lower() + what[1:].replace("`", "")
     if wrong := _WRONG_TYPE.fullmatch(what):
-        expected = " or ".join(_TYPES.get(each, each) for each in wrong[1].split(" | "))
+        expected = " or ".join(
+            _TYPES.get(each, each) for each in wrong[1].replace("int | float", "float").split(" | ")
+        )
         value = _value_at(document, field)
         found = _TYPES.get(wrong[2], wrong[2]).partition(" such as")[0]
         return (

@@ -10,9 +10,11 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 
 from __future__ import annotations
 
+from phalanx.core.model.amounts import MILLI, millicores, written
 from phalanx.core.model.ids import is_name, is_object
 from phalanx.core.model.job import Command
 from phalanx.core.model.quantity import BYTES_MAX, SECONDS_MAX, parse_bytes, parse_seconds
+from phalanx.core.model.resources import Cores
 from phalanx.core.model.tags import TAGS_MAX, Selector, is_tag, parse_selector
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -36,6 +38,18 @@ def check_number(field: str, value: float, least: float, most: float) -> None:
         raise Unprocessable(
             f"{field}: {shown(value)} is out of range, give {least} to {most}", reason="OutOfRange"
         )
+
+
+def read_cores(field: str, value: Cores, most: float) -> Cores:
+    """Cores, whole or in thousandths, or a refusal. What is whole is an int, however it was written."""
+    check_number(field, value, 0, most)
+    millis = millicores(value)
+    if millis != value * MILLI and millis / MILLI != value:
+        raise Unprocessable(
+            f"{field}: {shown(value)} has more than three decimals, give whole cores or parts such as 0.5 or 1.25",
+            reason="OutOfRange",
+        )
+    return written(millis)
 
 
 def check_text(field: str, value: str, bytes_max: int) -> int:

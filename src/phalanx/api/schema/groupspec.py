@@ -18,6 +18,7 @@ from phalanx.api.schema.fields import (
     check_object,
     check_text,
     read_command,
+    read_cores,
     read_size,
     read_tags,
     shown,
@@ -25,7 +26,7 @@ from phalanx.api.schema.fields import (
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.gang import GANG_TASKS_MAX
 from phalanx.core.model.job import Group
-from phalanx.core.model.resources import Request
+from phalanx.core.model.resources import Cores, Request
 from phalanx.core.model.target import Target, TargetError, parse_target
 from phalanx.errors import BadRequest
 
@@ -54,7 +55,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     optional: bool = False  # a gang starts without any of them
     command: list[str] = []
     shell: str | None = None
-    cores: int = 1
+    cores: Cores = 1
     memory: int | str = 0
     gpus: int = 0
     gpu_type: str | None = None
@@ -172,7 +173,6 @@ def _check_objects(objects: list[str], tasks: int, field: str) -> None:
 
 
 def _request(spec: GroupSpec, field: str) -> Request:
-    check_number(f"{field}cores", spec.cores, 0, CORES_MAX)
     check_number(f"{field}gpus", spec.gpus, 0, GPUS_MAX)
     if spec.gpu_type is not None:
         check_text(f"{field}gpu_type", spec.gpu_type, GPU_TYPE_BYTES_MAX)
@@ -185,7 +185,7 @@ def _request(spec: GroupSpec, field: str) -> Request:
         vain = "gpu_type" if spec.gpu_type is not None else "gpu_memory"
         raise BadRequest(f"{field}{vain}: given without a device: say how many with gpus")
     return Request(
-        cores=spec.cores,
+        cores=read_cores(f"{field}cores", spec.cores, CORES_MAX),
         memory_bytes=read_size(f"{field}memory", spec.memory),
         gpus=gpus,
         gpu_type=spec.gpu_type,

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct
 
 from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.core.model.resources import Cores
 
 PhaseWord = Literal["Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Failed", "Finished"]
 
@@ -80,7 +81,7 @@ class Counts(Struct):
 class RequestView(Struct, omit_defaults=True):
     """What each task asks for."""
 
-    cores: int
+    cores: Cores
     memory_bytes: int = 0
     gpus: int = 0
     gpu_type: str | None = None

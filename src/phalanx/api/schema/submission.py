@@ -19,6 +19,7 @@ from phalanx.api.schema.problems import FailedTarget
 from phalanx.core.model.array import Array, ArrayError, parse_array
 from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Gang, Restart
 from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job
+from phalanx.core.model.resources import Cores
 from phalanx.core.model.target import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -36,7 +37,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     kind: Literal["command", "vps"] = "command"
     targets: list[str] = []  # one task per target, one batch
     required_gpus: list[list[int]] | None = None  # device indexes, one list per target
-    cores: int = 1
+    cores: Cores = 1
     memory: int | str = 0  # bytes, or "16GiB"
     gpus: int = 0
     gpu_type: str | None = None
@@ -68,7 +69,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class GangFields(TypedDict, total=False):
     """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
 
-    cores: int
+    cores: Cores
     memory: int | str
     gpus: int
     gpu_type: str | None

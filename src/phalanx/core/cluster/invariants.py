@@ -30,13 +30,10 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
         for grant in promised.get(node.name, ()):
             expected.promise(grant)
         found = state.table.ledgers[node.row]
-        for field in ("cores_free", "memory_free", "numa_free", "devices_free", "devices_held", "promises"):
+        for field in ("free", "numa_free", "devices_free", "devices_held", "promises"):
             if getattr(found, field) != getattr(expected, field):
                 yield f"{node.name}: {field} is {getattr(found, field)}, lanes say {getattr(expected, field)}"
-        if (
-            state.table.cores[node.row] != found.cores_free
-            or state.table.memory[node.row] != found.memory_free
-        ):
+        if [column[node.row] for column in state.table.columns.free] != found.free:
             yield f"{node.name}: the columns do not follow the ledger"
 
 
@@ -119,7 +116,7 @@ def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
     for slot in state.tenants.slots.values():
         tenant = state.tenants.tenants[slot]
         held[tenant.queue if tenant else ""] += 1
-    counted = {name: usage.tasks for name, usage in state.queues.usage.items() if usage.tasks}
+    counted = {name: usage.held[0] for name, usage in state.queues.usage.items() if usage.held[0]}
     if counted != dict(held):
         yield f"queues count {counted}, tenants say {dict(held)}"
 

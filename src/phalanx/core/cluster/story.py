@@ -8,7 +8,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
 from phalanx.core.model.patterns import unreadable
 from phalanx.core.model.quantity import describe_bytes
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.status import Status, Why
 
 LATE_S = 5.0  # an end that was told so much later is told with that
@@ -205,7 +205,7 @@ def _describe_grant(grant: Grant) -> str:
     return ", ".join(parts)
 
 
-def _cores(count: int) -> str:
+def _cores(count: Cores) -> str:
     return "1 core" if count == 1 else f"{count} cores"
 
 

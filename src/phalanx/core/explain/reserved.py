@@ -13,6 +13,7 @@ from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Cores
 from phalanx.core.model.waiting import Block, Unit
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve.head import kept_for
@@ -124,7 +125,7 @@ def _named(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _share(what: str, amount: int, total: int) -> str:
+def _share(what: str, amount: Cores, total: Cores) -> str:
     if what == "memory":
-        return f"{describe_bytes(amount)} of {describe_bytes(total)} of memory"
+        return f"{describe_bytes(int(amount))} of {describe_bytes(int(total))} of memory"
     return f"{amount} of {total} {what}"

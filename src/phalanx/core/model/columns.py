@@ -11,16 +11,25 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from phalanx.core.model.ledger import MIXED, SLOTS_MAX, Ledger
-from phalanx.core.model.resources import Request
+from phalanx.core.model.amounts import (
+    FIXED,
+    SLOTS_MAX,
+    DeviceKind,
+    Matrix,
+    Rows,
+    device_kind,
+    fixed,
+    matching,
+    slots_each,
+)
+from phalanx.core.model.ledger import MIXED, Ledger
+from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.tree import Column, Mask
 
 KINDS_MAX = 256
 SELECTORS_MAX = 256
 CHANGES_KEPT = 1 << 16
 FEW = 24  # so many rows are sooner read one by one than all at once
-_COLUMNS = ("open", "cores", "memory", "cores_all", "memory_all", "device_size")
-Kind = tuple[str | None, int]  # device type asked for, memory asked for
 Selector = tuple[tuple[str, str], ...]  # labels asked for
 _Cell = TypeVar("_Cell", bound=np.generic)
 
@@ -99,16 +108,12 @@ class Columns:
         self.ledgers: list[Ledger] = []
         self.changes = Changes()
         self.joined = Changes()
-        self.open: Mask = np.zeros(0, dtype=np.bool_)  # may take new work
-        self.cores: Column = np.zeros(0, dtype=np.int64)
-        self.memory: Column = np.zeros(0, dtype=np.int64)
-        self.cores_all: Column = np.zeros(0, dtype=np.int64)
-        self.memory_all: Column = np.zeros(0, dtype=np.int64)
-        self.device_size: Column = np.zeros(0, dtype=np.int64)  # how large each device is, or MIXED
+        self._open: Mask = np.zeros(64, dtype=np.bool_)
+        self._numbers: Matrix = np.zeros((2 * FIXED + 1, 64), dtype=np.int64)
         self.alike = Alike()
-        self._spare: dict[str, NDArray[np.generic]] = {}  # the columns above are the first part of these
-        self._devices: dict[Kind, _Devices] = {}
+        self._devices: dict[DeviceKind, _Devices] = {}
         self._labelled: dict[Selector, _Labelled] = {}
+        self._show()
 
     def __len__(self) -> int:
         return len(self.ledgers)
@@ -120,7 +125,8 @@ class Columns:
             self._grow()
         else:
             self.ledgers[row] = ledger
-        self.cores_all[row], self.memory_all[row] = ledger.capacity.cores, ledger.capacity.memory_bytes
+        for column, amount in zip(self.every, fixed(ledger.capacity), strict=True):
+            column[row] = amount
         self.device_size[row] = ledger.device_size
         self.alike.put(row, ledger)
         self.joined.note(row)
@@ -131,11 +137,10 @@ class Columns:
         last = len(self.ledgers) - 1
         self.ledgers[row] = self.ledgers[last]
         self.ledgers.pop()
-        for name in _COLUMNS:
-            column = self._spare[name]
+        for column in (self._open, *self._numbers):
             column[row] = column[last]
             column[last] = 0
-            setattr(self, name, column[:last])
+        self._show()
         self.alike.remove(row, last)
         self._devices.clear()
         self._labelled.clear()
@@ -144,9 +149,8 @@ class Columns:
 
     def refresh(self, row: int) -> None:
         """What is free on a node has changed."""
-        ledger = self.ledgers[row]
-        self.cores[row] = ledger.cores_free
-        self.memory[row] = ledger.memory_free
+        millis, memory = self.free
+        millis[row], memory[row] = self.ledgers[row].free
         self.changes.note(row)
 
     def set_open(self, row: int, is_open: bool) -> None:
@@ -155,7 +159,10 @@ class Columns:
 
     def devices(self, request: Request, *, every: bool = False) -> Column:
         """How many devices of the kind asked for are free on each node; with `every`, how many there are."""
-        kind = (request.gpu_type, request.gpu_memory_bytes)
+        return self.of_kind(device_kind(request), every=every)
+
+    def of_kind(self, kind: DeviceKind, *, every: bool = False) -> Column:
+        """The same for a kind of device."""
         found = self._devices.get(kind)
         if found is None:
             if len(self._devices) >= KINDS_MAX:  # users choose the kinds, so their number is bounded
@@ -180,12 +187,11 @@ class Columns:
         Nodes that take no work have none, unless every node is asked. With `rows` only those are answered for.
         """
         at = slice(None) if rows is None else rows
-        cores, memory = (self.cores_all, self.memory_all) if every else (self.cores, self.memory)
-        found = np.full(len(self) if rows is None else len(rows), SLOTS_MAX, dtype=np.int64)
-        _bound(found, cores[at], request.cores)
-        _bound(found, memory[at], request.memory_bytes)
+        free, ask = [column[at] for column in (self.every if every else self.free)], list(fixed(request))
         if request.gpus:
-            _bound(found, self.devices(request, every=every)[at], request.gpus)
+            free.append(self.devices(request, every=every)[at])
+            ask.append(request.gpus)
+        found = slots_each(free, ask, SLOTS_MAX)
         if request.labels:
             found[~self.labelled(request)[at]] = 0
         if not every:
@@ -196,22 +202,36 @@ class Columns:
         """The same for one node."""
         return self.ledgers[row].slots(request) if self.open[row] else 0
 
+    def free_of(self, rows: Rows) -> Matrix:
+        """What is free on every node now, by row."""
+        return np.stack([*self.free, *map(self.of_kind, rows.kinds)])
+
+    def of_grant(self, rows: Rows, row: int, grant: Grant) -> Column:
+        """A grant on a node, by row."""
+        return np.array(rows.of_grant(grant, self.ledgers[row].capacity.devices), dtype=np.int64)
+
     def _grow(self) -> None:
-        """Twice as much room whenever it is used up, so that a node that joins costs the same at any size."""
+        """Twice as many cells when they are used up, so that a node that joins costs the same at any size."""
+        if len(self.ledgers) > len(self._open):
+            self._open = np.concatenate([self._open, np.zeros_like(self._open)])
+            self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)], axis=1)
+        self._show()
+
+    def _show(self) -> None:
+        """The columns are the first part of longer ones."""
         size = len(self.ledgers)
-        for name in _COLUMNS:
-            column = self._spare.get(name)
-            if column is None or len(column) < size:
-                column = np.zeros(max(64, 2 * size), dtype=getattr(self, name).dtype)
-                column[: size - 1] = getattr(self, name)
-                self._spare[name] = column
-            setattr(self, name, column[:size])
+        self.open: Mask = self._open[:size]  # may take new work
+        numbers = [column[:size] for column in self._numbers]
+        self.free: list[Column] = numbers[:FIXED]  # less than nothing where more is promised than there is
+        self.every: list[Column] = numbers[FIXED : 2 * FIXED]  # what there is, free or not
+        self.device_size: Column = numbers[-1]  # how large each device is, or MIXED
 
 
 class _Devices:
     """Devices of one kind, on every node."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: DeviceKind) -> None:
+        self._kind = kind
         self._asking = Request(gpus=1, gpu_type=kind[0], gpu_memory_bytes=kind[1])
         self._marks = 0, 0
         self.every: Column = np.zeros(0, dtype=np.int64)
@@ -222,7 +242,7 @@ class _Devices:
         self.every, self.free = lengthened(self.every, len(columns)), lengthened(self.free, len(columns))
         joined, changed = columns.joined.since(self._marks[0]), columns.changes.since(self._marks[1])
         for row in range(len(columns)) if joined is None else joined:
-            self.every[row] = len(ledgers[row].matching(asking))
+            self.every[row] = len(matching(ledgers[row].capacity.devices, self._kind))
         for row in range(len(columns)) if changed is None else changed:
             self.free[row] = ledgers[row].free_of(asking)
         self._marks = columns.joined.mark, columns.changes.mark
@@ -250,11 +270,3 @@ def lengthened(column: NDArray[_Cell], size: int) -> NDArray[_Cell]:
     if len(column) == size:
         return column
     return np.concatenate([column, np.zeros(size - len(column), dtype=column.dtype)])
-
-
-def _bound(slots: Column, free: Column, asked: int) -> None:
-    """No more than what is free allows; more than everything may be promised, and then there is no room at all."""
-    if asked:
-        np.minimum(slots, np.maximum(free, 0) // asked, out=slots)
-    else:
-        slots[free < 0] = 0

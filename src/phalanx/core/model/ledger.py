@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.core.model import reason
+from phalanx.core.model import amounts, reason
+from phalanx.core.model.amounts import CORES, SLOTS_MAX, fixed, millicores, written
 from phalanx.core.model.quantity import describe_bytes, magnitude
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Capacity, Device, Grant, Request
+from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
 
 MIXED = -1  # instead of a size: the devices of a node have several
 SIZE_BITS = 11  # how exactly sizes of devices are compared: no two of one type report quite the same
-SLOTS_MAX = 1_000_000  # tasks that ask for nothing fit anywhere without end; this is where we stop counting
 
 
 class LedgerError(AssertionError):
@@ -27,16 +27,15 @@ class Ledger:
     """What one node has and what of it is free."""
 
     __slots__ = (
-        "capacity", "cores_free", "device_size", "devices", "devices_free", "devices_held", "devices_promised",
-        "memory_free", "name", "numa_free", "promises",
+        "capacity", "device_size", "devices", "devices_free", "devices_held", "devices_promised", "free", "name",
+        "numa_free", "promises",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
         self.name = name
         self.capacity = capacity
-        self.cores_free = capacity.cores
-        self.memory_free = capacity.memory_bytes
-        self.numa_free = {numa.id: numa.cores for numa in capacity.numa}
+        self.free = list(fixed(capacity))  # cores in thousandths, bytes of memory
+        self.numa_free = {numa.id: millicores(numa.cores) for numa in capacity.numa}
         self.devices = {device.index: device for device in capacity.devices}
         self.devices_free = set(self.devices)
         sizes = {_size(device) for device in capacity.devices} or {0}
@@ -44,6 +43,15 @@ class Ledger:
         self.devices_held: set[int] = set()
         self.devices_promised: set[int] = set()
         self.promises = 0  # while there are any, what is free may be less than nothing
+
+    @property
+    def cores_free(self) -> Cores:
+        """For people; what is free is counted in `free`."""
+        return written(self.free[CORES])
+
+    @property
+    def memory_free(self) -> int:
+        return self.free[1]
 
     def fit(self, request: Request) -> Grant | Reason:
         """The grant this request would get right now, or why it gets none."""
@@ -58,32 +66,25 @@ class Ledger:
             if isinstance(chosen, Reason):
                 return chosen
             devices = chosen
-        if no := self._lacks(request, numa):
+        if (numa is not None or not amounts.holds(self.free, request)) and (no := self._lacks(request, numa)):
             return no
         near = self.devices[devices[0]].numa if devices and numa is None else numa
-        cores = self._choose_cores(request.cores, near)
+        cores = self._choose_cores(request.cores, near) if self.numa_free and request.cores else ()
         return Grant(request.cores, request.memory_bytes, devices, numa, cores)
 
     def slots(self, request: Request) -> int:
         """How many tasks with this request would find room here, one after another."""
         if request.labels and self._labels_lacking(request):
             return 0
-        room = SLOTS_MAX
+        most, free = SLOTS_MAX, self.free
         if request.gpus:
             target = request.target
             if target is not None and target.devices:
                 return int(isinstance(self.fit(request), Grant))
-            room = self.free_of(request) // request.gpus
-        cores, memory = self.cores_free, self.memory_free
+            most = self.free_of(request) // request.gpus
         if request.target is not None and request.target.numa is not None:
-            cores = min(cores, self.numa_free.get(request.target.numa, -1))
-        if cores < 0 or memory < 0:  # more than everything is promised
-            return 0
-        if request.cores:
-            room = min(room, cores // request.cores)
-        if request.memory_bytes:
-            room = min(room, memory // request.memory_bytes)
-        return room
+            free = [min(free[CORES], self.numa_free.get(request.target.numa, -1)), *free[1:]]
+        return amounts.slots(free, request, most)
 
     def never(self, request: Request) -> Reason | None:
         """Why even the empty node could not hold this, or None if it could."""
@@ -94,26 +95,27 @@ class Ledger:
     @property
     def is_empty(self) -> bool:
         return (
-            self.cores_free == self.capacity.cores
-            and self.memory_free == self.capacity.memory_bytes
+            tuple(self.free) == fixed(self.capacity)
             and len(self.devices_free) == len(self.devices)
             and not self.promises
         )
 
     def has_room(self, grant: Grant) -> bool:
         """True if exactly this grant could be taken now."""
-        if grant.cores > self.cores_free or grant.memory_bytes > self.memory_free:
-            return False
+        return amounts.holds(self.free, grant) and self._has_parts(grant)
+
+    def _has_parts(self, grant: Grant) -> bool:
+        """True if the grant's cores of NUMA nodes and its devices are free."""
         for numa, cores in grant.numa_cores:
-            if cores > self.numa_free.get(numa, -1):
+            if millicores(cores) > self.numa_free.get(numa, -1):
                 return False
         return not grant.devices or self.devices_free.issuperset(grant.devices)
 
     def take(self, grant: Grant) -> None:
         """Hold a grant. Taking what is not free is a defect and stops everything."""
-        if not self.has_room(grant):
+        if not self._has_parts(grant) or not amounts.take(self.free, grant):
             raise LedgerError(f"{self.name}: {grant} is not free")
-        self._count(grant, -1)
+        self._count_numa(grant, -1)
         if grant.devices:
             self.devices_free.difference_update(grant.devices)
             self.devices_held.update(grant.devices)
@@ -153,19 +155,19 @@ class Ledger:
         self.promises -= 1
 
     def _count(self, grant: Grant, sign: int) -> None:
-        self.cores_free += sign * grant.cores
-        self.memory_free += sign * grant.memory_bytes
+        amounts.add(self.free, grant, sign)
+        self._count_numa(grant, sign)
+
+    def _count_numa(self, grant: Grant, sign: int) -> None:
         for numa, cores in grant.numa_cores:
             if numa in self.numa_free:  # a node may have come back with other hardware
-                self.numa_free[numa] += sign * cores
+                self.numa_free[numa] += sign * millicores(cores)
 
     def matching(self, request: Request) -> Sequence[Device]:
         """The devices, free or not, that are of the type and size asked for."""
-        kind, size = request.gpu_type, request.gpu_memory_bytes
-        devices = self.capacity.devices
-        if kind is None and not size:
-            return devices
-        return [d for d in devices if (kind is None or d.kind == kind) and d.memory_bytes >= size]
+        if request.gpu_type is None and not request.gpu_memory_bytes:
+            return self.capacity.devices
+        return amounts.matching(self.capacity.devices, amounts.device_kind(request))
 
     def free_of(self, request: Request) -> int:
         """How many free devices are of the type and size asked for."""
@@ -207,32 +209,31 @@ class Ledger:
         return named
 
     def _lacks(self, request: Request, numa: int | None) -> Reason | None:
-        if numa is not None and request.cores > self.numa_free[numa]:
+        ask, free = fixed(request), self.free
+        if numa is not None and ask[CORES] > self.numa_free[numa]:
             total = next(each.cores for each in self.capacity.numa if each.id == numa)
-            where = f" NUMA {numa}"
-            return reason.not_enough_cores(self.name, request.cores, self.numa_free[numa], total, where)
-        if request.cores > self.cores_free:
+            left = written(self.numa_free[numa])
+            return reason.not_enough_cores(self.name, request.cores, left, total, f" NUMA {numa}")
+        if ask[CORES] > free[CORES]:
             return reason.not_enough_cores(self.name, request.cores, self.cores_free, self.capacity.cores)
-        if request.memory_bytes > self.memory_free:
-            total = self.capacity.memory_bytes
-            return reason.not_enough_memory(self.name, request.memory_bytes, self.memory_free, total)
+        if ask[1] > free[1]:
+            return reason.not_enough_memory(self.name, ask[1], free[1], self.capacity.memory_bytes)
         return None
 
-    def _choose_cores(self, cores: int, near: int | None) -> tuple[tuple[int, int], ...]:
+    def _choose_cores(self, cores: Cores, near: int | None) -> tuple[tuple[int, Cores], ...]:
         """Cores by NUMA node: the near one, else the fullest one that holds them all, else several."""
-        if not cores or not self.numa_free:
-            return ()
-        if near is not None and self.numa_free.get(near, 0) >= cores:
+        left = millicores(cores)
+        if near is not None and self.numa_free.get(near, 0) >= left:
             return ((near, cores),)
-        whole = [(free, numa) for numa, free in self.numa_free.items() if free >= cores]
+        whole = [(free, numa) for numa, free in self.numa_free.items() if free >= left]
         if whole:
             return ((min(whole)[1], cores),)
-        parts: list[tuple[int, int]] = []
+        parts: list[tuple[int, Cores]] = []
         for numa, free in sorted(self.numa_free.items(), key=lambda item: -item[1]):
-            part = min(free, cores)
+            part = min(free, left)
             if part > 0:  # where more is promised than there is, less than nothing is free
-                parts.append((numa, part))
-                cores -= part
+                parts.append((numa, written(part)))
+                left -= part
         return tuple(parts)
 
 

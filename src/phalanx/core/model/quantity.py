@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them: `16GiB`, `512M`, `90s`, `1h30m`, `2-12:00:00`.
+"""Sizes, cores and durations as people write them: `16GiB`, `512M`, `0.5`, `90s`, `1h30m`, `2-12:00:00`.
 
 Decimal suffixes (K, M, G, T) are powers of 1000 and binary ones (Ki, Mi, Gi, Ti) powers of 1024, a
 trailing B changes nothing. Whatever is not understood is refused, with the text and what would be right.
@@ -12,6 +12,7 @@ BYTES_MAX = 1 << 60
 SECONDS_MAX = 10 * 365 * 86_400
 
 _SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([KMGTP]?i?)B?", re.IGNORECASE | re.ASCII)
+_CORES = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?", re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-9]{2})(?::([0-9]{2}))?")
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
@@ -34,6 +35,17 @@ def parse_bytes(text: str) -> int:
     if size > BYTES_MAX:
         raise ValueError(f"{text[:80]!r} is too large: the most is {BYTES_MAX} bytes (1 EiB)")
     return size
+
+
+def parse_cores(text: str) -> int | float:
+    """Read a number of cores: whole, or with at most three decimals."""
+    match = _CORES.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(
+            f"{text[:80]!r} is not a number of cores: write 2 or 0.5, with at most three digits after the point"
+        )
+    whole, part = int(match.group(1)), int((match.group(2) or "").ljust(3, "0"))
+    return whole + part / 1000 if part else whole
 
 
 def format_bytes(size: int) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import inf
+
 from msgspec import Struct
 
 from phalanx.core.model import reason
+from phalanx.core.model.amounts import WORDS, headroom, millicores, total, use, written
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.resources import Cores, Grant, Request
 
 DEFAULT = "default"
 QUEUES_MAX = 1000
@@ -17,28 +21,42 @@ class Quota(Struct, frozen=True, omit_defaults=True):
     sets no limit; for the priority, that of whoever submits holds."""
 
     tasks: int | None = None
-    cores: int | None = None
+    cores: Cores | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
     priority_max: int | None = None
+
+    @property
+    def limits(self) -> tuple[int | None, ...]:
+        """As a vector."""
+        return (
+            self.tasks,
+            None if self.cores is None else millicores(self.cores),
+            self.memory_bytes,
+            self.gpus,
+        )
 
 
 class Usage:
     """What the tasks of one queue hold."""
 
-    __slots__ = ("cores", "gpus", "memory_bytes", "tasks")
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self.tasks = 0
-        self.cores = 0
-        self.memory_bytes = 0
-        self.gpus = 0
+        self.held = [0] * len(WORDS)
 
     def add(self, grant: Grant, sign: int = 1) -> None:
-        self.tasks += sign
-        self.cores += sign * grant.cores
-        self.memory_bytes += sign * grant.memory_bytes
-        self.gpus += sign * len(grant.devices)
+        use(self.held, grant, sign)
+
+    @property
+    def written(self) -> tuple[int, Cores, int, int]:
+        """Tasks, cores, bytes of memory and GPUs, for people."""
+        tasks, millis, memory_bytes, gpus = self.held
+        return tasks, written(millis), memory_bytes, gpus
+
+
+_UNUSED = Usage()
+Asked = tuple[Request, int]  # so many tasks with this request
 
 
 class Queues:
@@ -63,48 +81,48 @@ class Queues:
     def give_back(self, queue: str, grant: Grant) -> None:
         self.usage[queue].add(grant, -1)
 
-    def room(self, queue: str, request: Request) -> int | None:
-        """How many more tasks with this request the quota admits now, or None if it sets no limit."""
+    def room(self, queue: str, request: Request, beside: Iterable[Asked] = ()) -> int | None:
+        """How many tasks with this request the quota admits now beside others, or None if it sets no limit."""
         quota = self.quotas.get(queue)
         if quota is None:
             return None
-        used = self.usage.get(queue) or Usage()
-        rooms = [
-            (limit - held) // asked
-            for limit, held, asked in _terms(quota, used, request)
-            if limit is not None and asked > 0
-        ]
-        return max(0, min(rooms)) if rooms else None
+        used = [each + more for each, more in zip(self._held(queue), total(beside), strict=True)]
+        ask = total([(request, 1)])
+        left = headroom(quota.limits, used, ask)
+        counts = [1 + int(each) // asked for each, asked in zip(left, ask, strict=True) if each != inf]
+        return max(0, min(counts)) if counts else None
 
     def refuses(self, queue: str, request: Request, count: int = 1) -> Reason | None:
         """Why the quota admits no `count` more tasks with this request now, or None if it does."""
-        quota = self.quotas.get(queue)
-        if quota is None:
-            return None
-        used = self.usage.get(queue) or Usage()
-        for word, (limit, held, asked) in zip(_WORDS, _terms(quota, used, request), strict=True):
-            if limit is not None and held + count * asked > limit:
-                return reason.quota_exhausted(queue, word, count * asked, held, limit)
-        return None
+        return self.lacks(queue, [(request, count)])
 
     def never(self, queue: str, request: Request, count: int = 1) -> Reason | None:
         """Why even an unused quota would not admit this, or None if it would."""
+        return self.lacks(queue, [(request, count)], ever=True)
+
+    def lacks(self, queue: str, asked: Iterable[Asked], *, ever: bool = False) -> Reason | None:
+        """Why the quota does not admit these tasks together; `ever`: even if it were unused."""
         quota = self.quotas.get(queue)
         if quota is None:
             return None
-        for word, (limit, _, asked) in zip(_WORDS, _terms(quota, Usage(), request), strict=True):
-            if limit is not None and count * asked > limit:
-                return reason.exceeds_quota(queue, word, count * asked, limit)
+        needed, used, limits = total(asked), _UNUSED.held if ever else self._held(queue), quota.limits
+        for row, left in enumerate(headroom(limits, used, needed)):
+            limit = limits[row]
+            if left < 0 and limit is not None:
+                shown = [_shown(row, amount) for amount in (needed[row], used[row], limit)]
+                if ever:
+                    return reason.exceeds_quota(queue, WORDS[row], shown[0], shown[2])
+                return reason.quota_exhausted(queue, WORDS[row], *shown)
         return None
 
+    def left(self, queue: str, asked: Iterable[Asked]) -> list[float] | None:
+        """What the quota leaves of each row beside these tasks, or None if it sets no limit."""
+        quota = self.quotas.get(queue)
+        return None if quota is None else headroom(quota.limits, self._held(queue), total(asked))
 
-_WORDS = ("tasks", "cores", "bytes of memory", "GPUs")
+    def _held(self, queue: str) -> list[int]:
+        return self.usage.get(queue, _UNUSED).held
 
 
-def _terms(quota: Quota, used: Usage, request: Request) -> list[tuple[int | None, int, int]]:
-    return [
-        (quota.tasks, used.tasks, 1),
-        (quota.cores, used.cores, request.cores),
-        (quota.memory_bytes, used.memory_bytes, request.memory_bytes),
-        (quota.gpus, used.gpus, request.gpus),
-    ]
+def _shown(row: int, amount: int) -> Cores:
+    return written(amount) if WORDS[row] == "cores" else amount

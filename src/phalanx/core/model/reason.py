@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from phalanx.core.model.quantity import describe_bytes
+from phalanx.core.model.resources import Cores
 
 
 class Tier(IntEnum):
@@ -115,7 +116,7 @@ def not_enough_gpus(host: str, wanted: int, free: int, total: int, kind: str) ->
     )
 
 
-def not_enough_cores(host: str, wanted: int, free: int, total: int, where: str = "") -> Reason:
+def not_enough_cores(host: str, wanted: Cores, free: Cores, total: Cores, where: str = "") -> Reason:
     numbers = {"wanted": wanted, "free": free, "total": total}
     text = f"Insufficient available cores on {host}{where}: {wanted} asked, {free} of {total} free"
     if wanted > total:
@@ -146,12 +147,12 @@ def behind(ahead: int) -> Reason:
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead})
 
 
-def quota_exhausted(queue: str, what: str, wanted: int, used: int, limit: int) -> Reason:
+def quota_exhausted(queue: str, what: str, wanted: Cores, used: Cores, limit: Cores) -> Reason:
     text = f"Queue {queue} may hold {limit} {what} and holds {used}; {wanted} more are asked"
     return Reason("QuotaExhausted", Tier.POLICY, text, {"wanted": wanted, "used": used, "limit": limit})
 
 
-def exceeds_quota(queue: str, what: str, wanted: int, limit: int) -> Reason:
+def exceeds_quota(queue: str, what: str, wanted: Cores, limit: Cores) -> Reason:
     text = f"Queue {queue} may hold at most {limit} {what}, {wanted} are asked at once"
     return Reason("ExceedsQuotaMax", Tier.NEVER, text, {"wanted": wanted, "limit": limit})
 
@@ -264,7 +265,7 @@ def not_a_multiple(count: int, layer: str, multiple: int) -> Reason:
     )
 
 
-def exceeds_cluster_total(what: str, wanted: int, total: int) -> Reason:
+def exceeds_cluster_total(what: str, wanted: Cores, total: Cores) -> Reason:
     text = f"It needs {wanted} {what} at once, and all nodes of this cluster together have {total}"
     return Reason("ExceedsClusterTotal", Tier.NEVER, text, {"what": what, "wanted": wanted, "total": total})
 

@@ -1,7 +1,7 @@
 """What a task asks for, what a node has, and what a task was given.
 
-`Request`, `Capacity` and `Grant` are plain values. Whether a request fits a node is decided in
-`core/placement`; what is held right now is counted in `core/model/ledger.py`.
+`Request`, `Capacity` and `Grant` are plain values. As vectors they are counted in `amounts.py`; what is
+held on a node right now is kept in `ledger.py`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from msgspec import Struct
 
 from phalanx.core.model.target import Target
 
+Cores = (
+    int | float
+)  # as written: whole, or with at most three decimals. `amounts.py` counts them in thousandths
+
 
 class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What one task asks for. Equal requests form one class and are placed by one calculation."""
 
-    cores: int = 1  # 0 asks for no core of its own: the task runs without a CPU limit
+    cores: Cores = 1  # 0 asks for no core of its own: the task runs without a CPU limit
     memory_bytes: int = 0  # 0 asks for no memory of its own: no limit is set
     gpus: int = 0
     gpu_type: str | None = None
@@ -44,7 +48,7 @@ class NumaNode(Struct, frozen=True):
 class Capacity(Struct, frozen=True, omit_defaults=True):
     """All that a node has to give. A node without NUMA data has an empty `numa`."""
 
-    cores: int
+    cores: Cores
     memory_bytes: int
     numa: tuple[NumaNode, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -54,8 +58,8 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
 class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a task was given on its node, exactly. `numa` is set when the task is bound to it."""
 
-    cores: int
+    cores: Cores
     memory_bytes: int
     devices: tuple[int, ...] = ()
     numa: int | None = None
-    numa_cores: tuple[tuple[int, int], ...] = ()  # (NUMA node, cores taken from it)
+    numa_cores: tuple[tuple[int, Cores], ...] = ()  # (NUMA node, cores taken from it)

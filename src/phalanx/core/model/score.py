@@ -21,6 +21,7 @@ from typing import Literal
 
 import numpy as np
 
+from phalanx.core.model.amounts import CORES
 from phalanx.core.model.columns import Columns
 from phalanx.core.model.ledger import MIXED, Ledger
 from phalanx.core.model.quantity import magnitude
@@ -35,6 +36,7 @@ WORST = (1 << 63) - 1  # of a node without room
 _ALL = 1 << 62  # more than all cores
 _GRADE_MAX = (1 << 17) - 1
 _DEVICES_MAX = (1 << 10) - 1
+_CORES_BITS = 11  # whole cores differ up to 2,048 of them, parts of one up to a few
 _CORES_MAX = (1 << 16) - 1
 _MEMORY_BITS = 14
 _MEMORY_MAX = (1 << 20) - 1
@@ -54,20 +56,20 @@ class Scores:
         """The score of one node that has room."""
         ledger = self._columns.ledgers[row]
         if score == "most-free-cores":
-            return _ALL - ledger.cores_free
+            return _ALL - ledger.free[CORES]
         devices = min(ledger.free_of(request), _DEVICES_MAX)
-        cores = min(ledger.cores_free, _CORES_MAX)
-        memory = min(magnitude(ledger.memory_free, _MEMORY_BITS), _MEMORY_MAX)
+        cores = min(magnitude(ledger.free[CORES], _CORES_BITS), _CORES_MAX)
+        memory = min(magnitude(ledger.free[1], _MEMORY_BITS), _MEMORY_MAX)
         return ((_grade(ledger, request) << 10 | devices) << 16 | cores) << 20 | memory
 
     def column(self, request: Request, score: Score) -> Column:
         """The score of every node, as if it had room."""
         columns = self._columns
         if score == "most-free-cores":
-            return _ALL - columns.cores
-        cores = np.clip(columns.cores, 0, _CORES_MAX)
+            return _ALL - columns.free[CORES]
+        cores = np.minimum(_magnitudes(columns.free[CORES], _CORES_BITS), _CORES_MAX)
         devices = np.minimum(columns.devices(request), _DEVICES_MAX)
-        memory = np.minimum(_magnitudes(columns.memory), _MEMORY_MAX)
+        memory = np.minimum(_magnitudes(columns.free[1], _MEMORY_BITS), _MEMORY_MAX)
         return ((self._grades(request) << 10 | devices) << 16 | cores) << 20 | memory
 
     def grades(self, request: Request, score: Score) -> Column | None:
@@ -80,7 +82,7 @@ class Scores:
     def unused(self, request: Request) -> Column:
         """How much each node has for others at this moment: devices, if they are asked for, then cores."""
         devices = self._columns.devices(request) if request.gpus else 0
-        found: Column = (devices << 32) + self._columns.cores
+        found: Column = (devices << 32) + self._columns.free[CORES]
         return found
 
     def _grades(self, request: Request) -> Column:
@@ -114,11 +116,11 @@ def _grade(ledger: Ledger, request: Request) -> int:
     return min(ledger.size_for(_ANY), _GRADE_MAX - 2) + 2 if ledger.devices_free else 1
 
 
-def _magnitudes(amounts: Column) -> Column:
+def _magnitudes(amounts: Column, bits: int) -> Column:
     """`quantity.magnitude` of many: floating-point numbers are made of the same two parts."""
     part, power = np.frexp(amounts.astype(np.float64))
-    rest = ((2 * part - 1) * (1 << _MEMORY_BITS)).astype(np.int64)
-    found: Column = np.where(amounts > 0, (power.astype(np.int64) << _MEMORY_BITS) | rest, 0)
+    below = ((2 * part - 1) * (1 << bits)).astype(np.int64)
+    found: Column = np.where(amounts > 0, (power.astype(np.int64) << bits) | below, 0)
     return found
 
 

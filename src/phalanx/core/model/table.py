@@ -50,16 +50,6 @@ class NodeTable:
         return self.columns.open
 
     @property
-    def cores(self) -> Column:
-        """Free cores; less than none where more is promised than there is."""
-        return self.columns.cores
-
-    @property
-    def memory(self) -> Column:
-        """Free bytes of memory; less than none where more is promised than there is."""
-        return self.columns.memory
-
-    @property
     def tree(self) -> Tree:
         """Where every node stands. It is drawn anew when labels or layers have changed."""
         return self._survey.tree(self.names)

@@ -13,6 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Matrix, Rows, fixed, matching
+from phalanx.core.model.columns import Columns
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.resources import Grant
 
@@ -21,7 +23,7 @@ TenantKey = tuple[str, int]  # (node, lane) of a lane; (job, position) of a prom
 
 
 _COLUMNS = (
-    "used", "node", "cores", "memory", "gpus", "priority", "evictable_at", "ends_at", "since", "promise", "leaving",
+    "used", "node", "gpus", "priority", "evictable_at", "ends_at", "since", "promise", "leaving",
     "job", "group",
 )  # fmt: skip
 
@@ -50,8 +52,7 @@ class Tenants:
     def __init__(self) -> None:
         self.used: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.node: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.cores: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self.memory: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.held: Matrix = np.zeros((FIXED, 0), dtype=np.int64)  # cores in thousandths, bytes of memory
         self.gpus: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.priority: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self.evictable_at: NDArray[np.float64] = np.zeros(0)
@@ -105,6 +106,23 @@ class Tenants:
         self.tenants[slot] = None
         self._free.append(slot)
 
+    def amounts(self, rows: Rows, slots: NDArray[np.int64], nodes: Columns) -> Matrix:
+        """What the tenants in these slots hold, by row."""
+        devices = [self._devices(kind, slots, nodes) for kind in rows.kinds]
+        return np.stack([*self.held[:, slots], *devices])
+
+    def _devices(self, kind: DeviceKind, slots: NDArray[np.int64], nodes: Columns) -> NDArray[np.int64]:
+        """How many devices of a kind each holds. Only on nodes with several kinds one has to look closely."""
+        node, gpus = self.node[slots], self.gpus[slots]
+        mine, every = nodes.of_kind(kind, every=True)[node], nodes.of_kind(ANY, every=True)[node]
+        found = np.where(mine == every, gpus, 0)
+        for at in np.flatnonzero((mine > 0) & (mine < every) & (gpus > 0)).tolist():
+            tenant = self.tenants[slots[at]]
+            assert tenant is not None
+            fitting = matching(nodes.ledgers[tenant.node_row].capacity.devices, kind)
+            found[at] = sum(device.index in tenant.grant.devices for device in fitting)
+        return found
+
     def move_node(self, before: int, after: int) -> None:
         """A node has another row of the table from now on."""
         for slot in np.flatnonzero(self.used & (self.node == before)).tolist():
@@ -129,7 +147,8 @@ class Tenants:
         self.tenants[slot] = tenant
         self.of_job.setdefault(tenant.job, {})[tenant.key] = tenant
         self.node[slot] = tenant.node_row
-        self.cores[slot], self.memory[slot] = grant.cores, grant.memory_bytes
+        for row, amount in enumerate(fixed(grant)):
+            self.held[row, slot] = amount
         self.gpus[slot] = len(grant.devices)
         self.priority[slot] = tenant.priority
         self.evictable_at[slot], self.ends_at[slot] = tenant.evictable_at, tenant.ends_at
@@ -151,5 +170,6 @@ class Tenants:
         for name in _COLUMNS:
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros(more, dtype=column.dtype)]))
+        self.held = np.concatenate([self.held, np.zeros((FIXED, more), dtype=np.int64)], axis=1)
         self.tenants += [None] * more
         self._free += range(size + more - 1, size - 1, -1)

@@ -8,6 +8,7 @@ best is found sooner.
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from operator import gt
 
 from phalanx.core.model.ledger import MIXED, Ledger
 from phalanx.core.model.ranking import Order, Ranking
@@ -32,7 +33,7 @@ class BestNode:
         self._mark = 0  # up to which change the order holds
         self._latest: dict[int, int] = {}  # the scores of rows that changed since the order was made
         # Of a run that packs, the row named last and what it had left.
-        self._leader: tuple[int, tuple[int, int, int]] | None = None
+        self._leader: tuple[int, tuple[int, ...]] | None = None
         self._until_run = _RUN_MIN + len(nodes) // _RUN_PART
 
     def best(self) -> tuple[int, Grant] | None:
@@ -104,8 +105,7 @@ class BestNode:
             or not self._nodes.open[row]
         ):
             return None
-        left = _left(ledger)
-        if left[0] > before[0] or left[1] > before[1] or left[2] > before[2]:
+        if any(map(gt, _left(ledger), before)):
             return None
         grant = ledger.fit(self._request)
         return (row, grant) if isinstance(grant, Grant) else None
@@ -119,5 +119,5 @@ class BestNode:
         return (row, answer) if isinstance(answer, Grant) else None
 
 
-def _left(ledger: Ledger) -> tuple[int, int, int]:
-    return ledger.cores_free, ledger.memory_free, len(ledger.devices_free)
+def _left(ledger: Ledger) -> tuple[int, ...]:
+    return *ledger.free, len(ledger.devices_free)

@@ -71,7 +71,7 @@ def test_what_is_not_json_is_refused(body: bytes):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b'{"cores": "2"}', "cores: '2' is text, give a whole number"),
+        (b'{"cores": "2"}', "cores: '2' is text, give a number"),
         (b'{"command": [1]}', "command[0]: 1 is a whole number, give text"),
         (b'{"env": {"A": null}}', "env[...]: expected text, got null"),
         (b'{"required_gpus": [[0, "x"]]}', "required_gpus[0][1]: 'x' is text, give a whole number"),

@@ -1,11 +1,12 @@
-"""Patterns of users are refused unless RE2 can match them in a bounded time."""
+"""Single fields: parts of cores, and patterns of users, which RE2 must be able to match in a bounded time."""
 
 from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget
-from phalanx.errors import BadRequest
+from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget, read_cores
+from phalanx.core.model.resources import Cores
+from phalanx.errors import BadRequest, Unprocessable
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,22 @@ def test_all_patterns_of_a_job_have_one_size():
     budget.take("patterns", "a{300}")
     with pytest.raises(BadRequest, match="give at most 500"):
         budget.take("patterns", "b{300}")
+
+
+@pytest.mark.parametrize(
+    ("value", "cores"), [(2, "2"), (2.0, "2"), (0.5, "0.5"), (1e-3, "0.001"), (65_536, "65536"), (0, "0")]
+)
+def test_cores_are_whole_or_in_thousandths(value: Cores, cores: str):
+    assert repr(read_cores("cores", value, 65_536)) == cores
+
+
+@pytest.mark.parametrize("value", [-1, -0.001, 65_536.001, 1e300, float("nan"), float("inf"), 10**400])
+def test_cores_out_of_range_are_refused(value: Cores):
+    with pytest.raises(Unprocessable, match=r"^groups\[0\].cores: .* is out of range"):
+        read_cores("groups[0].cores", value, 65_536)
+
+
+@pytest.mark.parametrize("value", [0.0001, 0.5005, 1 / 3, 5e-324, 65_535.9999])
+def test_cores_finer_than_a_thousandth_are_refused(value: float):
+    with pytest.raises(Unprocessable, match=r"^cores: .* has more than three decimals"):
+        read_cores("cores", value, 65_536)

@@ -6,13 +6,13 @@ from phalanx.core.cluster.inputs import Cancel, Drain, Propose, Tell, Tick, Undr
 from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.orders import Returned, Start
 from phalanx.core.model.plan import Policy
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.status import Status
 from phalanx.core.placement.engine import plan
 from tests.support.builders import Cluster, a_cluster, a_job
 
 
-def free(cluster: Cluster) -> list[tuple[int, set[int]]]:
+def free(cluster: Cluster) -> list[tuple[Cores, set[int]]]:
     return [(ledger.cores_free, set(ledger.devices_free)) for ledger in cluster.state.table]
 
 

@@ -123,7 +123,7 @@ def test_cores_are_not_taken_where_more_is_promised_than_there_is() -> None:
     ledger = a_ledger(cores=12, numa=3)
     ledger.take(Grant(5, 0, (), None, ((0, 3), (1, 1), (2, 1))))
     ledger.promise(Grant(3, 0, (), None, ((0, 3),)))
-    assert ledger.numa_free == {0: -2, 1: 3, 2: 3}
+    assert ledger.numa_free == {0: -2000, 1: 3000, 2: 3000}
     assert granted(ledger, asking(cores=4)).numa_cores == ((1, 3), (2, 1))
     assert refused(ledger, asking(cores=5)).tier == Tier.CAPACITY
 

@@ -9,6 +9,7 @@ from phalanx.core.model.quantity import (
     describe_seconds,
     format_bytes,
     parse_bytes,
+    parse_cores,
     parse_seconds,
 )
 
@@ -40,6 +41,39 @@ def test_a_size(text: str, size: int) -> None:
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a size|is too large"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("2", "2"), ("0.5", "0.5"), ("1.250", "1.25"), ("3.000", "3"), ("0", "0"), (" 0.001", "0.001")],
+)
+def test_cores_are_whole_or_in_thousandths(text: str, cores: str) -> None:
+    assert repr(parse_cores(text)) == cores
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-1",
+        "-0.5",
+        "nan",
+        "inf",
+        "1e3",
+        "5e-1",
+        "0.0005",
+        "1.",
+        ".5",
+        "500m",
+        "1,5",
+        "1 2",
+        "٣",
+        "9" * 10,
+    ],
+)
+def test_what_is_no_number_of_cores(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number of cores"):
+        parse_cores(text)
 
 
 @pytest.mark.parametrize(

@@ -158,6 +158,6 @@ def test_who_stays_beside_the_head_is_placed_by_the_same_score(score: str) -> No
 
 @given(st.lists(st.integers(0, 1 << 52), min_size=1))
 def test_magnitudes_of_many_are_those_of_one_and_keep_their_order(amounts: list[int]) -> None:
-    many = _magnitudes(np.array(amounts, dtype=np.int64)).tolist()
+    many = _magnitudes(np.array(amounts, dtype=np.int64), _MEMORY_BITS).tolist()
     assert many == [magnitude(amount, _MEMORY_BITS) for amount in amounts]
     assert sorted(many) == [magnitude(amount, _MEMORY_BITS) for amount in sorted(amounts)]

@@ -8,7 +8,7 @@ from phalanx.core.model.gang import Gather
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang import packing
@@ -37,7 +37,7 @@ def refused(draft: Draft, owner: GangOwner, *, partial: bool = False) -> Reason:
     return found
 
 
-def free(draft: Draft) -> list[tuple[int, set[int]]]:
+def free(draft: Draft) -> list[tuple[Cores, set[int]]]:
     return [(ledger.cores_free, set(ledger.devices_free)) for ledger in draft.nodes]
 
 
@@ -170,7 +170,7 @@ def test_a_quota_bounds_how_many_more_than_needed_are_placed():
     draft = a_draft("s1/b1/r1", cores=8, quotas={"lab": Quota(tasks=4, cores=6)})
     owner = GangOwner(some(3, least=1, cores=2), some(3, least=1), queue="lab")
     assert sorted(placed(draft, owner)) == [0, 1, 3, 4], "two with two cores and two with one"
-    assert draft.queues.usage["lab"].cores == 6
+    assert draft.queues.usage["lab"].written[1] == 6
 
 
 def test_part_of_a_gang_can_be_placed_where_the_most_of_it_fits():

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from phalanx.core.model.amounts import add, slots
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.resources import Request
 from phalanx.core.placement.gang.spread import Counts
@@ -23,11 +24,10 @@ DEPTH_MAX = 400  # shapes times nodes: beyond this nodes are filled in order, an
 class Bin:
     """What one node still has for members, as numbers."""
 
-    __slots__ = ("_cores", "_demands", "_free", "_memory", "_suits")
+    __slots__ = ("_demands", "_free", "_left", "_suits")
 
     def __init__(self, ledger: Ledger, requests: Sequence[Request]) -> None:
-        self._cores = ledger.cores_free
-        self._memory = ledger.memory_free
+        self._left = ledger.free.copy()
         self._suits = [
             suitable(ledger, request) if request.gpus else frozenset[int]() for request in requests
         ]
@@ -37,8 +37,7 @@ class Bin:
     def state(self) -> tuple[object, ...]:
         """Bins of equal state take the same."""
         return (
-            self._cores,
-            self._memory,
+            *self._left,
             frozenset(self._demands.items()),
             frozenset(self._free),
             tuple(self._suits),
@@ -46,18 +45,11 @@ class Bin:
 
     def room(self, at: int, request: Request, most: int) -> int:
         """How many more members of a shape it takes."""
-        room = most
-        if request.cores:
-            room = min(room, self._cores // request.cores)
-        if request.memory_bytes:
-            room = min(room, self._memory // request.memory_bytes)
-        if request.gpus and room > 0:
-            room = self._devices_for(at, request.gpus, room)
-        return max(0, room)
+        room = slots(self._left, request, most)
+        return max(0, self._devices_for(at, request.gpus, room) if request.gpus and room > 0 else room)
 
     def take(self, at: int, request: Request, count: int) -> None:
-        self._cores -= count * request.cores
-        self._memory -= count * request.memory_bytes
+        add(self._left, request, -count)
         if request.gpus:
             suits = self._suits[at]
             self._demands[suits] = self._demands.get(suits, 0) + count * request.gpus

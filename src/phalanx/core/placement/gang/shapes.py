@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from phalanx.core.model import reason
-from phalanx.core.model.queue import Queues, Usage
+from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
 from phalanx.core.model.waiting import WaitingGang, Wanted
@@ -56,31 +55,15 @@ def shapes_of(wanted: Sequence[Wanted]) -> list[MemberShape]:
 
 def admitted(queues: Queues, queue: str, shapes: Sequence[MemberShape]) -> list[int] | Reason:
     """How many members of each shape the quota of a queue admits, or why it does not admit what is needed."""
-    quota = queues.quotas.get(queue)
-    if quota is None:
-        return [shape.most for shape in shapes]
-    used = queues.usage.get(queue) or Usage()
-    terms = [
-        ("tasks", quota.tasks, used.tasks, [1 for _ in shapes]),
-        ("cores", quota.cores, used.cores, [shape.request.cores for shape in shapes]),
-        ("bytes of memory", quota.memory_bytes, used.memory_bytes, [s.request.memory_bytes for s in shapes]),
-        ("GPUs", quota.gpus, used.gpus, [shape.request.gpus for shape in shapes]),
-    ]
-    left: list[
-        tuple[int, list[int]]
-    ] = []  # (what may be taken beyond what is needed, what each shape asks of it)
-    for word, limit, held, asked in terms:
-        if limit is not None:
-            needed = sum(shape.need * each for shape, each in zip(shapes, asked, strict=True))
-            if needed > limit:
-                return reason.exceeds_quota(queue, word, needed, limit)
-            if needed and held + needed > limit:
-                return reason.quota_exhausted(queue, word, needed, held, limit)
-            left.append((limit - held - needed, asked))
+    needed = [(shape.request, shape.need) for shape in shapes]
+    no = queues.lacks(queue, needed, ever=True) or queues.lacks(queue, needed)
+    if no is not None:
+        return no
     most: list[int] = []
     for at, shape in enumerate(shapes):
-        rooms = [room // asked[at] for room, asked in left if asked[at]]
-        more = max(0, min([shape.most - shape.need, *rooms]))
-        left = [(room - more * asked[at], asked) for room, asked in left]
-        most.append(shape.need + more)
+        # What was given to the shapes before is counted, and one more of this one.
+        taken = [(each.request, count) for each, count in zip(shapes, most, strict=False)]
+        left = queues.room(queue, shape.request, [*taken, *needed[at:]])
+        more = shape.most - shape.need
+        most.append(shape.need + (more if left is None else min(more, left)))
     return most

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from phalanx.core.model import reason
+from phalanx.core.model import amounts, reason
+from phalanx.core.model.amounts import ANY, CORES, WORDS, written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
@@ -106,7 +107,7 @@ class Shortage:
                 return reason.target_not_found(request.target.host, sorted(self._nodes.names))
         else:
             columns = self._nodes.columns
-            size = columns.devices(request, every=True) if request.gpus else columns.cores_all
+            size = columns.devices(request, every=True) if request.gpus else columns.every[CORES]
             if request.labels and (labelled := columns.labelled(request)).any():
                 size = np.where(labelled, size, -1)
             row = int(size.argmax())
@@ -128,16 +129,13 @@ class Shortage:
     def _beyond_all(self) -> Reason | None:
         """All groups together ask for more than all nodes have."""
         columns = self._nodes.columns
-        for what, total, asked in (
-            ("cores", columns.cores_all, [shape.request.cores for shape in self._shapes]),
-            ("bytes of memory", columns.memory_all, [shape.request.memory_bytes for shape in self._shapes]),
-        ):
-            wanted = sum(shape.need * each for shape, each in zip(self._shapes, asked, strict=True))
-            if wanted > int(total.sum()):
-                return reason.exceeds_cluster_total(what, wanted, int(total.sum()))
-        wanted = sum(shape.need * shape.request.gpus for shape in self._shapes)
-        devices = int(columns.devices(Request(gpus=1), every=True).sum()) if wanted else 0
-        return reason.exceeds_cluster_total("GPUs", wanted, devices) if wanted > devices else None
+        every = [*columns.every, columns.of_kind(ANY, every=True)]
+        _, *needed = amounts.total((shape.request, shape.need) for shape in self._shapes)
+        for row, (column, wanted) in enumerate(zip(every, needed, strict=True)):
+            if wanted > (there := int(column.sum())):
+                shown = (written(wanted), written(there)) if row == CORES else (wanted, there)
+                return reason.exceeds_cluster_total(WORDS[1 + row], *shown)
+        return None
 
     def _not_now(self) -> Reason:
         """What is lacking, counted where all members would have to stand."""

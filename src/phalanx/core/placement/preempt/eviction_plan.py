@@ -12,12 +12,13 @@ from math import frexp
 
 import numpy as np
 
+from phalanx.core.model.queue import Asked
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column, Mask
 from phalanx.core.placement.gang.place import Seats
 from phalanx.core.placement.preempt.free import FreeAfter, shortened
 from phalanx.core.placement.preempt.goal import Goal
-from phalanx.core.placement.preempt.node_fit import Asked, NodeFit
+from phalanx.core.placement.preempt.node_fit import NodeFit
 from phalanx.core.placement.preempt.offers import Offers, Prices
 from phalanx.core.placement.preempt.trim import QuotaLeft, Trim
 from phalanx.core.placement.preempt.units import EvictionUnit, bundled, total

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
+from phalanx.core.model.amounts import Matrix, Rows, slots_each
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Mask
@@ -18,8 +20,7 @@ from phalanx.core.model.waiting import Wanted
 from phalanx.core.placement.preempt.node_fit import NodeFit
 from phalanx.core.placement.preempt.victims import Victims
 
-Amounts = NDArray[np.int64]  # one line for each resource
-Weights = NDArray[np.float64]  # the same to be added up, which is exact as long as sums are below 2^53
+Weights = NDArray[np.float64]  # amounts to be added up, which is exact as long as sums are below 2^53
 
 
 class FreeAfter:
@@ -41,7 +42,7 @@ class FreeAfter:
         row = place[measure.victims.node[at]]
         return FreeAfter(measure, rows, at[row >= 0], row[row >= 0])
 
-    def free(self, leaving: Mask | None = None) -> Amounts:
+    def free(self, leaving: Mask | None = None) -> Matrix:
         """What every row has free when these have left; without any, now."""
         if leaving is None:
             return self._free
@@ -59,11 +60,11 @@ class FreeAfter:
             found.append(slots)
         return found
 
-    def beside(self, leaving: Mask, rows: Column, counts: Column) -> Amounts:
+    def beside(self, leaving: Mask, rows: Column, counts: Column) -> Matrix:
         """What these rows would have left beside so many members of the first group, when these victims have left."""
         return self.free(leaving)[:, rows] - np.outer(self.measure.asked[0], counts)
 
-    def exceeds(self, amounts: Amounts) -> Mask:
+    def exceeds(self, amounts: Matrix) -> Mask:
         """Which victims hold more of anything than these amounts of their rows."""
         mask: Mask = np.logical_or.reduce(self._freed > amounts[:, self.row])
         return mask
@@ -103,7 +104,7 @@ class FreeAfter:
             use += ((every - without) * (wanted.need + 1) + every) * 1000 + sum(parts) * (every > 0)
         return use
 
-    def pairs(self, item: Column) -> tuple[Column, Column, Amounts]:
+    def pairs(self, item: Column) -> tuple[Column, Column, Matrix]:
         """What each item frees on each row: (item, row) of every pair, and the amounts. Victims of item −1 stay."""
         chosen = np.flatnonzero(item >= 0)
         keys = item[chosen] * len(self.rows) + self.row[chosen]
@@ -116,7 +117,7 @@ class FreeAfter:
         column[self.rows] = values
         return column
 
-    def _summed(self, place: Column, chosen: Column, size: int) -> Amounts:
+    def _summed(self, place: Column, chosen: Column, size: int) -> Matrix:
         """What these victims hold, added up by place."""
         sums = [np.bincount(place, amount[chosen], minlength=size) for amount in self._freed]
         return np.array(sums).astype(np.int64)
@@ -141,31 +142,16 @@ class Measure:
         self.ever = [
             nodes.slots_ever(each.request) > 0 for each in wanted
         ]  # nodes that could take any at all
-        kinds = {_kind(each.request): None for each in wanted if each.request.gpus}
-        devices = [nodes.columns.devices(request) for request in kinds]
-        self.free: Amounts = np.array([nodes.cores, nodes.memory, *devices], dtype=np.int64)
-        held = [self._held(request) for request in kinds]
-        self.freed: Weights = np.array([victims.cores, victims.memory, *held], dtype=np.float64)
-        self.asked = [
-            (
-                each.request.cores,
-                each.request.memory_bytes,
-                *(each.request.gpus if kind == _kind(each.request) else 0 for kind in kinds),
-            )
-            for each in wanted
-        ]
+        rows = Rows(each.request for each in wanted)
+        self.free: Matrix = nodes.columns.free_of(rows)
+        self.freed: Weights = self._held(rows).astype(np.float64)
+        self.asked = [rows.ask(each.request) for each in wanted]
 
-    def slots(self, free: Amounts, group: int) -> Column:
+    def slots(self, free: Matrix, group: int) -> Column:
         """How many members of a group fit into each of these amounts, its target left aside."""
-        found = np.full(free.shape[1], self.wanted[group].need, dtype=np.int64)
-        for amount, asked in zip(free, self.asked[group], strict=True):
-            if asked:
-                np.minimum(found, amount // asked, out=found)
-            else:
-                found[amount < 0] = 0  # more is promised than there is: nothing at all goes there
-        return np.maximum(found, 0)
+        return slots_each(free, self.asked[group], self.wanted[group].need)
 
-    def share(self, free: Amounts, most: Sequence[Column]) -> NDArray[np.float64]:
+    def share(self, free: Matrix, most: Sequence[Column]) -> NDArray[np.float64]:
         """How much of all that is needed these amounts could hold, if members could be cut into pieces.
 
         It is never less than what they really hold, and who leaves adds to it no more than if it left alone.
@@ -181,36 +167,28 @@ class Measure:
                 total += sum(parts) / (len(parts) * self.wanted[group].need)
         return total
 
-    def progress(self, free: Amounts, most: Sequence[Column]) -> NDArray[np.float64]:
+    def progress(self, free: Matrix, most: Sequence[Column]) -> NDArray[np.float64]:
         """The same in whole members; what is still a part of one counts for very little, to break ties."""
         total = 1e-3 * self.share(free, most)
         for group, limit in enumerate(most):
             total += np.minimum(self.slots(free, group), limit) / self.wanted[group].need
         return total
 
-    def missing(self, free: Amounts, most: Sequence[Column]) -> float:
+    def missing(self, free: Matrix, most: Sequence[Column]) -> float:
         """What is left until all these amounts together hold everybody, in shares of what is needed."""
         counts = [np.minimum(self.slots(free, group), limit).sum() for group, limit in enumerate(most)]
         shares = [count / wanted.need for count, wanted in zip(counts, self.wanted, strict=True)]
         return sum(max(0.0, 1.0 - float(share)) for share in shares)
 
-    def _held(self, request: Request) -> Column:
-        """How many devices of a kind would become free with each victim. Few have to be looked at one by one."""
+    def _held(self, rows: Rows) -> Matrix:
+        """What would become free with each victim: of a promise, no device that somebody holds."""
         victims, nodes = self.victims, self.nodes
-        mine = nodes.columns.devices(request, every=True)[victims.node]
-        every = nodes.columns.devices(Request(gpus=1), every=True)[victims.node]
-        found = np.where(mine == every, victims.gpus, 0)
-        unlike = (mine > 0) & (mine < every)
-        for at in np.flatnonzero((unlike | victims.promise) & (victims.gpus > 0)).tolist():
-            tenant = victims.tenant(at)
-            ledger = nodes.ledgers[tenant.node_row]
-            fitting = {device.index for device in ledger.matching(request)}.intersection(tenant.grant.devices)
-            found[at] = len(fitting - ledger.devices_held if tenant.is_promise else fitting)
-        return found
-
-
-def _kind(request: Request) -> Request:
-    return Request(gpus=1, gpu_type=request.gpu_type, gpu_memory_bytes=request.gpu_memory_bytes)
+        held = victims.tenants.amounts(rows, victims.slot, nodes.columns)
+        for at in np.flatnonzero(victims.promise & (victims.gpus > 0)).tolist() if rows.kinds else ():
+            grant, row = victims.tenant(at).grant, int(victims.node[at])
+            free = set(grant.devices) - nodes.ledgers[row].devices_held
+            held[:, at] = nodes.columns.of_grant(rows, row, structs.replace(grant, devices=tuple(free)))
+        return held
 
 
 def shortened(keys: Column) -> NDArray[np.integer]:

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import structs
 
 from phalanx.core.model.job import Job
+from phalanx.core.model.queue import Asked
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Rank, Unit, WaitingGang, WaitingGroup, Wanted
@@ -21,7 +22,7 @@ from phalanx.core.placement.gang.place import Seats, Tries
 from phalanx.core.placement.gang.rules import GatherLevels, binding_rules
 from phalanx.core.placement.gang.search import GroupAsk, Layout, layouts
 from phalanx.core.placement.gang.shapes import MemberShape, shapes_of
-from phalanx.core.placement.preempt.node_fit import Asked, NodeFit
+from phalanx.core.placement.preempt.node_fit import NodeFit
 from phalanx.core.placement.preempt.trim import QuotaLeft
 
 TRIES_MAX = 16  # layouts of several shapes, looked at until they fit beside each other

@@ -11,30 +11,31 @@ from itertools import combinations
 
 from msgspec import structs
 
+from phalanx.core.model.amounts import add, fixed, millicores
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.queue import Asked
 from phalanx.core.model.resources import Request
 from phalanx.core.model.target import Target
 from phalanx.core.model.tenants import Tenant
 
-Asked = tuple[Request, int]  # so many members with this request
 _Demand = tuple[frozenset[int], int]  # so many of these devices
 
 
 class NodeFit:
     """What a node has left beside its members, once those who were asked to leave have gone."""
 
-    __slots__ = ("_cores", "_demands", "_free", "_left", "_memory", "_numa")
+    __slots__ = ("_demands", "_free", "_left", "_numa", "_unused")
 
     def __init__(self, ledger: Ledger, asked: Sequence[Asked], leaving: Iterable[Tenant]) -> None:
-        self._cores = ledger.cores_free
-        self._memory = ledger.memory_free
-        self._numa: dict[int, int] = {}  # cores left on the NUMA nodes that somebody asks for by number
+        self._left = ledger.free.copy()
+        self._numa: dict[
+            int, int
+        ] = {}  # thousandths of cores left on NUMA nodes that are asked for by number
         for request, count in asked:
-            self._cores -= request.cores * count
-            self._memory -= request.memory_bytes * count
+            add(self._left, request, -count)
             if (numa := _numa(request)) is not None:
                 left = self._numa.get(numa, ledger.numa_free.get(numa, -1))
-                self._numa[numa] = left - request.cores * count
+                self._numa[numa] = left - millicores(request.cores) * count
         leaving = list(leaving)
         for tenant in leaving:
             self._count(tenant, 1)
@@ -42,11 +43,11 @@ class NodeFit:
         self._free = (
             _free(ledger, leaving) if self._demands else set()
         )  # devices that somebody could be given
-        self._left = 0  # how many of them nobody needs, if all need the same
+        self._unused = 0  # how many of them nobody needs, if all need the same
         if len(self._demands) == 1:
             suits, needed = self._demands[0]
             self._free &= suits
-            self._left = len(self._free) - needed
+            self._unused = len(self._free) - needed
 
     def holds(self) -> bool:
         """Whether all members fit."""
@@ -54,18 +55,15 @@ class NodeFit:
 
     def admits(self, tenants: Sequence[Tenant]) -> bool:
         """Whether all members would still fit if these came back."""
-        cores = memory = devices = 0
-        free = self._free
+        left, free, devices = self._left.copy(), self._free, 0
         for tenant in tenants:
-            grant = tenant.grant
-            cores += grant.cores
-            memory += grant.memory_bytes
-            for device in grant.devices:
+            add(left, tenant.grant, -1)
+            for device in tenant.grant.devices:
                 devices += device in free
-        if cores > self._cores or memory > self._memory:
+        if min(left) < 0:
             return False
         if self._demands and not (
-            devices <= self._left if len(self._demands) == 1 else self._can_divide(tenants)
+            devices <= self._unused if len(self._demands) == 1 else self._can_divide(tenants)
         ):
             return False
         return not self._numa or self._has_numa(tenants)
@@ -77,33 +75,32 @@ class NodeFit:
             for device in tenant.grant.devices:
                 if device in self._free:
                     self._free.discard(device)
-                    self._left -= 1
+                    self._unused -= 1
 
     def weight(self, tenant: Tenant) -> tuple[object, ...]:
         """Tenants of equal weight can take each other's place: it does not matter which of them comes back."""
         grant = tenant.grant
         devices = frozenset(grant.devices) & self._free
         which = devices if len(self._demands) > 1 else len(devices)
-        return grant.cores, grant.memory_bytes, which, grant.numa_cores if self._numa else ()
+        return *fixed(grant), which, grant.numa_cores if self._numa else ()
 
     def _can_divide(self, tenants: Sequence[Tenant]) -> bool:
         return divisible(self._free.difference(*(tenant.grant.devices for tenant in tenants)), self._demands)
 
     def _count(self, tenant: Tenant, sign: int) -> None:
         grant = tenant.grant
-        self._cores += sign * grant.cores
-        self._memory += sign * grant.memory_bytes
+        add(self._left, grant, sign)
         if self._numa:
             for numa, cores in grant.numa_cores:
                 if numa in self._numa:
-                    self._numa[numa] += sign * cores
+                    self._numa[numa] += sign * millicores(cores)
 
     def _has_numa(self, tenants: Sequence[Tenant]) -> bool:
         left = dict(self._numa)
         for tenant in tenants:
             for numa, cores in tenant.grant.numa_cores:
                 if numa in left:
-                    left[numa] -= cores
+                    left[numa] -= millicores(cores)
         return all(cores >= 0 for cores in left.values())
 
 

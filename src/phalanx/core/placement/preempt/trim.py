@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, islice, product
 
+from phalanx.core.model.amounts import use
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.queue import Queues
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.queue import Asked, Queues
 from phalanx.core.model.tenants import Tenant, TenantKey
-from phalanx.core.placement.preempt.node_fit import Asked, NodeFit
+from phalanx.core.placement.preempt.node_fit import NodeFit
 from phalanx.core.placement.preempt.units import EvictionUnit
 from phalanx.core.placement.preempt.victims import Loss
 
@@ -25,22 +25,8 @@ class QuotaLeft:
     """What a queue may still hold beside the members, once those of it who were asked to leave have gone."""
 
     def __init__(self, queues: Queues, queue: str, asked: Iterable[Asked], leaving: Iterable[Tenant]) -> None:
-        quota, used = queues.quotas.get(queue), queues.usage.get(queue)
         self._queue = queue
-        self._left: list[float] | None = None
-        if quota is None:
-            return
-        limits = (quota.tasks, quota.cores, quota.memory_bytes, quota.gpus)
-        held = (used.tasks, used.cores, used.memory_bytes, used.gpus) if used else (0, 0, 0, 0)
-        needed = [0, 0, 0, 0]
-        for request, count in asked:
-            amounts = (1, request.cores, request.memory_bytes, request.gpus)
-            needed = [each + count * amount for each, amount in zip(needed, amounts, strict=True)]
-        # A queue that is over its quota of something holds up nobody who asks for none of it.
-        self._left = [
-            float("inf") if limit is None or not wanted else limit - now - wanted
-            for limit, now, wanted in zip(limits, held, needed, strict=True)
-        ]
+        self._left = queues.left(queue, asked)
         self._add(leaving, 1)
 
     def holds(self) -> bool:
@@ -66,8 +52,8 @@ class QuotaLeft:
     def _add(self, tenants: Iterable[Tenant], sign: int) -> None:
         for tenant in tenants:
             if self._left is not None and tenant.queue == self._queue:
-                amounts = _amounts(tenant.grant)
-                self._left = [left + sign * each for left, each in zip(self._left, amounts, strict=True)]
+                self._left = self._left.copy()
+                use(self._left, tenant.grant, sign)
 
 
 class Trim:
@@ -168,7 +154,3 @@ def _by_job(bundles: Iterable[EvictionUnit]) -> list[list[EvictionUnit]]:
     for bundle in sorted(bundles, key=lambda each: each.tenants[0].key):
         jobs.setdefault((bundle.loss, bundle.job), []).append(bundle)
     return sorted(jobs.values(), key=lambda mine: (-mine[0].loss, -mine[0].priority, mine[0].job))
-
-
-def _amounts(grant: Grant) -> tuple[int, int, int, int]:
-    return 1, grant.cores, grant.memory_bytes, len(grant.devices)

@@ -12,6 +12,7 @@ from enum import IntEnum
 import numpy as np
 from msgspec import Struct
 
+from phalanx.core.model.amounts import CORES, MILLI
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.tenants import Tenant, TenantKey, Tenants
@@ -68,11 +69,10 @@ class Victims:
         self.tenants = tenants
         self.slot = np.flatnonzero(may_go)
         self.node = tenants.node[self.slot]
-        self.cores = tenants.cores[self.slot]
-        self.memory = tenants.memory[self.slot]
         self.gpus = tenants.gpus[self.slot]
         self.promise = tenants.promise[self.slot]
-        work = np.where(self.gpus > 0, self.gpus, np.maximum(self.cores, 1))
+        cores = tenants.held[CORES, self.slot] / MILLI
+        work = np.where(self.gpus > 0, self.gpus, np.where(cores > 0, cores, 1))
         self.lost = np.maximum(draft.now - tenants.since[self.slot], 0.0) * work * ~self.promise
         self._ties = ties
         self._number_jobs()

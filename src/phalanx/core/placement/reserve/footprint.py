@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from phalanx.core.model.amounts import Matrix
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column
@@ -17,7 +18,7 @@ from phalanx.core.model.waiting import Unit, WaitingGang, WaitingGroup
 from phalanx.core.placement.gang.rules import GatherLevels, binding_rules
 from phalanx.core.placement.gang.search import GroupAsk, Layout, layouts
 from phalanx.core.placement.gang.shapes import MemberShape, shapes_of
-from phalanx.core.placement.reserve.releases import Matrix, Scale
+from phalanx.core.placement.reserve.releases import Scale
 
 _LAYOUTS_MAX = 8  # groups share nodes, so the best layout of each may be too much for both
 

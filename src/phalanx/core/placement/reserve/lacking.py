@@ -11,13 +11,14 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from phalanx.core.model.amounts import Matrix
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Unit, WaitingGang
 from phalanx.core.placement.gang.rules import GatherLevels
 from phalanx.core.placement.gang.shapes import MemberShape
 from phalanx.core.placement.reserve.footprint import footprint, gather_of, is_divisible, shapes_of_unit
-from phalanx.core.placement.reserve.releases import Matrix, Scale
+from phalanx.core.placement.reserve.releases import Scale
 
 _DOMAINS_MAX = 8  # groups share nodes, so the first domain may be too small after all
 

@@ -7,13 +7,13 @@ matrix, a row for each resource and a column for each node, so that an instant i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Matrix, Rows, slots_each
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.ledger import SLOTS_MAX
 from phalanx.core.model.plan import Placement, Policy
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.table import NodeTable
@@ -21,58 +21,40 @@ from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
 from phalanx.core.placement.draft import Draft
 
-Matrix = NDArray[np.int64]  # resources × nodes
-_DeviceKind = tuple[str | None, int]  # type asked for, memory asked for
-_ANY: _DeviceKind = (None, 0)
-
 
 class Scale:
-    """What is counted for some requests: cores, memory and, if they ask for devices, all of those and each kind."""
+    """What is counted for some requests on every node."""
 
-    def __init__(self, nodes: NodeTable, requests: Sequence[Request]) -> None:
+    def __init__(self, nodes: NodeTable, requests: Iterable[Request]) -> None:
         self.nodes = nodes
-        asked = {_kind(request) for request in requests if request.gpus}
-        self.kinds: tuple[_DeviceKind, ...] = (_ANY, *sorted(asked - {_ANY}, key=repr)) if asked else ()
+        self.rows = Rows(requests, others=True)
 
     def ask(self, request: Request) -> Column:
-        """A request as one column of the matrix."""
-        mine = (_ANY, _kind(request))
-        gpus = (request.gpus if kind in mine else 0 for kind in self.kinds)
-        return np.array([request.cores, request.memory_bytes, *gpus], dtype=np.int64)
+        """A request, by row."""
+        return np.array(self.rows.ask(request), dtype=np.int64)
 
     def grant(self, row: int, grant: Grant) -> Column:
-        """A grant on a node as one column of the matrix."""
-        ledger, held = self.nodes.ledgers[row], set(grant.devices)
-        devices = (
-            sum(device.index in held for device in ledger.matching(_asking(kind))) if held else 0
-            for kind in self.kinds
-        )
-        return np.array([grant.cores, grant.memory_bytes, *devices], dtype=np.int64)
+        """A grant on a node, by row."""
+        return self.nodes.columns.of_grant(self.rows, row, grant)
 
     def free(self, promised: Iterable[int]) -> Matrix:
         """What is free now. On nodes where places are promised, devices may be held by one and lack for another."""
         nodes = self.nodes
-        columns = [nodes.columns.devices(_asking(kind)) for kind in self.kinds]
-        free = np.stack([nodes.cores, nodes.memory, *columns])
-        for row in promised if self.kinds else ():
+        free = nodes.columns.free_of(self.rows)
+        for row in promised if self.rows.kinds else ():
             twice = nodes.ledgers[row].devices_held & nodes.ledgers[row].devices_promised
             free[:, row] -= self.grant(row, Grant(0, 0, tuple(twice)))
         return free
 
     def slots(self, free: Matrix, request: Request) -> Column:
         """How many tasks with this request every open node could take."""
-        ask = self.ask(request)
-        slots: Column = np.full(free.shape[1], SLOTS_MAX)
-        for amount, asked in zip(free, ask.tolist(), strict=True):
-            if asked:
-                np.minimum(slots, amount // asked, out=slots)
-        # Where more than everything is promised, nobody fits.
-        could = self.nodes.open & (free[:2] >= 0).all(axis=0)
+        slots = slots_each(free, self.rows.ask(request), SLOTS_MAX)
+        could = self.nodes.open.copy()
         if request.labels:
             could &= self.nodes.columns.labelled(request)
         if request.target is not None:
             could &= np.arange(len(slots)) == self.nodes.rows.get(request.target.host, -1)
-        return np.where(could, np.maximum(slots, 0), 0)
+        return np.where(could, slots, 0)
 
 
 class Releases:
@@ -91,11 +73,13 @@ class Releases:
         node = np.array([draft.nodes.rows[each.node] for each in own], dtype=np.int64)
         until = np.array([draft.now + runs_s[each.job] for each in own])
         grants = [scale.grant(row, each.grant) for row, each in zip(node.tolist(), own, strict=True)]
-        held = np.array(grants, dtype=np.int64).reshape(len(own), 2 + len(scale.kinds)).T
+        held = np.array(grants, dtype=np.int64).reshape(len(own), FIXED + len(scale.rows.kinds)).T
         self.node: Column = np.concatenate([tenants.node[slots], node])
         ends = np.maximum(tenants.ends_at[slots], draft.now)
         self.ends: NDArray[np.float64] = np.concatenate([ends, until])
-        self.held: Matrix = np.concatenate([self._held(draft, slots), held], axis=1)
+        self.held: Matrix = np.concatenate(
+            [tenants.amounts(scale.rows, slots, draft.nodes.columns), held], axis=1
+        )
         promised = tenants.node[tenants.used & tenants.promise]
         self.free = scale.free(np.unique(promised).tolist())  # before anybody has left
 
@@ -150,36 +134,9 @@ class Releases:
         back = [np.bincount(node, weights=amount[leaving], minlength=size) for amount in self.held]
         return free + np.array(back, dtype=np.int64).reshape(free.shape)
 
-    def _held(self, draft: Draft, slots: Column) -> Matrix:
-        tenants = draft.tenants
-        columns = [tenants.cores[slots], tenants.memory[slots]]
-        columns += [self._devices(draft, slots, kind) for kind in self._scale.kinds]
-        return np.stack(columns)
-
-    def _devices(self, draft: Draft, slots: Column, kind: _DeviceKind) -> Column:
-        """How many devices of a kind each tenant holds. Only on nodes with several kinds one has to look closely."""
-        tenants, nodes = draft.tenants, draft.nodes
-        mine = nodes.columns.devices(_asking(kind), every=True)[tenants.node[slots]]
-        every = nodes.columns.devices(_asking(_ANY), every=True)[tenants.node[slots]]
-        found = np.where(mine == every, tenants.gpus[slots], 0)
-        for at in np.flatnonzero((mine > 0) & (mine < every) & (tenants.gpus[slots] > 0)).tolist():
-            tenant = tenants.tenants[slots[at]]
-            assert tenant is not None
-            fitting = {device.index for device in nodes.ledgers[tenant.node_row].matching(_asking(kind))}
-            found[at] = len(fitting.intersection(tenant.grant.devices))
-        return found
-
 
 def _started(draft: Draft) -> Iterator[Placement]:
     """What the draft has placed with a grant of its own."""
     yield from (each for each in draft.placements if each.lane is None)
     for gang_placement in draft.gang_placements:
         yield from gang_placement.members
-
-
-def _kind(request: Request) -> _DeviceKind:
-    return request.gpu_type, request.gpu_memory_bytes
-
-
-def _asking(kind: _DeviceKind) -> Request:
-    return Request(gpus=1, gpu_type=kind[0], gpu_memory_bytes=kind[1])

@@ -22,10 +22,11 @@ from typing import TypeVar, cast
 import numpy as np
 from msgspec import Struct
 
+from phalanx.core.model.amounts import FIXED, Matrix, written
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
-from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.resources import Cores, Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
@@ -41,7 +42,7 @@ from phalanx.core.placement.reserve.footprint import (
     stands_anywhere,
 )
 from phalanx.core.placement.reserve.lacking import Lacking
-from phalanx.core.placement.reserve.releases import Matrix, Releases, Scale
+from phalanx.core.placement.reserve.releases import Releases, Scale
 
 Found = TypeVar("Found")
 Place = tuple[int, Grant]  # node row, what is held there
@@ -64,8 +65,8 @@ class Forecast(Struct, frozen=True):
     passes_s: float  # who runs no longer than this may go first, wherever there is room
     domain: str = ""  # what its rules want it to stand in together, such as `rack r2`; empty: nothing
     lacks: tuple[
-        tuple[str, int, int], ...
-    ] = ()  # what of it is not free there yet: (what, how much, of how much)
+        tuple[str, Cores, Cores], ...
+    ] = ()  # what is not free there yet: (what, how much, of how much)
     unlimited: int = 0  # tenants of those nodes without a time limit
 
 
@@ -194,14 +195,18 @@ class Reservation:
         """What has to stay free on a node of what is free there now."""
         ledger = self._scale.nodes.ledgers[row]
         spare, need = self._later[:, row] - self._need[:, row], self._need[:, row]
-        cores, memory = (
+        millis, memory_bytes = (
             max(0, free - max(0, int(left))) if asked else 0
-            for free, left, asked in zip((ledger.cores_free, ledger.memory_free), spare, need, strict=False)
+            for free, left, asked in zip(ledger.free, spare, need, strict=False)
         )
         devices: list[int] = []
-        if need[2:].any():
-            devices = sorted(ledger.devices_free)[max(0, int(spare[2:].min())) :]
-        return Grant(cores, memory, tuple(devices)) if cores or memory or devices else None
+        if need[FIXED:].any():
+            devices = sorted(ledger.devices_free)[max(0, int(spare[FIXED:].min())) :]
+        return (
+            Grant(written(millis), memory_bytes, tuple(devices))
+            if millis or memory_bytes or devices
+            else None
+        )
 
     def _change(self, places: Sequence[Place], leaving: Sequence[Tenant] = ()) -> dict[int, Column]:
         """How much less there will be on each node at that instant."""
@@ -222,13 +227,17 @@ class Reservation:
         number = int(tree.up(tree.node_level, self._rows[:1], level)[0])
         return f"{tree.layer(level)} {'/'.join(tree.path(level, number))}"
 
-    def _lacks(self) -> tuple[tuple[str, int, int], ...]:
+    def _lacks(self) -> tuple[tuple[str, Cores, Cores], ...]:
         """What of its need is not free on its nodes now."""
         need = np.where(self._need >= _ALL_OF_IT, 0, self._need)
         missing = np.maximum(need - np.maximum(self._around.free, 0), 0).sum(axis=1).tolist()
         words = ("cores", "memory", "GPUs")  # further rows are kinds of the same devices
         found = zip(words, missing, need.sum(axis=1).tolist(), strict=False)
-        return tuple(each for each in found if each[1])
+        return tuple(
+            (word, written(lack), written(all_)) if word == "cores" else (word, lack, all_)
+            for word, lack, all_ in found
+            if lack
+        )
 
 
 def reserve(
