@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.core.model.amounts import FIXED, fixed, millicores
+from phalanx.core.model.amounts import FIXED, fixed
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.quantity import millicores
 from phalanx.core.model.queue import Queues, Usage
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Grant, NumaNode, Request

@@ -22,7 +22,7 @@ from phalanx.client.calls import parse_gather
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Phase, Report, Returned, Started
-from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_cores, parse_seconds
+from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_seconds
 from phalanx.core.model.status import Why
 from phalanx.core.model.target import TargetError, parse_target
 from phalanx.errors import PhalanxError
@@ -262,8 +262,8 @@ def _request(name: str, words: tuple[str, ...]) -> SubmitRequest:
             fields[field] = True
         else:
             fields[field] = int(value) if value.lstrip("-").isdecimal() else value
-            if field == "cores":
-                fields[field] = parse_cores(value)
+            if field == "cores" and "." in value:
+                fields[field] = float(value)
     return SubmitRequest(**fields)  # type: ignore[arg-type]
 
 

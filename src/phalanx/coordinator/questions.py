@@ -32,9 +32,10 @@ from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
-from phalanx.core.model.amounts import CORES, millicores, written
+from phalanx.core.model.amounts import CORES
 from phalanx.core.model.ids import is_job_id
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.quantity import millicores, written
 from phalanx.core.model.status import Status
 from phalanx.core.model.tags import Selector
 from phalanx.errors import BadRequest, NotFound, Unavailable

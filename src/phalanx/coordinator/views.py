@@ -16,7 +16,7 @@ from phalanx.core.cluster.health import trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.explain.gates import comes_first
-from phalanx.core.model.amounts import written
+from phalanx.core.model.quantity import written
 from phalanx.core.model.queue import DEFAULT, Usage
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request

@@ -6,7 +6,8 @@ import numpy as np
 
 from phalanx.api.schema.apply import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.model.amounts import CORES, fixed, written
+from phalanx.core.model.amounts import CORES, fixed
+from phalanx.core.model.quantity import written
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Domain, Tree
 from phalanx.preview.names import Names

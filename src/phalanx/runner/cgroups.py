@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.core.model.amounts import MILLI, millicores
+from phalanx.core.model.quantity import MILLI, millicores
 from phalanx.core.model.resources import Cores
 from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, THREADED
 

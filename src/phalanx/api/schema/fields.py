@@ -10,10 +10,17 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 
 from __future__ import annotations
 
-from phalanx.core.model.amounts import MILLI, millicores, written
 from phalanx.core.model.ids import is_name, is_object
 from phalanx.core.model.job import Command
-from phalanx.core.model.quantity import BYTES_MAX, SECONDS_MAX, parse_bytes, parse_seconds
+from phalanx.core.model.quantity import (
+    BYTES_MAX,
+    MILLI,
+    SECONDS_MAX,
+    millicores,
+    parse_bytes,
+    parse_seconds,
+    written,
+)
 from phalanx.core.model.resources import Cores
 from phalanx.core.model.tags import TAGS_MAX, Selector, is_tag, parse_selector
 from phalanx.errors import BadRequest, Unprocessable

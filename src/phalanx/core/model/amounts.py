@@ -2,7 +2,8 @@
 
 Requests, grants, capacities and quotas become vectors here and nowhere else, and what follows from vectors alone is
 computed here: slots, headroom under a quota, what a grant holds of a kind of device. A further resource is one more
-fixed row: `fixed` reads it, `WORDS` names it. One node is counted in plain integers, all nodes at once in numpy.
+fixed row: `fixed` reads it, `WORDS` names it. One node is counted here, in plain integers; all of them at once are
+counted in `columns.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,15 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from phalanx.core.model.quantity import MILLI
 from phalanx.core.model.resources import Cores, Device, Grant, Request
 
-MILLI = 1000  # cores are counted in thousandths, so that sums of parts never drift
 CORES = 0  # the row of
 FIXED = 2  # rows that every vector has: cores, memory
 WORDS = ("tasks", "cores", "bytes of memory", "GPUs")  # of the rows of a quota
 SLOTS_MAX = 1_000_000  # tasks that ask for nothing fit anywhere without end; this is where we stop counting
 
 Vector = tuple[int, ...]
-Matrix = NDArray[np.int64]  # a row for each resource, a column for each node or tenant
 _Number = TypeVar("_Number", int, float)
 DeviceKind = tuple[str | None, int]  # type asked for, memory asked for
 ANY: DeviceKind = (None, 0)
@@ -37,16 +34,6 @@ class _Sized(Protocol):
 
     @property
     def memory_bytes(self) -> int: ...
-
-
-def millicores(cores: Cores) -> int:
-    """Thousandths of a core, exactly: a number with at most three decimals is the nearest float to it."""
-    return cores * MILLI if cores.__class__ is int else round(cores * MILLI)
-
-
-def written(millis: int) -> Cores:
-    """Thousandths as people write cores: 2 and not 2.0, 0.5 and not 500m."""
-    return millis / MILLI if millis % MILLI else millis // MILLI
 
 
 def fixed(of: _Sized) -> tuple[int, int]:
@@ -91,19 +78,6 @@ def slots(free: Sequence[int], of: _Sized, most: int) -> int:
     if cores := of.cores:
         most = min(most, millis // (cores * MILLI if cores.__class__ is int else round(cores * MILLI)))
     return min(most, memory // of.memory_bytes) if of.memory_bytes else most
-
-
-def slots_each(
-    free: Sequence[NDArray[np.int64]] | Matrix, ask: Sequence[int], most: int
-) -> NDArray[np.int64]:
-    """The same for many nodes: `free` has a column over nodes for each row. Devices matter only to those who ask."""
-    found = np.full(len(free[0]), most, dtype=np.int64)
-    for row, (left, asked) in enumerate(zip(free, ask, strict=True)):
-        if asked:
-            np.minimum(found, left // asked, out=found)
-        elif row < FIXED:
-            found[left < 0] = 0
-    return np.maximum(found, 0, out=found)
 
 
 def device_kind(request: Request) -> DeviceKind:

@@ -6,6 +6,7 @@ last looked, so that a change costs the same however many nodes there are and wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -15,12 +16,10 @@ from phalanx.core.model.amounts import (
     FIXED,
     SLOTS_MAX,
     DeviceKind,
-    Matrix,
     Rows,
     device_kind,
     fixed,
     matching,
-    slots_each,
 )
 from phalanx.core.model.ledger import MIXED, Ledger
 from phalanx.core.model.resources import Grant, Request
@@ -32,6 +31,9 @@ CHANGES_KEPT = 1 << 16
 FEW = 24  # so many rows are sooner read one by one than all at once
 Selector = tuple[tuple[str, str], ...]  # labels asked for
 _Cell = TypeVar("_Cell", bound=np.generic)
+
+
+Matrix = NDArray[np.int64]  # a row for each resource, a column for each node or tenant
 
 
 class Changes:
@@ -270,3 +272,16 @@ def lengthened(column: NDArray[_Cell], size: int) -> NDArray[_Cell]:
     if len(column) == size:
         return column
     return np.concatenate([column, np.zeros(size - len(column), dtype=column.dtype)])
+
+
+def slots_each(
+    free: Sequence[NDArray[np.int64]] | Matrix, ask: Sequence[int], most: int
+) -> NDArray[np.int64]:
+    """The same for many nodes: `free` has a column over nodes for each row. Devices matter only to those who ask."""
+    found = np.full(len(free[0]), most, dtype=np.int64)
+    for row, (left, asked) in enumerate(zip(free, ask, strict=True)):
+        if asked:
+            np.minimum(found, left // asked, out=found)
+        elif row < FIXED:
+            found[left < 0] = 0
+    return np.maximum(found, 0, out=found)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.core.model import amounts, reason
-from phalanx.core.model.amounts import CORES, SLOTS_MAX, fixed, millicores, written
-from phalanx.core.model.quantity import describe_bytes, magnitude
+from phalanx.core.model.amounts import CORES, SLOTS_MAX, fixed
+from phalanx.core.model.quantity import describe_bytes, magnitude, millicores, written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
 

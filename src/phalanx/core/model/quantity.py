@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 BYTES_MAX = 1 << 60
+MILLI = 1000  # cores are counted in thousandths, so that sums of parts never drift
 SECONDS_MAX = 10 * 365 * 86_400
 
 _SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([KMGTP]?i?)B?", re.IGNORECASE | re.ASCII)
@@ -46,6 +47,16 @@ def parse_cores(text: str) -> int | float:
         )
     whole, part = int(match.group(1)), int((match.group(2) or "").ljust(3, "0"))
     return whole + part / 1000 if part else whole
+
+
+def millicores(cores: float) -> int:
+    """Thousandths of a core, exactly: a number with at most three decimals is the nearest float to it."""
+    return cores * MILLI if cores.__class__ is int else round(cores * MILLI)
+
+
+def written(millis: int) -> int | float:
+    """Thousandths as people write cores: 2 and not 2.0, 0.5 and not 500m."""
+    return millis / MILLI if millis % MILLI else millis // MILLI
 
 
 def format_bytes(size: int) -> str:

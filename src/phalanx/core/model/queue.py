@@ -8,7 +8,8 @@ from math import inf
 from msgspec import Struct
 
 from phalanx.core.model import reason
-from phalanx.core.model.amounts import WORDS, headroom, millicores, total, use, written
+from phalanx.core.model.amounts import WORDS, headroom, total, use
+from phalanx.core.model.quantity import millicores, written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Cores, Grant, Request
 

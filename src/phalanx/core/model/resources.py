@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from phalanx.core.model.target import Target
 
-Cores = (
-    int | float
-)  # as written: whole, or with at most three decimals. `amounts.py` counts them in thousandths
+CAPACITY_CORES_MAX = 1 << 40
+# As written: whole, or with at most three decimals. `amounts.py` counts them in thousandths.
+Cores = int | float
 
 
 class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -53,6 +53,11 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     numa: tuple[NumaNode, ...] = ()
     devices: tuple[Device, ...] = ()
     labels: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """A runner says what its node has, so a number that cannot be is refused where it is read."""
+        if not 0 <= self.cores <= CAPACITY_CORES_MAX:
+            raise ValueError(f"cores: {self.cores} is out of range, a node has 0 to {CAPACITY_CORES_MAX}")
 
 
 class Grant(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Matrix, Rows, fixed, matching
-from phalanx.core.model.columns import Columns
+from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Rows, fixed, matching
+from phalanx.core.model.columns import Columns, Matrix
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.resources import Grant
 

@@ -7,18 +7,10 @@ from math import inf
 import numpy as np
 import pytest
 
-from phalanx.core.model.amounts import (
-    FIXED,
-    SLOTS_MAX,
-    Rows,
-    fixed,
-    headroom,
-    millicores,
-    slots,
-    slots_each,
-    written,
-)
+from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Rows, fixed, headroom, slots
+from phalanx.core.model.columns import slots_each
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.quantity import millicores, written
 from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request

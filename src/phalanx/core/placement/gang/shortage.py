@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from phalanx.core.model import amounts, reason
-from phalanx.core.model.amounts import ANY, CORES, WORDS, written
+from phalanx.core.model.amounts import ANY, CORES, WORDS
+from phalanx.core.model.quantity import written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable

@@ -12,7 +12,8 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from phalanx.core.model.amounts import Matrix, Rows, slots_each
+from phalanx.core.model.amounts import Rows
+from phalanx.core.model.columns import Matrix, slots_each
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Mask

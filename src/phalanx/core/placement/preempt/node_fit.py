@@ -11,8 +11,9 @@ from itertools import combinations
 
 from msgspec import structs
 
-from phalanx.core.model.amounts import add, fixed, millicores
+from phalanx.core.model.amounts import add, fixed
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.quantity import millicores
 from phalanx.core.model.queue import Asked
 from phalanx.core.model.resources import Request
 from phalanx.core.model.target import Target

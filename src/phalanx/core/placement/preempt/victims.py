@@ -12,9 +12,10 @@ from enum import IntEnum
 import numpy as np
 from msgspec import Struct
 
-from phalanx.core.model.amounts import CORES, MILLI
+from phalanx.core.model.amounts import CORES
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
+from phalanx.core.model.quantity import MILLI
 from phalanx.core.model.tenants import Tenant, TenantKey, Tenants
 from phalanx.core.model.tree import Column, Mask
 from phalanx.core.placement.draft import Draft

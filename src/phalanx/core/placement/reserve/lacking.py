@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from phalanx.core.model.amounts import Matrix
+from phalanx.core.model.columns import Matrix
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Unit, WaitingGang

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Matrix, Rows, slots_each
+from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Rows
+from phalanx.core.model.columns import Matrix, slots_each
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import Placement, Policy
 from phalanx.core.model.resources import Grant, Request

@@ -22,10 +22,12 @@ from typing import TypeVar, cast
 import numpy as np
 from msgspec import Struct
 
-from phalanx.core.model.amounts import FIXED, Matrix, written
+from phalanx.core.model.amounts import FIXED
+from phalanx.core.model.columns import Matrix
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
+from phalanx.core.model.quantity import written
 from phalanx.core.model.resources import Cores, Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
