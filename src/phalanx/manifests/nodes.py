@@ -1,7 +1,7 @@
 """Kubernetes nodes as ours: their capacity, their labels, and whether they take work.
 
 Pods there share devices in parts, which tasks here never do. So the parts that are taken on a node are added up and
-subtracted from it in whole units: the remainder is what a task of ours could have. Cores are in thousandths on both sides.
+subtracted from it in whole units: the remainder is what a task of ours could have. Cores are thousandths on both sides.
 """
 
 from __future__ import annotations

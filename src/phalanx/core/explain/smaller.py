@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -15,13 +16,15 @@ from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.quantity import format_bytes
-from phalanx.core.model.resources import Request
+from phalanx.core.model.resources import Cores, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import Topology
 
 MIB = 1 << 20
 Holds = Callable[[Job], bool]
 Changes = Iterator[tuple[str, dict[str, object], Job]]
+
+_Amount = TypeVar("_Amount", int, Cores)
 
 
 def other_gangs(job: Job, topology: Topology, holds: Holds) -> Changes:
@@ -105,7 +108,7 @@ def smaller_requests(
     for gpus in _values(nodes, lambda node: len(_devices(node, request, ever)), request.gpus):
         if not (request.target and request.target.devices):
             yield f"with {gpus} GPUs instead of {request.gpus}", {"gpus": gpus}, replace(request, gpus=gpus)
-    cores_of: Callable[[Ledger], int] = lambda node: node.capacity.cores if ever else node.cores_free  # noqa: E731
+    cores_of: Callable[[Ledger], Cores] = lambda node: node.capacity.cores if ever else node.cores_free  # noqa: E731
     for cores in _values(nodes, cores_of, request.cores):
         yield (
             f"with {cores} cores instead of {request.cores}",
@@ -128,7 +131,7 @@ def smaller_requests(
         yield "on another node, without a target", fields, anywhere
 
 
-def _values(nodes: list[Ledger], value: Callable[[Ledger], int], asked: int) -> list[int]:
+def _values(nodes: list[Ledger], value: Callable[[Ledger], _Amount], asked: _Amount) -> list[_Amount]:
     """What nodes could give instead of what was asked, the most first."""
     return sorted({offer for node in nodes if 0 < (offer := value(node)) < asked}, reverse=True)[:16]
 
