@@ -1,6 +1,6 @@
 """Cell 3: how fast work is accepted durably: one large array, and single jobs from sixteen connections.
 
-The node is full, so all that is accepted waits; nothing of the figures is the running of tasks.
+The node is full, so everything accepted waits; running tasks is no part of the figures.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def measure(session: Session) -> Chapter:
 
 
 def fill(rest: Connection) -> str:
-    """Take both slots of the node; the job that holds them."""
+    """Take both slots of the node; returns the job that holds them."""
     job = submit(rest, "sleep", "100000", cores=2)
     until(lambda: _status(rest, job) == "Running", 10.0, "the node is full")
     return job

@@ -1,8 +1,8 @@
-"""Many runners in one process: each with an engine of its own, the real words and two connections, but no processes.
+"""Many runners in one process: each with its own engine, the real messages and two connections, but no processes.
 
-The agents are those of `phalanx runner` (`runner/turn.py`); only what a keeper would do is pretended: an attempt
-starts when it is told to, and ends after a while. Told on stdin as JSON: port, token, the first number, how many, and
-how long tasks run; says on stdout when all have joined, and leaves when stdin ends.
+The engines are those of `phalanx runner` (`runner/turn.py`); only the keeper is simulated: an attempt starts when it
+is ordered, and ends after a while. Reads JSON on stdin: port, token, the first number, how many, and how long tasks
+run; writes to stdout when all have joined, and ends with stdin.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 class Line(asyncio.Protocol):
     """One connection, cut into messages."""
 
-    def __init__(self, runner: Pretender) -> None:
+    def __init__(self, runner: FakeRunner) -> None:
         self._runner = runner
         self._unpacker = wire.Unpacker()
         self._transport: asyncio.Transport | None = None
@@ -56,8 +56,8 @@ class Line(asyncio.Protocol):
         self._transport.close()
 
 
-class Pretender:
-    """One runner, as far as the coordinator can tell."""
+class FakeRunner:
+    """One runner, as far as the coordinator can see."""
 
     def __init__(self, number: int, token: str, run_s: float) -> None:
         name = f"pretender-{number}"
@@ -68,7 +68,7 @@ class Pretender:
         self._loop = asyncio.get_running_loop()
 
     async def live(self, port: int) -> None:
-        """Dial, join, send heartbeats; when the connection ends, dial again after a moment, as runners do."""
+        """Connect, join, send heartbeats; when the connection ends, connect again after a moment, as runners do."""
         while True:
             with suppress(OSError):
                 await self._http_request(port)
@@ -143,7 +143,7 @@ async def _either(*events: asyncio.Event, within_s: float | None = None) -> bool
 
 
 async def crowd(port: int, token: str, first: int, runners: int, run_s: float) -> None:
-    everybody = [Pretender(first + at, token, run_s) for at in range(runners)]
+    everybody = [FakeRunner(first + at, token, run_s) for at in range(runners)]
     lives = [asyncio.ensure_future(each.live(port)) for each in everybody]
     for each in everybody:
         await each.joined.wait()

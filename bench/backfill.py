@@ -65,7 +65,7 @@ class Task:
 
 
 class GangOwner:
-    """A job as a gang of tasks, each on a node of its own."""
+    """A job as a gang of tasks, each on its own node."""
 
     is_gang = True
     comes_back = False
@@ -96,7 +96,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Replay:
-    """One log under one policy: who runs, who waits, and when."""
+    """One log under one policy: what runs, what waits, and when."""
 
     def __init__(self, procs: int, *, gangs: bool, backfills: bool) -> None:
         self.now = 0.0

@@ -1,7 +1,7 @@
 """The machine's own limit: how fast `/bin/true` can be spawned, two at a time, with nothing round it.
 
-Run as a small process of its own, so that nothing of ours is in the way. With `logs` every spawn also gets a
-session and two new files, as every task of ours does.
+It runs as a small separate process, so that nothing of ours is in the way. With `logs` every spawn also gets a session
+and two new files, as every task of ours does.
 """
 
 from __future__ import annotations

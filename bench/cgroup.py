@@ -1,4 +1,4 @@
-"""Cell 8: what a cgroup of its own costs an attempt: the keeper alone, the same tasks with and without, in turns."""
+"""Cell 8: what its own cgroup costs an attempt: the keeper alone, the same tasks with and without, in turns."""
 
 from __future__ import annotations
 

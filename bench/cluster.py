@@ -1,7 +1,7 @@
 """A Phalanx cluster as users start one: `phalanx coordinator` and `phalanx runner`, each a process.
 
-Its state is SQLite on the session's disk and every task's output is captured. The parts are known by pid, so
-that their CPU and memory can be told apart.
+Its state is SQLite on the session's disk and every task's output is captured. The parts are known by pid, so that
+their CPU and memory can be distinguished.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOK_S = 0.005
 
 
 class Cluster:
-    """One coordinator and its runners, in a folder of their own."""
+    """One coordinator and its runners, in their own folder."""
 
     runner_settings: ClassVar[dict[str, str]] = {}  # for every runner of this process: see bench.part
 
@@ -123,13 +123,13 @@ class Cluster:
 
 
 def submit(rest: Connection, *command: str, **fields: Any) -> str:
-    """Submit a job; its id once it is durable."""
+    """Submit a job; returns its id once it is durable."""
     body = json.dumps({"command": command, **fields}).encode()
     return str(json.loads(rest.ask("POST", "/v1/jobs", body))["task_ids"][0])
 
 
 def wait(rest: Connection, job: str, within_s: float = 600.0) -> dict[str, Any]:
-    """The job once it has ended; anything but success is an error, for a failed task costs less."""
+    """The job once it has ended; anything but success is an error, because a failed task costs less."""
     deadline = time.monotonic() + within_s
     while True:
         view: dict[str, Any] = json.loads(rest.ask("GET", f"/v1/jobs/{job}/wait?timeout_s=30"))

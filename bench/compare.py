@@ -31,7 +31,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.figures import number
-from bench.part import PARTS, TURN, Told
+from bench.part import PARTS, TURN, FiguresByName
 
 ROOT = Path(__file__).resolve().parents[1]
 WORSE = 0.10
@@ -39,7 +39,7 @@ WORSE = 0.10
 
 @dataclass
 class Side:
-    """One commit, where it lies, and which parts its own benchmarks measure."""
+    """One commit, its folder, and the parts that its own benchmarks measure."""
 
     name: str
     tree: Path
@@ -49,7 +49,7 @@ class Side:
 
 @dataclass
 class Row:
-    """One figure, as every round of each side saw it."""
+    """One figure, as every round of each side measured it."""
 
     part: str
     name: str
@@ -59,7 +59,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """The newer over the older: 1.2 is a fifth more. The median over pairs of rounds that were neighbours."""
+        """The newer over the older: 1.2 is a fifth more. The median over pairs of neighbouring rounds."""
         return median(
             after / before if before else float("inf") if after else 1.0
             for before, after in zip(*self.values, strict=False)
@@ -76,12 +76,12 @@ class Row:
 
 
 class Measuring:
-    """One part at work in one tree: by our benchmarks, or by its own if ours do not run there."""
+    """One part being measured in one tree: by our benchmarks, or by its own if ours do not run there."""
 
     def __init__(self, side: Side, part: str, words: Sequence[str]) -> None:
         self.side = side
         self.part = part
-        self.told: Told | None = None
+        self.told: FiguresByName | None = None
         self._words = words
         self._rulers = [side.tree] if part in side.own else [ROOT, side.tree]
         self._errors = side.tree / f"{part}.errors"
@@ -99,7 +99,7 @@ class Measuring:
             if line.strip() == TURN:
                 return True
             last = line
-        with self._process:  # it has ended; what led to it is closed
+        with self._process:  # it has ended; its pipes are closed
             pass
         if self._process.returncode == 0:
             self.told = json.loads(last)
@@ -113,7 +113,7 @@ class Measuring:
         return False
 
     def _start(self) -> subprocess.Popen[str]:
-        """With the code of one tree and the benchmarks of one; it runs until it waits for its first turn."""
+        """Start it with the code of one tree and the benchmarks of one; it runs until it waits for its first turn."""
         driver = ["-P", str(ROOT / "bench" / "part.py"), self.part, "--source", str(self.side.tree)]
         path = os.pathsep.join((str(self.side.tree / "src"), str(self._rulers[0])))
         with self._errors.open("w") as errors:
@@ -142,8 +142,8 @@ def compare(sides: Sequence[Side], parts: Sequence[str], rounds: int, words: Seq
     return [row for row in rows.values() if all(row.values)]
 
 
-def measured(sides: Sequence[Side], part: str, words: Sequence[str]) -> list[Told | None]:
-    """One part, once in every tree, one at a time; who goes first changes from turn to turn."""
+def measured(sides: Sequence[Side], part: str, words: Sequence[str]) -> list[FiguresByName | None]:
+    """One part, once in every tree, one at a time; the first one changes from turn to turn."""
     all_of_them = [Measuring(side, part, words) for side in sides if part not in side.failed]
     at_work = all_of_them
     while at_work:
@@ -152,7 +152,7 @@ def measured(sides: Sequence[Side], part: str, words: Sequence[str]) -> list[Tol
 
 
 def report(sides: Sequence[Side], rows: Sequence[Row]) -> int:
-    """Print the table; the exit code."""
+    """Print the table; returns the exit code."""
     print(f"{sides[0].name} → {sides[1].name}")
     for part in dict.fromkeys(row.part for row in rows):
         own = [side.name for side in sides if part in side.own]
@@ -173,9 +173,9 @@ def _checked_out(commit: str, folder: Path, stack: ExitStack) -> Side:
     tree = folder / f"{len(list(folder.iterdir()))}-{short}"
     _git("worktree", "add", "--detach", str(tree), short)
     stack.callback(_git, "worktree", "remove", "--force", str(tree))
-    # Benchmarks of old start helpers with the root of their tree alone on the path.
+    # Old benchmarks start helpers with only the root of their tree on the path.
     (tree / "phalanx").symlink_to(tree / "src" / "phalanx")
-    # Or every command would compile what it imports, where nothing may be written beside the sources.
+    # Otherwise every command would compile what it imports, where nothing may be written beside the sources.
     compile_dir(tree / "src", quiet=1)
     return Side(f"{commit} ({short})" if commit != short else short, tree)
 

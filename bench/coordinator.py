@@ -1,7 +1,7 @@
-"""Cell 4: the coordinator alone. A hundred pretended runners end every task at once, and no process is spawned.
+"""Cell 4: the coordinator alone. A hundred simulated runners end every task at once, and no process is spawned.
 
-The coordinator has one CPU to itself and the crowd another, so a rate is what one core can decide, write down
-and say. CPU per task is the steadier figure: it does not change when others use the machine.
+The coordinator has one CPU to itself and the runners another, so a rate is what one core can decide, write and send.
+CPU per task is the steadier figure: it does not change when others use the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.session import Session
 
 TASKS, ROUNDS = 100_000, 3
 RUNNERS, CORES = 100, 8
-SHORT_S, LONG_S = 0.001, 60.0  # what the runners say a task took
+SHORT_S, LONG_S = 0.001, 60.0  # the run time that the runners report
 
 
 def measure(session: Session) -> Chapter:
@@ -62,7 +62,7 @@ def _round(session: Session, tasks: int, run_s: float) -> tuple[float, float]:
 
 @contextmanager
 def crowd(session: Session, cluster: Cluster, run_s: float, cores: int = CORES) -> Iterator[Partner]:
-    """A hundred runners that have joined, until the block ends; they answer once they are told anything."""
+    """A hundred runners that have joined, until the block ends; they start to answer at the first line they get."""
     load = Partner([sys.executable, "-m", "bench.crowd"], cluster.folder, "crowd")
     session.machine.own({"crowd": [load.pid]})
     pin(cluster.coordinator_pid, 0)

@@ -1,8 +1,8 @@
-"""A crowd of pretended runners in one process: real connections and the real words, but no processes.
+"""Many simulated runners in one process: real connections and the real messages, but no processes.
 
-Every start is answered at once by its end, all of one message in one message back. Told on stdin as JSON: port,
-token, runners, cores, and how long the tasks are said to have run; says on stdout when all have joined, starts to
-answer at the next line, and leaves when stdin ends.
+Every start is answered at once by its end, all of one message in one message back. Reads JSON on stdin: port, token,
+runners, cores, and the reported run time of tasks; writes to stdout when all have joined, starts to answer at the next
+line, and ends with stdin.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from phalanx.link import wire
 JOIN_S = 30.0
 
 
-class Pretender:
-    """One runner, as far as the coordinator can tell."""
+class FakeRunner:
+    """One runner, as far as the coordinator can see."""
 
     def __init__(self, port: int, token: str, number: int, cores: int, run_s: float) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=JOIN_S)
@@ -37,7 +37,7 @@ class Pretender:
         self._say(wire.HelloMessage(wire.VERSION, token, name, f"life-{number}", name, capacity, 0, []))
 
     def hear(self) -> bool:
-        """Take what has arrived and answer it; False when the coordinator hung up."""
+        """Take what has arrived and answer it; False when the coordinator closed the connection."""
         data = self.sock.recv(1 << 20)
         for message in self._unpacker.feed(data):
             match message:
@@ -69,7 +69,7 @@ class Pretender:
 
 
 def main(port: int, token: str, runners: int, cores: int, run_s: float) -> None:
-    crowd = [Pretender(port, token, number, cores, run_s) for number in range(runners)]
+    crowd = [FakeRunner(port, token, number, cores, run_s) for number in range(runners)]
     for each in crowd:
         while not each.heartbeat_s:
             each.hear()
@@ -78,7 +78,7 @@ def main(port: int, token: str, runners: int, cores: int, run_s: float) -> None:
         serve(crowd)
 
 
-def serve(crowd: list[Pretender]) -> None:
+def serve(crowd: list[FakeRunner]) -> None:
     """Answer orders and send heartbeats until stdin ends or the coordinator does."""
     by_fd = {each.sock.fileno(): each for each in crowd}
     poll = select.epoll()

@@ -4,7 +4,7 @@
 
 Three coordinators, three etcd members and four runners, each a process, in network namespaces with TLS where we are
 root, else on loopback behind proxies. Users submit all the time. In each round the leader is killed (-9), paused
-(SIGSTOP) or cut off from everybody; at that moment a client that follows the leader is given one more job. Everything
+(SIGSTOP) or cut off from all others; at that moment a client that follows the leader is given one more job. Everything
 but the leader's lease is at its default (heartbeats 5 s).
 """
 
@@ -62,7 +62,7 @@ class Bench:
         self._cluster.network.close()
 
     def round(self, kind: str) -> tuple[float, float]:
-        """Harm the leader once; the seconds until a submit was accepted and until its task ran."""
+        """Harm the leader once; returns the seconds until a submit was accepted and until its task ran."""
         self._rounds += 1
         self._wait_whole()
         leader, epoch = self._leaders.leader() or "", self._leaders.epoch
@@ -118,7 +118,7 @@ def main() -> int:
     reason = namespaces.why_not()
     if not reason and not given.inside:
         again = ["unshare", "--net", sys.executable, "-m", "bench.failover", *sys.argv[1:], "--inside"]
-        os.execvp("unshare", again)  # noqa: S606 (it is ourselves again, in a namespace of our own)
+        os.execvp("unshare", again)  # noqa: S606 (it is ourselves again, in our own namespace)
     network: Network = Proxies() if reason else namespaces.Namespaces()
     print(
         f"on loopback behind proxies: {reason}" if reason else "in network namespaces, with TLS", flush=True

@@ -1,4 +1,4 @@
-"""Figures: what was measured, what was hoped for, and whether that was met. Plain values."""
+"""Figures: what was measured, its target, and whether that was met. Plain values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Chapter:
 
 
 def number(value: float) -> str:
-    """Three digits that mean something, thousands apart."""
+    """Three significant digits, with thousands separators."""
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"

@@ -1,7 +1,7 @@
 """A process of HyperQueue: `server DIR`, `worker DIR SERVER_DIR CORES` or `client SERVER_DIR DIR`.
 
-It imports nothing but HyperQueue, because the worker forks and a larger process forks slower. A worker comes
-with a server of its own that nobody uses: it is given the other server's address before it starts to work.
+It imports nothing but HyperQueue, because the worker forks and a larger process forks slower. A worker comes with its
+own server, which is not used: it is given the other server's address before it starts to work.
 """
 
 import itertools

@@ -72,7 +72,7 @@ elif "JOURNEY" in os.environ:
 
 
 class Journey:
-    """A cluster of which every process notes what it passes through."""
+    """A cluster whose processes all record the files they pass through."""
 
     def __init__(self, folder: Path, source: Path) -> None:
         self._notes = folder / "notes"
@@ -84,7 +84,7 @@ class Journey:
         self.cluster.env |= {"JOURNEY": f"{self._notes}:{source}/phalanx/", "PYTHONPATH": path}
 
     def files(self, *words: str) -> list[str]:
-        """Submit a job with the command, wait for its end; the files passed through."""
+        """Submit a job with the command and wait for its end; returns the files passed through."""
         (self._notes / "seen").write_text("")
         (self._notes / "began").write_text("")
         found = subprocess.run(

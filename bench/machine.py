@@ -1,7 +1,7 @@
 """The machine: what it is, what our processes used of it, and how busy others kept it meanwhile.
 
-CPU is read from /proc for processes we know, never as a difference of the whole machine: others work here too.
-What the whole machine spent beyond ours is the weather, and is told beside every figure.
+CPU is read from /proc for processes we know, never as a difference of the whole machine: others work here too. What
+the whole machine spent beyond ours is the weather, and is reported beside every figure.
 """
 
 from __future__ import annotations
@@ -80,18 +80,18 @@ class Machine:
         found.weather = _between(looked, self._look())
 
     def take_note(self) -> None:
-        """Begin a spell of weather."""
+        """Start a period of weather."""
         self._noted, self._waited = self._look(), _NOTHING
 
     def weather(self) -> Weather:
-        """The weather since the note was taken, without the time spent waiting for a better one."""
+        """The weather since `take_note`, without the time spent waiting for a better one."""
         begun = tuple(noted + waited for noted, waited in zip(self._noted, self._waited, strict=True))
         return _between(begun, self._look())
 
     def wait_until_quiet(self, folder: Path, patience_s: float) -> float:
         """Wait for a quiet second and a calm disk, or until patience ends: the figures then say so.
 
-        How long it took.
+        Returns how long it took.
         """
         began, first = time.monotonic(), self._look()
         quiet = False
@@ -158,7 +158,7 @@ def filesystem(folder: Path) -> str:
 
 
 def commits_per_s(folder: Path, count: int = 300) -> float:
-    """How often a second this disk makes one small append durable: the floor under every durable answer."""
+    """How often a second this disk makes one small append durable: a lower bound for every durable answer."""
     with (folder / "fdatasync").open("wb", buffering=0) as file:
         began = time.perf_counter()
         for _ in range(count):
@@ -177,7 +177,7 @@ def creation_ms(folder: Path, count: int = 50) -> float:
 
 
 def describe() -> list[tuple[str, str]]:
-    """What one has to know about the machine to read a figure."""
+    """What a reader has to know about the machine to read a figure."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     return [
         ("CPUs", f"{os.cpu_count()}, {_cpu_name()}"),
@@ -208,7 +208,7 @@ def _all_used(parts: Parts) -> dict[str, Used]:
 
 
 def _used_here(pid: int) -> Used:
-    """Our own process is read to the nanosecond, and its children are counted by themselves."""
+    """Our own process is read to the nanosecond, and its children are counted separately."""
     return Used(time.process_time(), 0.0) if pid == os.getpid() else used(pid)
 
 

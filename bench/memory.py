@@ -17,7 +17,7 @@ QUEUES_MB = {100_000: 50.0, 1_000_000: 300.0}
 BEHIND = (1000, 10_000, 100_000, 1_000_000)
 MEASURED, ROUNDS, STARTS = 60_000, 3, 10
 LOOK_S = 0.3
-FLAT = 1.15  # what we call flat: a task with a million behind it costs at most so much more
+FLAT = 1.15  # flat means: a task with a million behind it costs at most so much more
 
 
 def measure(session: Session) -> Chapter:
@@ -65,7 +65,7 @@ def _queue(session: Session, size: int) -> tuple[float, float, float]:
     cluster = session.cluster(2, pending_limit=10_000_000)
     with cluster.connect() as rest:
         blocker = fill(rest)
-        for _ in range(20):  # whatever is allocated once is there before we look
+        for _ in range(20):  # everything that is allocated once is there before we look
             submit(rest, "/bin/true")
         before = resident_mb(cluster.coordinator_pid)
         array = submit(rest, "/bin/true", array=f"1-{size}")
@@ -99,7 +99,7 @@ def _cost_ms(session: Session, behind: int) -> float:
 
 
 def _completed_after(rest: Connection, job: str, wanted: int) -> int:
-    """Wait until so many have completed; how many it were when we looked."""
+    """Wait until so many have completed; returns how many had when we looked."""
     until(lambda: _completed(rest, job) >= wanted, 120.0, f"{wanted} completed", 0.02)
     return _completed(rest, job)
 

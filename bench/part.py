@@ -1,8 +1,8 @@
 """One part of the benchmarks, once, as one line of JSON: for `bench.compare`, which starts it for two trees.
 
-Started by its path, so that `bench` and `phalanx` are whatever PYTHONPATH says: the benchmarks may be of one tree
-and the code they measure of another. Before each round it says so and waits for a line, so that two trees measure in
-turn. Told are the figures by name: what each round saw, the unit, and whether more or less is better. Other
+Started by its path, so that PYTHONPATH chooses `bench` and `phalanx`: the benchmarks may be of one tree and the code
+they measure of another. Before each round it prints a line and waits for one, so that two trees measure in turn. The
+output has the figures by name: what each round measured, the unit, and whether more or less is better. Other
 schedulers and the machine's own limits are left out: both trees have the same.
 """
 
@@ -22,18 +22,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-Told = dict[str, dict[str, Any]]  # figure: {"values", "unit", "better"}
+FiguresByName = dict[str, dict[str, Any]]  # figure: {"values", "unit", "better"}
 TURN = "waiting for its turn"
 OTHERS = ("HyperQueue", "Ray", "posix_spawn", "with a session", "this disk")
 COSTS = {"ms", "s", "MB"}  # units of which less is better, whether a target says so or not
 _LINE = re.compile(r"(kill|pause|cut) × \d+, (accepted|ran): ([0-9.]+) s")
 
 
-def placement(options: argparse.Namespace) -> Told:
+def placement(options: argparse.Namespace) -> FiguresByName:
     """`bench.placement`: members a second and the time of a decision, for every size of gang and single tasks."""
     from bench import placement as bench
 
-    nodes, members, told = (2048, 4000, {}) if options.quick else (5000, 40_000, {})
+    nodes, members, figures_by_name = (2048, 4000, {}) if options.quick else (5000, 40_000, {})
     shots: dict[str, Callable[[], Any]] = {
         f"gangs of {size} × {gpus} GPU": partial(
             bench.fill_with_gangs, bench.a_cluster(nodes), size, gpus, must, members
@@ -44,33 +44,35 @@ def placement(options: argparse.Namespace) -> Told:
     for name, measure in shots.items():
         wait_for_turn()
         shot = measure()
-        told[f"{name}, members"] = _told([shot.members / max(shot.cpu_s, 1e-9)], "/CPU s", "more")
+        figures_by_name[f"{name}, members"] = _figure(
+            [shot.members / max(shot.cpu_s, 1e-9)], "/CPU s", "more"
+        )
         decisions = sorted(cpu * 1000 for _, cpu in shot.decisions)
-        told[f"{name}, p50"] = _told([median(decisions)], "ms", "less")
-        told[f"{name}, p99"] = _told([decisions[int(0.99 * (len(decisions) - 1))]], "ms", "less")
-    return told
+        figures_by_name[f"{name}, p50"] = _figure([median(decisions)], "ms", "less")
+        figures_by_name[f"{name}, p99"] = _figure([decisions[int(0.99 * (len(decisions) - 1))]], "ms", "less")
+    return figures_by_name
 
 
-def failover(options: argparse.Namespace) -> Told:
+def failover(options: argparse.Namespace) -> FiguresByName:
     """`bench.failover`: seconds until a submit is accepted and its task runs, after each kind of harm."""
     counts = ("1", "1", "1") if options.quick else ("5", "3", "3")
     words = ["--kills", counts[0], "--pauses", counts[1], "--cuts", counts[2]]
     found = subprocess.run(
         [sys.executable, "-m", "bench.failover", *words], capture_output=True, text=True, check=False
     )
-    told = {
-        f"after a {kind}: {what}": _told([float(value)], "s", "less")
+    figures_by_name = {
+        f"after a {kind}: {what}": _figure([float(value)], "s", "less")
         for kind, what, value in _LINE.findall(found.stdout)
     }
-    if not told:
+    if not figures_by_name:
         raise RuntimeError((found.stdout + found.stderr)[-1000:])
-    return told
+    return figures_by_name
 
 
-def cell(name: str) -> Callable[[argparse.Namespace], Told]:
+def cell(name: str) -> Callable[[argparse.Namespace], FiguresByName]:
     """One cell of `make bench`."""
 
-    def measure(options: argparse.Namespace) -> Told:
+    def measure(options: argparse.Namespace) -> FiguresByName:
         from bench.machine import Machine
         from bench.session import Session
 
@@ -101,7 +103,7 @@ def wait_for_turn() -> None:
     sys.stdin.readline()
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], Told]] = {
+PARTS: dict[str, Callable[[argparse.Namespace], FiguresByName]] = {
     "placement": placement,
     **{
         name: cell(name)
@@ -133,7 +135,7 @@ def main() -> int:
 
 
 def _leave_cgroups_out() -> None:
-    """A tree that makes a cgroup for every task is told to make them for memory limits only, as older ones do."""
+    """A tree that makes a cgroup for every task makes them for memory limits only, as older ones do."""
     from bench.cluster import Cluster
     from phalanx.settings import VARIABLES
 
@@ -141,24 +143,24 @@ def _leave_cgroups_out() -> None:
         Cluster.runner_settings["cgroups"] = "memory"
 
 
-def _by_name(figures: Iterable[Any]) -> Told:
-    """Our own figures. Several of one name are told apart by the one they follow."""
-    told: Told = {}
+def _by_name(figures: Iterable[Any]) -> FiguresByName:
+    """Our own figures. Several of one name are distinguished by the one they follow."""
+    figures_by_name: FiguresByName = {}
     before = ""
     for figure in figures:
         if any(word in figure.name for word in OTHERS):
             continue
         name = figure.name
-        if name in told or name.startswith("the same"):
+        if name in figures_by_name or name.startswith("the same"):
             name = f"{before}: {name}"
         else:
             before = name
         better = "less" if figure.unit in COSTS else figure.better
-        told[name] = _told(figure.values, figure.unit, better)
-    return told
+        figures_by_name[name] = _figure(figure.values, figure.unit, better)
+    return figures_by_name
 
 
-def _told(values: list[float], unit: str, better: str) -> dict[str, Any]:
+def _figure(values: list[float], unit: str, better: str) -> dict[str, Any]:
     return {"values": values, "unit": unit, "better": better}
 
 

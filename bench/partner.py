@@ -1,4 +1,4 @@
-"""A process of ours that we speak with in lines of JSON: a load, or a scheduler we compare with."""
+"""A process of ours that exchanges lines of JSON with us: a load, or a scheduler we compare with."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Partner:
-    """Started with the repository on its path; what it complains of goes into a log beside its work."""
+    """Started with the repository on its path; its stderr goes into a log beside its work."""
 
     def __init__(self, words: Sequence[str], folder: Path, name: str) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
-        before = os.environ.get("PYTHONPATH", "")  # `bench.compare` says there which code is measured
+        before = os.environ.get("PYTHONPATH", "")  # `bench.compare` sets there which code is measured
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 words,
@@ -53,7 +53,7 @@ class Partner:
         return self.hear()
 
     def stop(self) -> None:
-        """It leaves when we hang up, or is made to."""
+        """It ends when its stdin is closed, or is killed."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -66,7 +66,7 @@ class Shot:
     wall_s: float
     cpu_s: float
     decisions: list[tuple[float, float]]  # wall and CPU seconds of each
-    first_s: float = 0.0  # CPU seconds of the first one ever, which draws the tree and counts the slots
+    first_s: float = 0.0  # CPU seconds of the very first one, which builds the tree and counts the slots
 
 
 def a_cluster(nodes: int) -> NodeTable:
@@ -115,7 +115,7 @@ def fill_with_gangs(table: NodeTable, size: int, gpus: int, must: str, members: 
 
 
 def _first(table: NodeTable, unit: WaitingSet) -> float:
-    """One decision on a table that nobody has asked before, given up again."""
+    """One decision on a fresh table, undone afterwards."""
     began = time.process_time()
     draft = _draft(table)
     place_gang(draft, unit)
@@ -169,7 +169,7 @@ def _since(began: tuple[float, float]) -> tuple[float, float]:
 
 
 def commit(table: NodeTable, draft: Draft) -> int:
-    """Take what was proposed for good."""
+    """Apply what was proposed."""
     plan = draft.plan()
     placed = 0
     for placement in _all(plan.placements, plan.gang_placements):

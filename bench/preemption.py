@@ -1,11 +1,11 @@
-"""How long one decision takes whom to evict: 5,000 nodes with 8 GPUs each, all held by 40,000 running tasks.
+"""How long one eviction decision takes: 5,000 nodes with 8 GPUs each, all held by 40,000 running tasks.
 
     python -m bench.preemption [--rounds 30]
 
 Once the tasks belong to jobs of about 200 tasks in four priorities, and on a quarter of the nodes to gangs of 16, some
-of them larger than they need to be; once every task is a job of its own. Each preemptor is decided again and again in
-a draft that is thrown away, with a task changed in between, so that nothing is answered from memory. Wall time and
-CPU time are told apart, since the machine may be shared.
+of them larger than they need to be; once every task is a separate job. Each preemptor is decided again and again in a
+draft that is thrown away, with a task changed in between, so that nothing is answered from a cache. Wall time and CPU
+time are shown separately, since the machine may be shared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NODES, GPUS, CORES = 5000, 8, 64
 GIB = 1024**3
 NOW = 100_000.0
 TARGET_MS = 50.0
-JOB_TASKS = 200  # tasks of one job that stand alone
+JOB_TASKS = 200  # tasks of one job that is not a gang
 GANG = 16  # members of one gang that runs, one GPU each
 
 
@@ -113,7 +113,7 @@ def measure(
 
 
 def _touch(snapshot: Snapshot, chance: Random) -> None:
-    """One task has ended and another of its kind has come in its place, as between any two decisions."""
+    """One task has ended and another of its class has taken its place, as between any two decisions."""
     key = chance.choice(list(snapshot.tenants.slots))
     tenant = snapshot.tenants.get(key)
     assert tenant is not None

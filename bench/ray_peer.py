@@ -1,6 +1,6 @@
 """A driver of Ray: `ray_peer.py CORES`. Each task is a function in a warm worker that spawns `/bin/true`.
 
-That is the kindest comparison: a Ray task that is a process of its own (`max_calls=1`) runs at two a second.
+That is the most favourable comparison: a Ray task in its own process (`max_calls=1`) runs at two a second.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Cell 6: how soon a death is noticed: of a task, which is tried again, and of a runner, which is reported."""
+"""Cell 6: how soon a death is noticed: of a task, which is retried, and of a runner, which is reported."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The schedulers beside us. Each runs the same `/bin/true` on the same slots, in processes of its own.
+"""The schedulers we compare with. Each runs the same `/bin/true` on the same slots, in its own processes.
 
-HyperQueue's wheel has no `hq` program, only its Rust library under a Python API: `hyperqueue_peer.py` runs as
-server, worker and client and is all they import. Its journal is off, because the wheel cannot turn it on. Ray is
-large, so it is fetched only when asked for, into a venv of its own.
+HyperQueue's wheel has no `hq` program, only its Rust library under a Python API: `hyperqueue_peer.py` runs as server,
+worker and client and is all they import. Its journal is off, because the wheel cannot turn it on. Ray is large, so it
+is fetched only when asked for, into its own venv.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FOLDER = Path(__file__).parent
 
 
 class HyperQueue:
-    """One server with one worker, and a client to ask."""
+    """One server with one worker, and a client."""
 
     def __init__(self, folder: Path, cores: int) -> None:
         server, worker = str(folder / "server"), str(folder / "worker")
@@ -37,11 +37,11 @@ class HyperQueue:
         return {each.name: [each.pid] for each in self._partners}
 
     def run(self, tasks: int) -> float:
-        """Run so many `/bin/true`; the seconds from the submit to the last one's end."""
+        """Run so many `/bin/true`; returns the seconds from the submit to the last one's end."""
         return float(self._client.ask({"run": tasks})["seconds"])
 
     def latencies(self, samples: int, idle_s: float) -> list[float]:
-        """Seconds from submit to completed, one task at a time, with a rest before each."""
+        """Seconds from submit to completed, one task at a time, with a pause before each."""
         answer = self._client.ask({"latencies": samples, "idle_s": idle_s})
         return [float(each) for each in answer["seconds"]]
 
@@ -53,19 +53,19 @@ class HyperQueue:
         peer = str(_FOLDER / "hyperqueue_peer.py")
         partner = Partner([sys.executable, "-I", peer, role, *words], folder, role)
         self._partners.append(partner)
-        partner.hear()  # it says when it is ready
+        partner.hear()  # it writes a line when it is ready
         return partner
 
 
 class Ray:
-    """A Ray of its own on this machine, driven by one process. A task is a warm worker that spawns."""
+    """A separate Ray on this machine, driven by one process. A task is a warm worker that spawns."""
 
     def __init__(self, folder: Path, cores: int) -> None:
         python = str(folder / "venv" / "bin" / "python")
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
         subprocess.run([python, "-m", "pip", "-qq", "install", RAY], check=True)
         self._driver = Partner([python, "-I", str(_FOLDER / "ray_peer.py"), str(cores)], folder, "driver")
-        self._driver.hear()  # it has run a few tasks by then, so that its workers are there
+        self._driver.hear()  # it has run a few tasks by then, so that its workers exist
 
     def parts(self) -> dict[str, list[int]]:
         driver, *others = family(self._driver.pid)

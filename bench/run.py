@@ -68,7 +68,7 @@ def _run(name: str, measure: Callable[[Session], Chapter], session: Session, onl
     session.machine.take_note()
     try:
         chapter = measure(session)
-    except (RuntimeError, OSError) as error:  # the other cells may still say something
+    except (RuntimeError, OSError) as error:  # the other cells may still work
         print(f"    failed: {error}", flush=True)
         return Chapter(name, not_run=f"it failed: {str(error).splitlines()[0][:200]}")
     chapter.took_s = time.monotonic() - began

@@ -2,9 +2,9 @@
 
     .venv/bin/python -m bench.runners [--runners 1000] [--seconds 60] [--store URL]
 
-One real coordinator, and a thousand agents in a few processes that speak the real protocol, two connections each. First
-only heartbeats, every 5 s; then jobs as well, so many a second, each task ten seconds long on one of the nodes. At last
-the coordinator is killed and started again, and all of them come back at once.
+One real coordinator, and a thousand engines in a few processes that use the real protocol, two connections each. First
+only heartbeats, every 5 s; then jobs as well, so many a second, each task ten seconds long on one of the nodes. At
+last the coordinator is killed and started again, and all of them reconnect at once.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main() -> int:
             time.sleep(6.0)  # the first heartbeats come spread over five seconds
             with machine.span(parts) as idle:
                 time.sleep(given.seconds / 2)
-            _tell("heartbeats alone", idle)
+            _report("heartbeats alone", idle)
             with machine.span(parts) as busy:
                 taken = _submits(rest, given.seconds, given.rate)
-            _tell(f"heartbeats and {given.rate:g} jobs/s", busy)
+            _report(f"heartbeats and {given.rate:g} jobs/s", busy)
             print(
                 f"killed and started again: {_back(cluster, given.runners):.1f} s until all runners are back",
                 flush=True,
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _crowd(cluster: Cluster, runners: int, stack: ExitStack) -> list[Partner]:
-    """Started one after another, so that a thousand hellos do not come in one moment of our own making."""
+    """Started one after another, so that a thousand hellos do not come in one artificial moment."""
     crowd = []
     share = -(-runners // PROCESSES)
     for at in range(PROCESSES):
@@ -99,7 +99,7 @@ def _online(rest: Connection) -> int:
 
 
 def _submits(rest: Connection, seconds: float, rate: float) -> list[float]:
-    """Submit at an even pace; the seconds each answer took. One that is late delays nobody but itself."""
+    """Submit at an even pace; returns the seconds each answer took. A late one delays only itself."""
     body = json.dumps({"command": ["/bin/true"]}).encode()
     taken: list[float] = []
     began = time.perf_counter()
@@ -113,7 +113,7 @@ def _submits(rest: Connection, seconds: float, rate: float) -> list[float]:
     return taken
 
 
-def _tell(what: str, span: Span) -> None:
+def _report(what: str, span: Span) -> None:
     share, weather = span.cpu_s / span.wall_s, span.weather
     print(
         f"{what}: coordinator {share:.1%} of a core over {number(span.wall_s)} s"

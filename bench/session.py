@@ -1,4 +1,4 @@
-"""One run of the benchmark: where it works, how much it measures, and the clusters it has started."""
+"""One run of the benchmark: its folder, how much it measures, and the clusters it has started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_ALL_S = 900.0  # and all rounds together
 
 
 class Session:
-    """What every cell is given. Clusters live until the session closes, so that nothing is deleted between."""
+    """What every cell gets. Clusters live until the session closes, so that nothing is deleted between."""
 
     def __init__(self, machine: Machine, folder: Path, *, quick: bool, with_ray: bool) -> None:
         self.machine = machine
@@ -41,7 +41,7 @@ class Session:
         return folder
 
     def cluster(self, cpus: int | None = 2, **settings: int) -> Cluster:
-        """A coordinator, and unless `cpus` is None one runner with so many pretended cores."""
+        """A coordinator, and unless `cpus` is None one runner with so many simulated cores."""
         cluster = Cluster(self.place("phalanx"), settings)
         self._open.callback(cluster.stop)
         cluster.start_coordinator()
@@ -60,7 +60,7 @@ class Session:
         return peer
 
     def ray(self, cores: int = 2) -> Ray:
-        """Ray, fetched into a venv of its own."""
+        """Ray, fetched into its own venv."""
         peer = Ray(self.place("ray"), cores)
         self._open.callback(peer.stop)
         self.machine.own(peer.parts())

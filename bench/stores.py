@@ -1,9 +1,9 @@
-"""Appending to each store, against what its engine can take of the same bytes in the same run.
+"""Appending to each store, against what its engine can write of the same bytes in the same run.
 
     python bench/stores.py [--rounds 7] [--batches 150]
 
-A batch is what the heart really writes when 200 short tasks end at once and 200 others take their places. Rounds are
-interleaved (the engine alone, the store, and again), ratios are taken within a round, and every write is on a disk
+A batch is what a coordinator really writes when 200 short tasks end at once and 200 others take their places. Rounds
+are interleaved (the engine alone, the store, and again), ratios are taken within a round, and every write is on a disk
 before it is answered: etcd by three members, SQLite with synchronous=FULL, Redis with appendfsync always. One write
 follows the other, as a coordinator's do.
 """
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
 
 
 def batches(count: int, *, arrays: bool) -> list[Batch]:
-    """What a heart writes while a node with 200 cores works through short tasks, of one array or of a job each."""
+    """What a coordinator writes while a node with 200 cores runs short tasks, of one array or of a job each."""
     cluster = Cluster()
     cluster.add_node("n1", cores=COMPLETIONS, memory=1 << 40)
     tasks = COMPLETIONS * (count + 4)
@@ -78,7 +78,7 @@ def batches(count: int, *, arrays: bool) -> list[Batch]:
     cluster.give(*[Submit(job) for job in jobs])
     found: list[Batch] = []
     for _ in range(count):
-        # Whoever was told to start has started and ended since.
+        # Every attempt that was ordered to start has started and ended since.
         starts = [order.key for _, order in cluster.orders if isinstance(order, Start)][:COMPLETIONS]
         cluster.orders, cluster.now = cluster.orders[COMPLETIONS:], cluster.now + 1.0
         ended = Exit(Why.NONE, 0, cluster.now - 0.1, cluster.now)
@@ -99,8 +99,8 @@ def batches(count: int, *, arrays: bool) -> list[Batch]:
 
 @asynccontextmanager
 async def rivals(folder: Path) -> AsyncIterator[list[Rival]]:
-    """Every durable store and its engine, on servers of their own."""
-    tempfile.tempdir = str(folder)  # where the servers keep what they write
+    """Every durable store and its engine, on separate servers."""
+    tempfile.tempdir = str(folder)  # where the servers keep their data
     with an_etcd_cluster() as etcd, a_redis() as redis:
         place = StoreAddress("redis", hosts=(redis.address,), prefix=a_prefix())
         raw = client_of(place, StoreAccess())

@@ -1,6 +1,6 @@
 """A load process: sixteen kept-alive connections, each submitting one job after another.
 
-Told on stdin as JSON: port, token, count. It says on stdout how long the count took; a refusal ends it.
+Reads JSON on stdin: port, token, count. It writes to stdout how long the count took; a refusal ends it.
 """
 
 from __future__ import annotations
