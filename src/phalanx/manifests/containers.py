@@ -48,10 +48,10 @@ def _program(container: View) -> Program:
     command, args = container.strings("command"), container.strings("args")
     if not command:
         name = container.content.get("name") or "without a name"
-        told = f"args {args} alone leave the program to the image" if args else "there is no command"
+        reason = f"args {args} alone leave the program to the image" if args else "there is no command"
         raise container.error(
             "command",
-            f"container {name}: {told}, and a process cannot run an image: say what to run in command",
+            f"container {name}: {reason}, and a process cannot run an image: say what to run in command",
         )
     env = _env(container)
     argv = tuple(_filled(each, env) for each in (*command, *args))

@@ -25,7 +25,7 @@ def fit_layers(
 
 
 def fit_request(request: SubmitRequest, topology: Topology) -> tuple[SubmitRequest, list[str]]:
-    """The same for a submission, before it becomes jobs; what is to be told is in sentences."""
+    """The same for a submission, before it becomes jobs; cautions are sentences."""
     if request.tasks == 1 or not request.gather:
         return request, []
     read_gather(request.gather)  # two that are refused as written may be one layer here

@@ -45,11 +45,11 @@ def share_out(minimum: int, order: list[int], sizes: list[int], view: View) -> l
     counted = Counter(order[:minimum])
     needs = [counted[number] for number in range(len(sizes))]
     if len(sizes) > 1:
-        told = ", ".join(f"{need} of {size}" for need, size in zip(needs, sizes, strict=True))
+        shares = ", ".join(f"{need} of {size}" for need, size in zip(needs, sizes, strict=True))
         view.note(
             "",
             f"its members are not alike, so which of them are needed is fixed: of its {len(order)}, {minimum} are"
-            f" enough, by kind {told}",
+            f" enough, by kind {shares}",
         )
     return needs
 

@@ -1,4 +1,4 @@
-"""What would happen to jobs, in the words of REST: a rehearsal of the next pass, of which nothing is carried out."""
+"""What would happen to jobs, as REST schema: a rehearsal of the next pass, of which nothing is carried out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def preview(
     names: Names = _NOBODY,
     asker: Asker = ADMIN,
 ) -> PlanReply:
-    """What the scheduler would do with those `known` by id and with these jobs, submitted now in this order."""
+    """What the scheduler would do with the jobs `known` by id and with these jobs, submitted now in this order."""
     new = [
         JobState(job, state.arrivals + number, [0] * 6, state.incomplete, state.rules.aging_s)
         for number, job in enumerate(jobs, start=1)

@@ -1,4 +1,4 @@
-"""The outcome of a pass in the words of REST: placements, evictions, reasons, and an exit code."""
+"""The outcome of a pass as REST schema: placements, evictions, reasons, and an exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMES_SHOWN = 5  # of the nodes with one reason
 
 def plan_reply(state: ClusterState, shares: list[Share], names: Names) -> PlanReply:
     """Everything about all jobs; the exit code is the worst of theirs."""
-    said = _Telling(state, names)
+    said = _PlanRenderer(state, names)
     worst = max(map(_exit, shares), default=0)
     return PlanReply(
         placements=[view for share in shares for view in said.placements(share)],
@@ -38,8 +38,8 @@ def plan_reply(state: ClusterState, shares: list[Share], names: Names) -> PlanRe
     )
 
 
-class _Telling:
-    """Tells what became of jobs, by the names that people know them by."""
+class _PlanRenderer:
+    """Renders what became of jobs, with their names."""
 
     def __init__(self, state: ClusterState, names: Names) -> None:
         self._state = state
@@ -72,7 +72,7 @@ class _Telling:
         )
 
     def evictions(self, share: Share) -> Iterator[PlannedEviction]:
-        """Whoever holds a lane that has to be left, and those who queue in it."""
+        """The holders of lanes that have to be vacated, and the attempts queued in them."""
         if share.gang_placement is None:
             return
         why = self._names.plain(eviction_text(share.job, share.gang_placement.trigger))
@@ -91,7 +91,7 @@ class _Telling:
                 )
 
     def reasons(self, share: Share) -> Iterator[PlanReason]:
-        """What is found about each unit: the evidence stands with the dominant reason."""
+        """The findings of each unit; the evidence is with the dominant reason."""
         for finding in share.findings:
             for number, no in enumerate(finding.reasons):
                 dominant = finding is share.findings[0] and not number
@@ -124,7 +124,7 @@ def reason_view(no: Reason) -> ReasonView:
 
 
 def node_reasons(groups: list[tuple[Reason, list[str]]]) -> list[NodeReasons]:
-    """What the nodes say, those with the same reason together."""
+    """The reasons of the nodes, grouped by equal reasons."""
     return [NodeReasons(len(names), reason_view(no), names[:NAMES_SHOWN]) for no, names in groups]
 
 
@@ -135,7 +135,7 @@ def domain_slots(rooms: list[DomainRoom]) -> list[DomainSlots]:
 def _exit(share: Share) -> int:
     """0 now, 3 must wait, 4 never.
 
-    With evictions it is still now: the scheduler acts at once, and nobody else has to do anything.
+    With evictions it is still now: the scheduler acts at once, and no other action is needed.
     """
     first = next((found.dominant for found in share.findings if found.waits), None)
     if first is None:

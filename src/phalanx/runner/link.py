@@ -116,7 +116,7 @@ class Dialler:
     def __init__(self, addresses: LinkAddresses, tls: ClientTls | None = None) -> None:
         self.addresses = addresses
         self._tls = tls
-        self._told: dict[str, str] = {}  # by address
+        self._warned: dict[str, str] = {}  # by address
 
     async def dial(
         self, address: str, client: LinkClient, on_welcome: Callable[[], None] | None = None
@@ -130,17 +130,17 @@ class Dialler:
                     lambda: Wire(client, on_welcome), host.strip("[]"), int(port), ssl=tls
                 )
         except (OSError, TimeoutError) as error:
-            self.tell(address, error, f"no answer within {within_s:g} s")
+            self.warn(address, error, f"no answer within {within_s:g} s")
             return None
         return made
 
-    def tell(self, address: str, error: Exception | None, otherwise: str) -> None:
+    def warn(self, address: str, error: Exception | None, otherwise: str) -> None:
         """Log an obstacle, unless it is the same as before."""
         said = explain(error)
         why = f"{said.text} ({said.hint})" if said else str(error or "") or otherwise
-        if why != self._told.get(address):
+        if why != self._warned.get(address):
             log.warning("cannot reach the coordinator", address=address, error=why)
-        self._told[address] = why
+        self._warned[address] = why
 
     @property
     def hung_up(self) -> str:
@@ -153,7 +153,7 @@ class Dialler:
         )
 
     def got_through(self, address: str) -> None:
-        self._told.pop(address, None)
+        self._warned.pop(address, None)
 
 
 async def keep_connected(dialler: Dialler, client: LinkClient, jitter: Callable[[], float]) -> None:
@@ -171,7 +171,7 @@ async def keep_connected(dialler: Dialler, client: LinkClient, jitter: Callable[
             if connection.heard:
                 dialler.got_through(addresses.at)
             else:
-                dialler.tell(addresses.at, connection.trouble, dialler.hung_up)
+                dialler.warn(addresses.at, connection.trouble, dialler.hung_up)
         if connection is not None and connection.sent_away is not None:
             at_once = addresses.standby(connection.sent_away.leader, loop.time())
         elif connection is not None and connection.refused:

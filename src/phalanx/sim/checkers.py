@@ -142,10 +142,10 @@ class Checkers:
     def end_seen(self, node: str, key: AttemptKey, by_itself: bool) -> None:
         self.floor.seen(key, by_itself, self._world.now)
 
-    def keeper_stands(self, node: str) -> None:
+    def keeper_stopped(self, node: str) -> None:
         self.standstill.begins(node)
 
-    def keeper_works(self, node: str) -> None:
+    def keeper_resumed(self, node: str) -> None:
         self.standstill.ends(node)
 
     def journal_lost(self, node: str) -> None:

@@ -132,7 +132,7 @@ class Node:
         """The keeper dies, and its runner starts another, which takes a while and ends what the first one ran."""
         if self.keeper.is_alive:
             self._world.trace(f"{self.keeper.name} crashes")
-            self._watcher.keeper_stands(self.name)
+            self._watcher.keeper_stopped(self.name)
             self._keeper_starts_s = for_s
             self.keeper.end()
 
@@ -145,7 +145,7 @@ class Node:
         """The keeper is stopped, as by SIGSTOP; its processes go on."""
         keeper = self.keeper
         if keeper.is_alive and not keeper.is_paused:
-            self._watcher.keeper_stands(self.name)
+            self._watcher.keeper_stopped(self.name)
             keeper.pause()
             self._world.after(for_s, self._let_go_on, keeper)
 
@@ -187,7 +187,7 @@ class Node:
     def _let_go_on(self, keeper: Keeper) -> None:
         keeper.resume()
         if keeper is self.keeper and keeper.is_alive:
-            self._watcher.keeper_works(self.name)
+            self._watcher.keeper_resumed(self.name)
 
     def _boot(self, keeps_journal: bool) -> None:
         self.is_powered = True
@@ -207,7 +207,7 @@ class Node:
             self._disk.journal[:] = _compact(attempts, past.stopped)
             table = KeeperTable(attempts, past.stopped)
             self.keeper = Keeper(self._world, self.name, self.clock, self._watcher, self._disk, table)
-            self._watcher.keeper_works(self.name)
+            self._watcher.keeper_resumed(self.name)
         tell(None)
 
     def _end_processes(self) -> set[str]:

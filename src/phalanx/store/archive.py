@@ -20,7 +20,7 @@ from msgspec import MsgspecError, Struct, msgpack
 
 from phalanx.errors import BadRequest, Conflict
 from phalanx.store.contents import Contents
-from phalanx.store.copy import Tell
+from phalanx.store.copy import ReportProgress
 from phalanx.store.protocol import Batch, History
 
 MAGIC = b"PHALANX STORE 2\n"
@@ -64,7 +64,7 @@ _decoder: msgpack.Decoder[Frame] = msgpack.Decoder(Frame)
 
 
 async def write_archive(
-    path: Path, contents: Contents, made_at: float, version: str, tell: Tell, *, force: bool
+    path: Path, contents: Contents, made_at: float, version: str, report: ReportProgress, *, force: bool
 ) -> End:
     """Write a backup to a temporary file and rename it when it is whole and on the disk."""
     if path.exists() and not force:
@@ -80,7 +80,7 @@ async def write_archive(
                     packed,
                     Header(contents.name, contents.epoch, contents.begin, contents.head, made_at, version),
                 )
-                end = await _write_contents(packed, contents, tell)
+                end = await _write_contents(packed, contents, report)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -90,18 +90,18 @@ async def write_archive(
     return end
 
 
-async def _write_contents(packed: gzip.GzipFile, contents: Contents, tell: Tell) -> End:
+async def _write_contents(packed: gzip.GzipFile, contents: Contents, report: ReportProgress) -> End:
     batches = records = 0
     if contents.image is not None:
         _write(packed, Image(contents.image_revision, contents.image))
     async for batch in contents.batches():
         _write(packed, ArchivedBatch(batch.revision, batch.body, batch.subjects))
         batches += 1
-        tell("batches", batches)
+        report("batches", batches)
     async for record in contents.records():
         _write(packed, ArchiveRecord(record.job, record.body))
         records += 1
-        tell("ended jobs", records)
+        report("ended jobs", records)
     end = End(batches, records)
     _write(packed, end)
     return end

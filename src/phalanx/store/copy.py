@@ -26,7 +26,7 @@ RECORDS_PER_BATCH = 64
 RECORD_BYTES_PER_BATCH = 512 << 10  # etcd takes small requests only
 _NOTHING = encode([])
 _TRIES = 20
-Tell = Callable[[str, int], None]  # what is being done, and how many of it
+ReportProgress = Callable[[str, int], None]  # what is being done, and how many of it
 
 
 class Copied(Struct, frozen=True):
@@ -38,7 +38,9 @@ class Copied(Struct, frozen=True):
     records: int
 
 
-async def migrate(source: Store, target: Store, names: tuple[str, str], tell: Tell, *, force: bool) -> Copied:
+async def migrate(
+    source: Store, target: Store, names: tuple[str, str], report: ReportProgress, *, force: bool
+) -> Copied:
     """Move everything from one store to another, and leave the first fenced off for good."""
     source_name, target_name = names
     left = Candidate(f"{MIGRATED}{target_name}")
@@ -50,8 +52,8 @@ async def migrate(source: Store, target: Store, names: tuple[str, str], tell: Te
     await check_vacant(target, source_name, target_name)
     await _take(source, left)
     contents = await StoreContents.read(source, source_name)
-    tell("epoch", contents.epoch)
-    return await fill(target, contents, contents.epoch + EPOCH_LEAP, tell)
+    report("epoch", contents.epoch)
+    return await fill(target, contents, contents.epoch + EPOCH_LEAP, report)
 
 
 async def check_vacant(target: Store, source_name: str, target_name: str) -> None:
@@ -81,22 +83,22 @@ async def reopen(store: Store, name: str) -> int:
     return await store.open_term()
 
 
-async def fill(target: Store, contents: Contents, epoch_min: int, tell: Tell) -> Copied:
+async def fill(target: Store, contents: Contents, epoch_min: int, report: ReportProgress) -> Copied:
     """Write contents into a store that `check_vacant` allowed, read them back, and leave it without a leader."""
     epoch = await _take(target, Candidate(FILLING + contents.name), epoch_min)
     loaded = await target.load()
     head = max(loaded.image_revision, *(batch.revision for batch in loaded.batches), 0)
-    batches = await _copy_batches(target, epoch, contents, head, tell)
-    head, records = await _copy_records(target, epoch, contents, max(head, contents.head), tell)
+    batches = await _copy_batches(target, epoch, contents, head, report)
+    head, records = await _copy_records(target, epoch, contents, max(head, contents.head), report)
     if contents.image is not None:
         await target.save_image(epoch, contents.image_revision, contents.image)
         await target.prune(epoch, contents.begin, records)
-    await verify(target, contents, tell)
+    await verify(target, contents, report)
     await target.resign(epoch)
     return Copied(epoch, head, batches, records)
 
 
-async def verify(target: Store, contents: Contents, tell: Tell) -> None:
+async def verify(target: Store, contents: Contents, report: ReportProgress) -> None:
     """Raise StoreError unless a store holds all of the contents, byte for byte."""
     found = await StoreContents.read(target, "the copy")
     if (found.image_revision, found.image) != (contents.image_revision, contents.image):
@@ -116,21 +118,23 @@ async def verify(target: Store, contents: Contents, tell: Tell) -> None:
         ):
             raise StoreError(f"the batch at {batch.revision} did not come back as it was written")
         checked += 1
-        tell("verified", checked)
-    await _verify_records(found, contents, checked, tell)
+        report("verified", checked)
+    await _verify_records(found, contents, checked, report)
 
 
-async def _verify_records(found: Contents, contents: Contents, checked: int, tell: Tell) -> None:
+async def _verify_records(found: Contents, contents: Contents, checked: int, report: ReportProgress) -> None:
     kept = found.records()
     async for record in contents.records():
         copy = await anext(kept, None)
         if copy != record:
             raise StoreError(f"the record of job {record.job} did not come back as it was written")
         checked += 1
-        tell("verified", checked)
+        report("verified", checked)
 
 
-async def _copy_batches(target: Store, epoch: int, contents: Contents, head: int, tell: Tell) -> int:
+async def _copy_batches(
+    target: Store, epoch: int, contents: Contents, head: int, report: ReportProgress
+) -> int:
     """Copy the batches after `head`. An empty batch, itself pruned, marks the beginning of a pruned log."""
     copied = 0
     if contents.begin > head:
@@ -139,12 +143,12 @@ async def _copy_batches(target: Store, epoch: int, contents: Contents, head: int
         copied += 1
         if batch.revision > head:
             await target.append(epoch, batch, [])
-        tell("batches", copied)
+        report("batches", copied)
     return copied
 
 
 async def _copy_records(
-    target: Store, epoch: int, contents: Contents, head: int, tell: Tell
+    target: Store, epoch: int, contents: Contents, head: int, report: ReportProgress
 ) -> tuple[int, int]:
     """Copy ended jobs with empty batches after the last one; returns the new end of the log and the number of jobs."""
     copied, size = 0, 0
@@ -158,7 +162,7 @@ async def _copy_records(
         chunk.append(record)
         size += len(record.body)
         copied += 1
-        tell("ended jobs", copied)
+        report("ended jobs", copied)
     if chunk:
         head = next(revisions)
         await target.append(epoch, Batch(head, _NOTHING), chunk)

@@ -27,12 +27,12 @@ def test_a_kind_is_said_once_a_minute_with_the_number_of_those_left_out(
     now: list[float], capsys: pytest.CaptureFixture[str]
 ):
     for number in range(5):
-        log.say("a", f"first {number}")
-        log.say("b", "other")
+        log.write("a", f"first {number}")
+        log.write("b", "other")
         now[0] += 1.0
     now[0] += log.EVERY_S
-    log.say("a", "again")
-    log.say("a", "too soon")
+    log.write("a", "again")
+    log.write("a", "too soon")
     assert capsys.readouterr().err.splitlines() == [
         "first 0",
         "other",
@@ -58,7 +58,7 @@ import sys
 from phalanx.runner.keeper import log
 log.begin(sys.argv[1])
 for number in range(5000):
-    log.say(str(number), f"{number} " + 1000 * "x")
+    log.write(str(number), f"{number} " + 1000 * "x")
 """
 
 

@@ -48,10 +48,10 @@ class Runner:
         if by_itself:
             self.remembered.append(key)
 
-    def keeper_stands(self, node: str) -> None:
+    def keeper_stopped(self, node: str) -> None:
         """It is the test that does this."""
 
-    keeper_works = keeper_stands
+    keeper_resumed = keeper_stopped
 
     def journal_lost(self, node: str) -> None:
         """Not in these stories."""

@@ -64,7 +64,7 @@ class Homes:
             try:
                 os.write(self._home(parent), b"0")
             except OSError as error:
-                log.say("leave", f"cannot leave a cgroup in {parent}: {error}")
+                log.write("leave", f"cannot leave a cgroup in {parent}: {error}")
 
     def join(self, folder: str) -> None:
         """Move the keeper into the leaf as a whole process: only from there can a thread enter threaded cgroups."""

@@ -53,7 +53,7 @@ class Executor:
         self._journal = journal
         self._spawner = spawner
         self._logs = logs
-        self._voice = voice
+        self._outbox = voice
         self._lease_until: float | None = None
 
     def serve(self, requests: list[Any]) -> None:
@@ -94,11 +94,11 @@ class Executor:
         for effect in effects:
             match effect:
                 case RecordAndSend():
-                    self._voice.tell(effect.line, effect.urgent)
+                    self._outbox.record_and_send(effect.line, effect.urgent)
                 case SpawnProcess():
                     effects += self._spawn(effect)
                 case SendLine():
-                    self._voice.say(effect.line)
+                    self._outbox.send(effect.line)
                 case RecordLine():
                     self._journal.note(effect.line)
                 case Signal():
@@ -143,39 +143,39 @@ class Outbox:
 
     def __init__(self, journal: Journal) -> None:
         self.link: SocketLink | None = None
-        self.kept_since: float | None = None  # since when answers wait for others
+        self.waiting_since: float | None = None  # since when answers wait for others
         self._journal = journal
-        self._words: list[str] = []
+        self._lines: list[str] = []
         self._urgent = False
 
-    def tell(self, word: str, urgent: bool = True) -> None:
+    def record_and_send(self, line: str, urgent: bool = True) -> None:
         """Write it to the journal, and send it."""
-        self._journal.note(word)
+        self._journal.note(line)
         if self.link is not None:
-            self._words.append(word)
+            self._lines.append(line)
             self._urgent |= urgent
 
-    def say(self, word: str) -> None:
+    def send(self, line: str) -> None:
         if self.link is not None:
-            self._words.append(word)
+            self._lines.append(line)
             self._urgent = True
 
-    def hurry(self) -> None:
+    def mark_urgent(self) -> None:
         """Send what waits with the next turn."""
         self._urgent = True
 
     def wait_s(self) -> float:
         """How long the waiting answers may still wait."""
-        return max(0.0, (self.kept_since or 0.0) + PATIENCE_S - since_boot())
+        return max(0.0, (self.waiting_since or 0.0) + PATIENCE_S - since_boot())
 
-    def speak(self) -> None:
+    def flush(self) -> None:
         """Send the answers, unless they can wait a little; raises Lost."""
-        if self._words and not self._urgent:
-            if self.kept_since is None:
-                self.kept_since = since_boot()
+        if self._lines and not self._urgent:
+            if self.waiting_since is None:
+                self.waiting_since = since_boot()
             if self.wait_s() > 0.0:
                 return
-        words, self._words = self._words, []
-        self._urgent, self.kept_since = False, None
-        if self.link is not None and (words or self.link.blocked):
-            self.link.send(words)
+        lines, self._lines = self._lines, []
+        self._urgent, self.waiting_since = False, None
+        if self.link is not None and (lines or self.link.blocked):
+            self.link.send(lines)

@@ -44,7 +44,7 @@ class SocketListener:
         pid, uid = peer_of(peer)
         if uid == os.geteuid() and not lookup.descends_from(pid, os.getpid()):
             return peer
-        log.say("refused", f"{NAME}: refused the process {pid} of user {uid}, which is not a runner")
+        log.write("refused", f"{NAME}: refused the process {pid} of user {uid}, which is not a runner")
         peer.close()
         return None
 
@@ -61,7 +61,7 @@ class SocketListener:
         old = self._socket
         self._socket, self._found = self._bind()
         old.close()
-        log.say("gone", f"{NAME} was removed; it is created again")
+        log.write("gone", f"{NAME} was removed; it is created again")
 
     def close(self) -> None:
         """Remove the socket."""

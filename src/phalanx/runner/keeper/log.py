@@ -29,7 +29,7 @@ def begin(state_dir: str) -> None:
     _open()
 
 
-def say(kind: str, text: str) -> None:
+def write(kind: str, text: str) -> None:
     """Write a line, unless one of its kind was written less than a minute ago."""
     now = clock.since_boot()
     if now < _next_at.get(kind, 0.0):

@@ -62,8 +62,8 @@ class KeeperLoop:
         self._roster = roster = ProcessTable(watchdog, slots)
         self._journal = journal
         self._boot = boot
-        self._voice = Outbox(journal)
-        self._executor = Executor(table, roster, journal, spawner, self._logs, self._voice)
+        self._outbox = Outbox(journal)
+        self._executor = Executor(table, roster, journal, spawner, self._logs, self._outbox)
         self._endings = KeeperEndings(table, roster, trimmer, self._executor.ended)
         self._alone_s = alone_s
         self._alone_since: float | None = None
@@ -87,7 +87,7 @@ class KeeperLoop:
                 return
         if self._link is not None:
             self._link.peer.settimeout(LAST_SEND_S)
-            self._voice.hurry()
+            self._outbox.mark_urgent()
             self._speak()
 
     def _turn(self) -> None:
@@ -125,8 +125,8 @@ class KeeperLoop:
         """The shorter waits come first: later deadlines are kept soon after."""
         if self._backlog:
             return 0.0
-        if self._voice.kept_since is not None:
-            return self._voice.wait_s()
+        if self._outbox.waiting_since is not None:
+            return self._outbox.wait_s()
         if self._roster.ending:
             return SETTLE_S
         if self._table.is_on_watch:
@@ -165,7 +165,7 @@ class KeeperLoop:
             self._poll.unregister(self._listening)
             self._listener.renew()
         except OSError as error:
-            log.say("listen", f"cannot listen: {error}")
+            log.write("listen", f"cannot listen: {error}")
         finally:
             self._listening = self._listener.fileno()
             self._poll.register(self._listening, select.EPOLLIN)
@@ -175,7 +175,7 @@ class KeeperLoop:
         if peer is None:
             return
         self._hang_up()  # a newer runner replaces an older one
-        self._link = self._voice.link = SocketLink(peer)
+        self._link = self._outbox.link = SocketLink(peer)
         self._waits_for_room = False
         self._poll.register(peer.fileno(), select.EPOLLIN)
 
@@ -189,7 +189,7 @@ class KeeperLoop:
 
     def _speak(self) -> None:
         try:
-            self._voice.speak()
+            self._outbox.flush()
         except Lost:
             self._hang_up()
         if self._link is not None and self._link.blocked != self._waits_for_room:
@@ -202,7 +202,7 @@ class KeeperLoop:
         if self._link is not None:
             self._poll.unregister(self._link.fileno())
             self._link.close()
-            self._link = self._voice.link = None
+            self._link = self._outbox.link = None
             self._look_at = 0.0
             self._backlog = without_questions(self._backlog)
 

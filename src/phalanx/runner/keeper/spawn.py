@@ -149,7 +149,7 @@ class Spawner:
         try:
             os.sched_setaffinity(0, self._cpus)
         except OSError as error:
-            log.say("cpus", f"cannot go back to the CPUs {sorted(self._cpus)}: {error}")
+            log.write("cpus", f"cannot go back to the CPUs {sorted(self._cpus)}: {error}")
 
     def _spawn_in_slot(
         self, attempt: KeptAttempt, argv: list[str], env: dict[str, str], why_not: WhyNot

@@ -73,7 +73,7 @@ class Watchdog:
         try:
             self._start()
         except OSError as error:
-            log.say("no watchdog", f"cannot start the watchdog: {error}")
+            log.write("no watchdog", f"cannot start the watchdog: {error}")
 
     def _start(self) -> None:
         self._let_go()
@@ -110,14 +110,16 @@ class Watchdog:
 
     def _end_stuck(self) -> None:
         """It hangs, and nothing starts while it kills. Another is started when this one is reaped."""
-        log.say("stuck", "the watchdog was stopped or hangs while it kills; it is killed, and started again")
+        log.write(
+            "stuck", "the watchdog was stopped or hangs while it kills; it is killed, and started again"
+        )
         self._ended_at = clock.since_boot()
         os.kill(self.pid, signal.SIGKILL)  # our child: its pid is not reused until it is reaped
 
     def reaped(self, pid: int) -> None:
         """A child of the keeper has ended. If it was the watchdog, another is started."""
         if pid == self.pid:
-            log.say("watchdog", "the watchdog died and is started again")
+            log.write("watchdog", "the watchdog died and is started again")
             self.pid = 0
             self._page[_KILLING] = 0.0  # it may have died before it could clear it
             self._let_go()
@@ -163,7 +165,7 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
         _Watch(page, mark, keeper).run(alive)
         code = 0
     except BaseException as error:
-        log.say("failed", f"the watchdog failed: {error!r}")
+        log.write("failed", f"the watchdog failed: {error!r}")
     finally:
         os._exit(code)
 
@@ -208,7 +210,7 @@ class _Watch:
             if kill_at != self._acted_at:
                 self._acted_at, self._pause_s, self._is_first = kill_at, PAUSE_S_MIN, True
             if found := self._try_kill():
-                log.say(
+                log.write(
                     "killed", "watchdog: the lease is over and the keeper did not act: killed what was left"
                 )
             self._next_at = clock.since_boot() + self._next_pause_s(found)
@@ -218,7 +220,7 @@ class _Watch:
     def _end_for_the_dead(self) -> None:
         lease_until = lease_end_of_the_dead(self._page[_LEASE_UNTIL], clock.since_boot())
         left_s = max(0.0, lease_until - clock.since_boot())
-        log.say("died", f"watchdog: the keeper died; what it ran is ended in {left_s:.1f} s")
+        log.write("died", f"watchdog: the keeper died; what it ran is ended in {left_s:.1f} s")
         self._wait_until(lease_until)
         self._ask()
         self._wait_until(lease_until + self._page[_GRACE_S])
@@ -241,14 +243,14 @@ class _Watch:
         try:
             self._survivors(self._journal()).signal(signal.SIGTERM, signal.SIGCONT)
         except OSError as error:
-            log.say("ask", f"watchdog: cannot send SIGTERM to what is left: {error}")
+            log.write("ask", f"watchdog: cannot send SIGTERM to what is left: {error}")
 
     def _try_kill(self) -> bool:
         """Kill all that are left; False if none is. True also where that is unknown: look again."""
         try:
             return self._kill()
         except OSError as error:
-            log.say("kill", f"watchdog: cannot look for what is left: {error}")
+            log.write("kill", f"watchdog: cannot look for what is left: {error}")
             return True
 
     def _kill(self) -> bool:

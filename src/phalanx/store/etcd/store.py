@@ -143,7 +143,7 @@ class EtcdStore:
         await self._history.prune(fence, keep_jobs)
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
-        return await self._stories.tell(subject, after, limit)
+        return await self._stories.read(subject, after, limit)
 
     async def concerned(self, after: int, upto: int) -> list[str]:
         return await self._stories.concerned(after, upto)

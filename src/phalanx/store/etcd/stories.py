@@ -101,7 +101,7 @@ class EtcdStories:
                 [Delete(keys.index(bucket, 0), keys.index(bucket, pruned + 1)) for bucket in range(BUCKETS)]
             )
 
-    async def tell(self, subject: str, after: int, limit: int) -> list[Batch]:
+    async def read(self, subject: str, after: int, limit: int) -> list[Batch]:
         """Batches that concern a subject, oldest first."""
         pruned = await self._follow()
         after = max(after, pruned)
