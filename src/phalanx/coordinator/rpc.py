@@ -37,6 +37,7 @@ class RpcServer:
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self._runners = runners
+        self._clients = clients
         options = {
             "grpc.so_reuseport": 0,
             "grpc.max_receive_message_length": wire.FRAME_MAX,
@@ -74,6 +75,8 @@ class RpcServer:
         if self._runners is not None:
             self._runners.close()
         await self._server.stop(GRACE_S)
+        if self._clients is not None:
+            await self._clients.settled()
 
 
 def _credentials(pem: Callable[[], Pem]) -> Any:

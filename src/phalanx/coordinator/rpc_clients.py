@@ -45,6 +45,7 @@ class ClientsService:
         self._app = app
         self._tokens = tokens
         self._coming = 0  # messages that are on their way
+        self._running: set[asyncio.Task[Any]] = set()
 
     def handlers(self) -> Any:
         calls_by_name = {
@@ -54,10 +55,30 @@ class ClientsService:
             "Call": self._call,
         }
         rows = {
-            name: grpc.stream_stream_rpc_method_handler(_answering(call))
+            name: grpc.stream_stream_rpc_method_handler(self._answering(call))
             for name, call in calls_by_name.items()
         }
         return grpc.method_handlers_generic_handler(messages.CLIENTS, rows)
+
+    async def settled(self) -> None:
+        """Return when the calls that were cut off have noticed."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _answering(self, call: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+        """What goes wrong in a call, as a gRPC status."""
+
+        async def handler(_: Any, context: Any) -> None:
+            work = asyncio.ensure_future(call(context))
+            self._running.add(work)
+            work.add_done_callback(self._running.discard)
+            try:
+                await work
+            except WrongMessage as error:
+                await _fail(context, BadRequest(str(error)))
+            except PhalanxError as error:
+                await _fail(context, error)
+
+        return handler
 
     async def _submit(self, context: Any) -> None:
         request = messages.submit_request.unpack(await self._said(context))
@@ -143,20 +164,6 @@ class ClientsService:
         if data is grpc.aio.EOF:
             raise BadRequest("the call came without a message: expected one")
         return bytes(data)
-
-
-def _answering(call: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    """What goes wrong in a call, as a gRPC status."""
-
-    async def handler(_: Any, context: Any) -> None:
-        try:
-            await call(context)
-        except WrongMessage as error:
-            await _fail(context, BadRequest(str(error)))
-        except PhalanxError as error:
-            await _fail(context, error)
-
-    return handler
 
 
 async def _fail(context: Any, error: PhalanxError) -> None:
