@@ -51,7 +51,7 @@ def build_app(
 ) -> App:
     """The app, for uvicorn or for a client in the same process. `hosts` are answered to besides loopback."""
     guard = Guard(hosts)
-    service = Service(commands, tokens, limits or ServerLimits(), openapi_document(), audit)
+    service = Service(commands, tokens, limits or ServerLimits(), openapi_document, audit)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -199,7 +199,7 @@ def _note(
         return
     http_request.request_id = http_request.request_id or os.urandom(8).hex()
     who = http_request.identity
-    row, id = find_row(http_request.raw_path)
+    row, id = find_row(http_request.raw_path)  # as it was named, whatever it was read as
     if not who.fingerprint or TOKEN_SIGN in id:  # nobody knows what a stranger puts into a path
         id = ""
     service.audit.note(

@@ -69,12 +69,17 @@ class Service:
     """What the routes work with: the commands behind them, and the limits in front."""
 
     def __init__(
-        self, commands: Commands, tokens: Accepts, limits: ServerLimits, openapi: bytes, audit: Audit
+        self,
+        commands: Commands,
+        tokens: Accepts,
+        limits: ServerLimits,
+        openapi: Callable[[], bytes],
+        audit: Audit,
     ) -> None:
         self.commands = commands
         self.tokens = tokens
         self.limits = limits
-        self.openapi = openapi
+        self.openapi = openapi  # made when it is first asked for, which takes longer than any request
         self.audit = audit
         self.streams = StreamLimit(limits.streams, "places for watches and log readers")
         self.waits = StreamLimit(limits.waits, "places for waiting")

@@ -99,7 +99,7 @@ async def leaderz(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def openapi(service: Service, _http_request: HttpRequest) -> Response:
-    return encoded_reply(service.openapi)
+    return encoded_reply(service.openapi())
 
 
 def _last_event_id(http_request: HttpRequest, after: int | None) -> int | None:
