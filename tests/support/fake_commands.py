@@ -51,6 +51,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.jobspec import to_job
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import Identity
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.queue import Quota
@@ -134,7 +135,9 @@ class FakeCommands:
         self.layers = to_topology(topology)
         return TopologyReply(self.layers.names(), True)
 
-    async def plan(self, request: PlanRequest, user: str, priority_max: int = 0) -> PlanReply:
+    async def plan(
+        self, request: PlanRequest, user: str, priority_max: int = 0, asker: Asker = ADMIN
+    ) -> PlanReply:
         self.planned.append(request)
         return PlanReply([], [], [], 0)
 
@@ -247,7 +250,7 @@ class FakeCommands:
             self.leaves.put_nowait(id)
         return self._task_view(job) if "." in id else self._job_view(job)
 
-    async def why(self, id: str) -> WhyReply:
+    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         job = self._find(id)
         reason = ReasonView("WaitingCapacity", "capacity", "no node has 1 core free", {"cores": 1})
         return WhyReply(job.id, "Pending", reason, [], [], None, 1, 1, 1.0, 1)

@@ -45,6 +45,7 @@ from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, U
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.view import snapshot
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.never import whole_never
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
@@ -117,7 +118,9 @@ class Declarations:
         done = accepted(await self._loop.ask([options]), "topology")
         return TopologyReply(options.topology.names(), done.count > 0)
 
-    async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
+    async def plan(
+        self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
+    ) -> PlanReply:
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
 
@@ -137,7 +140,7 @@ class Declarations:
         there: list[str] = []
         seen = snapshot(engine.state, now, engine.memory)
         reply = plan_online(
-            engine.state, request, engine.policy, seen, user=user, retries=retries, check=check
+            engine.state, request, engine.policy, seen, user=user, retries=retries, check=check, asker=asker
         )
         return structs.replace(reply, warnings=[*reply.warnings, *there])
 

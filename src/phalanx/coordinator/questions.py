@@ -32,6 +32,7 @@ from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.story import sentence
 from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.amounts import CORES
 from phalanx.core.model.ids import is_job_id
 from phalanx.core.model.orders import AttemptKey
@@ -152,13 +153,13 @@ class StateReads:
         view = task_viewer(found, self._loop.state.known_names)
         return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
 
-    async def why(self, id: str) -> WhyReply:
+    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
         await self.slices.turn()
         engine = self._loop.engine
-        return why_reply(engine.state, job, position, self._clock.now(), engine.policy, engine.memory)
+        return why_reply(engine.state, job, position, self._clock.now(), engine.policy, engine.memory, asker)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:

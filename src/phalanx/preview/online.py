@@ -14,6 +14,7 @@ from phalanx.api.schema.fields import check_count
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
@@ -34,6 +35,7 @@ def plan_online(
     user: str,
     retries: int,
     check: Callable[[Job], None] = lambda _: None,
+    asker: Asker = ADMIN,
 ) -> PlanReply:
     """What would happen to these jobs, with warnings about what was read otherwise than written.
 
@@ -42,7 +44,7 @@ def plan_online(
     asked = _Asked(state, request, snapshot.now, user, retries)
     for job in asked.jobs:
         check(job)
-    reply = preview(state, asked.jobs, policy, snapshot, names=asked.names)
+    reply = preview(state, asked.jobs, policy, snapshot, names=asked.names, asker=asker)
     return structs.replace(reply, warnings=asked.warnings)
 
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from phalanx.core.explain.change import Asker
 from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, power
 from phalanx.errors import Forbidden, Unauthorized
 
@@ -112,6 +113,13 @@ class Identity(Struct, frozen=True):
         """Whether a permission is held for a job of a user."""
         scope = self.scope(permission)
         return scope == "all" or (scope == "own" and self.owns(job, user))
+
+    @property
+    def asker(self) -> Asker:
+        """Which fixes are worth telling this one."""
+        name = self.name if self.scope("control") else ""
+        everything = (self.scope(each) == "all" for each in ("control", "operate", "declare"))
+        return Asker(name, *everything)
 
     @property
     def priority_max(self) -> int:

@@ -40,6 +40,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
+from phalanx.core.explain.change import ADMIN, Asker
 
 LINES_MAX = 10_000
 
@@ -121,7 +122,7 @@ class Commands(Protocol):
         """Return when it has ended or when the time is over, whichever is first, as it then stands."""
         ...
 
-    async def why(self, id: str) -> WhyReply: ...
+    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply: ...
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         """Of a job, a task or a node."""
@@ -151,7 +152,9 @@ class Commands(Protocol):
 
     async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply: ...
 
-    async def plan(self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS) -> PlanReply:
+    async def plan(
+        self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
+    ) -> PlanReply:
         """What the scheduler would do with jobs that nobody has submitted; changes nothing."""
         ...
 

@@ -53,6 +53,8 @@ def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: floa
         condition = job.conditions.get(attempt.key[1])
         said = condition.message if condition is not None and attempt.ending == Why.EVICTED else ""
         return reason.leaving(attempt.node, attempt.ending.word, said)
+    if job.status[attempt.key[1]] == Status.RUNNING and not node.connected:
+        return reason.running_unreachable(attempt.node)
     if job.status[attempt.key[1]] == Status.RUNNING:
         return reason.running(attempt.node, bool(attempt.paused))
     if attempt.formation and not attempt.released and job.forming is not None and job.gang is not None:

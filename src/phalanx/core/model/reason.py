@@ -202,6 +202,12 @@ def running(host: str, paused: bool) -> Reason:
     return Reason("Running", Tier.PROGRESS, f"It is running on {host}", {"host": host})
 
 
+def running_unreachable(host: str) -> Reason:
+    """It ran when its node was last heard from."""
+    text = f"It was running on {host}, whose runner is not connected; it is tried again if {host} is lost"
+    return Reason("NodeUnreachable", Tier.HELD, text, {"host": host})
+
+
 def ended(status: str, text: str) -> Reason:
     return Reason(f"Ended{status}", Tier.PROGRESS, text, {"status": status})
 

@@ -46,7 +46,9 @@ async def set_topology(service: Service, http_request: HttpRequest) -> Response:
 async def plan(service: Service, http_request: HttpRequest) -> Response:
     request: PlanRequest = http_request.document
     return json_reply(
-        await service.commands.plan(request, http_request.user, http_request.identity.priority_max)
+        await service.commands.plan(
+            request, http_request.user, http_request.identity.priority_max, http_request.identity.asker
+        )
     )
 
 

@@ -105,7 +105,7 @@ async def release(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def why(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(await service.commands.why(http_request.id))
+    return json_reply(await service.commands.why(http_request.id, http_request.identity.asker))
 
 
 async def story(service: Service, http_request: HttpRequest) -> Response:

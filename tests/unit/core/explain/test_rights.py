@@ -1,0 +1,115 @@
+"""Fixes are for whoever asks: what is printed was tried, is not refused, and is allowed to the asker."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.api.schema.apply import PlanReply
+from phalanx.api.schema.jobs import WhyReply
+from phalanx.api.server.auth import Bearer, Identity
+from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.decision import Accepted
+from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain
+from phalanx.core.cluster.view import snapshot
+from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.core.model.job import Job
+from phalanx.core.model.status import Status, Why
+from phalanx.preview.plan import preview
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
+
+ADA = Asker("ada")
+
+
+def why(cluster: Cluster, job: Job, position: int | None = 0, asker: Asker = ADMIN) -> WhyReply:
+    state, memory = cluster.state, cluster.engine.memory
+    return why_reply(state, state.jobs[job.id], position, cluster.now, memory=memory, asker=asker)
+
+
+def plan(cluster: Cluster, *jobs: Job) -> PlanReply:
+    seen = snapshot(cluster.state, cluster.now, cluster.engine.memory)
+    return preview(cluster.state, jobs, cluster.engine.policy, seen)
+
+
+def test_what_a_plan_says_of_the_rest_of_an_array_counts_those_of_it_that_start():
+    cluster = a_cluster(**{f"n{at}": {"cores": 8, "gpus": 1} for at in range(1, 5)})
+    reply = plan(cluster, a_job(array="1-16", gpus=1, gpu_type="h100"))
+    assert len(reply.placements) == 4
+    first = reply.reasons[0]
+    assert (first.code, first.tasks, first.expected_at) == ("WaitingCapacity", 12, None)
+    assert first.fix is None or "gpu_type" not in first.fix.change
+
+
+def test_a_member_that_its_gang_needs_is_not_named_as_the_one_to_cancel():
+    cluster = a_cluster(n1={"cores": 4})
+    gang, other = a_gang(a_group(4)), a_job()
+    cluster.submit(gang)
+    cluster.submit(other)
+    fix = why(cluster, other).fix
+    assert fix is not None
+    assert fix.command == f"phalanx cancel {gang.id}"
+    live = list(cluster.state.jobs[gang.id].live.values())
+    assert isinstance(cluster.give(Cancel(gang.id))[0], Accepted)
+    for attempt in live:
+        cluster.ended(attempt.node, attempt.key, why=Why.CANCELLED)
+    assert cluster.status(other) == Status.ASSIGNED
+
+
+def test_a_task_far_back_in_its_array_is_told_its_place_and_no_end_that_would_not_start_it():
+    cluster = a_cluster(n1={"cores": 2})
+    job = a_job(array="1-100%4")
+    cluster.submit(job)
+    last, following = why(cluster, job, 89), why(cluster, job, 2)
+    assert (last.position, following.position) == (88, 1)
+    assert [no.numbers["ahead"] for no in last.others if no.code == "PriorityBehind"] == [87]
+    assert last.fix is None
+
+
+@pytest.mark.parametrize(
+    ("asker", "offered"),
+    [(ADMIN, True), (Asker("ada"), True), (Asker("bo"), False), (Asker(), False)],
+)
+def test_a_command_to_cancel_is_offered_to_those_who_may_give_it(asker: Asker, offered: bool):
+    cluster = a_cluster(n1={"cores": 1})
+    held, other = a_job(user="ada"), a_job(user="bo")
+    cluster.submit(held)
+    cluster.submit(other)
+    fix = why(cluster, other, asker=asker).fix
+    assert fix is not None
+    assert held.id in fix.text
+    assert fix.command == (f"phalanx cancel {held.id}" if offered else "")
+
+
+def test_only_an_operator_is_told_how_to_resume_a_node():
+    cluster = a_cluster(n1={"cores": 1})
+    cluster.give(Drain("n1", "new fans"))
+    job = a_job()
+    cluster.submit(job)
+    commands = [
+        fix.command
+        for asker in (ADMIN, Asker("op", controls_all=True, operates=True), ADA)
+        if (fix := why(cluster, job, asker=asker).fix) is not None
+    ]
+    assert commands == ["phalanx node resume n1", "phalanx node resume n1", ""]
+
+
+def test_a_runner_that_is_cut_off_is_not_said_to_run_its_tasks():
+    cluster = a_cluster(n1={"cores": 1}, n2={"cores": 1}, n3={"cores": 1})
+    job = a_job(target="n1")
+    cluster.submit(job)
+    cluster.started("n1", (job.id, 0, 1))
+    assert why(cluster, job).dominant.code == "Running"
+    cluster.give(Disconnect("n1", "a"))
+    assert why(cluster, job).dominant.code == "NodeUnreachable"
+
+
+@pytest.mark.parametrize(
+    ("role", "asker"),
+    [
+        ("viewer", Asker()),
+        ("user", Asker("ada")),
+        ("operator", Asker("ada", controls_all=True, operates=True)),
+        ("admin", Asker("ada", controls_all=True, operates=True, declares=True)),
+    ],
+)
+def test_what_may_be_offered_follows_from_the_role(role: Bearer, asker: Asker):
+    assert Identity("ada", role, "f").asker == asker
