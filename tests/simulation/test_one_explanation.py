@@ -157,12 +157,12 @@ def changed(job: Job, fix: Fix) -> Job:
     return structs.replace(job, groups=groups, time_limit_s=fields.get("time_limit", job.time_limit_s))
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, seeds: range = SEEDS) -> tuple[Counter[str], str]:
+def watch(seeds: range = SEEDS) -> tuple[Counter[str], str]:
     """What was seen in these seeds, and what the first that failed says."""
     total = Counter[str]()
     for seed in seeds:
         seen = Counter[str]()
-        with monkeypatch.context() as patched:
+        with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Engine, "turn", explained(Engine.turn, seen))
             result = run(seed)
         total.update(seen)
@@ -172,8 +172,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, seeds: range = SEEDS) -> tuple[Counte
 
 
 @pytest.mark.timeout(180)
-def test_why_and_plan_find_the_same_and_what_they_print_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, failure = watch(monkeypatch)
+def test_why_and_plan_find_the_same_and_what_they_print_works() -> None:
+    seen, failure = watch()
     assert not failure, failure
     assert seen["changed"] >= 5, seen
     assert seen["cancel"] >= 5, seen
@@ -188,11 +188,11 @@ def test_a_why_that_puts_another_reason_first_is_seen(monkeypatch: pytest.Monkey
                 found.reasons.reverse()
 
     monkeypatch.setattr(explain_module, "rehearse", reversed_reasons)
-    _, failure = watch(monkeypatch)
+    _, failure = watch()
     assert ", plan: " in failure
 
 
 def test_a_fix_that_nobody_tried_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trials, "_starts", lambda *_: True)
-    _, failure = watch(monkeypatch)
+    _, failure = watch()
     assert "waits after its fix" in failure
