@@ -1,6 +1,9 @@
-"""The seeds of `make test`, in chunks that may go to any worker."""
+"""The seeds of `make test`, in chunks that may go to any worker, and the seeds that must find a planted bug."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
 
 from phalanx.sim.report import SeedReport, describe_failure
 from phalanx.sim.trial import run
@@ -23,3 +26,23 @@ def check(seeds: range) -> None:
     assert not report.failures, "\n".join(describe_failure(each, None) for each in report.failures)
     assert report.fenced_share >= FENCED_SHARE_MIN
     assert {what for what, least in SHARES_MIN.items() if report.share(what) < least} == set()
+
+
+def must_find(checkers: set[str], within: int, faults: list[str] | None = None, *, begin: int = 0) -> None:
+    """Some seed breaks a promise, and the first that does is seen by one of these checkers.
+
+    `begin` skips seeds that are known to find nothing, to save their time; a stale one only costs some of it.
+    """
+    must_find_among(range(begin, begin + within), checkers, within, faults)
+
+
+def must_find_among(
+    seeds: Iterable[int], checkers: set[str], within: int, faults: list[str] | None = None
+) -> None:
+    """The same, of these seeds only."""
+    for seed in islice(seeds, within):
+        result = run(seed, faults)
+        if not result.is_good:
+            assert result.checker in checkers, result.sentence
+            return
+    raise AssertionError(f"no checker saw it in {within} seeds")

@@ -12,6 +12,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.sim.trial import run
 from phalanx.store.chain import events_of
 from phalanx.store.protocol import Batch
+from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.timeout(300)
@@ -28,15 +29,6 @@ CHECKERS = {
     "gang-whole",
     "ledger",
 }
-
-
-def must_find(within: int) -> None:
-    for seed in range(within):
-        result = run(seed, FAULTS)
-        if not result.is_good:
-            assert result.checker in CHECKERS, result.sentence
-            return
-    raise AssertionError(f"{within} seeds, and nobody noticed")
 
 
 def test_a_damaged_record_is_refused_and_nothing_is_broken():
@@ -56,11 +48,11 @@ def test_a_replay_that_goes_on_over_a_hole_is_found(monkeypatch: Patch):
 
     for module in (turn, replica):
         monkeypatch.setattr(module, "replay", careless)
-    must_find(within=40)
+    must_find(CHECKERS, within=40, faults=FAULTS)
 
 
 def test_a_store_that_leaves_damaged_records_out_is_found(monkeypatch: Patch):
     """A revision that does not follow is believed, so what the store leaves out is never missed."""
     monkeypatch.setattr(turn, "missing_before", lambda revision, batch, events: None)
     monkeypatch.setattr(turn, "events_of", lambda batch: events_of(batch) or [])
-    must_find(within=40)
+    must_find(CHECKERS, within=40, faults=FAULTS)

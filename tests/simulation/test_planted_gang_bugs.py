@@ -36,7 +36,7 @@ from phalanx.core.model.tenants import Tenant
 from phalanx.core.placement import engine
 from phalanx.core.placement.preempt import make_room as preempt_make_room
 from phalanx.core.runner.state import Release, RunnerState
-from tests.simulation.test_planted_bugs import must_find
+from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.timeout(300)

@@ -16,7 +16,7 @@ from phalanx.runner.health import KeeperHealth
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import KeeperFailed
-from tests.simulation.test_planted_bugs import must_find
+from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch
 pytestmark = pytest.mark.timeout(300)
@@ -65,4 +65,4 @@ def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
         return ("stopped", "it was stopped") if key in self.stopped else None
 
     monkeypatch.setattr(KeeperTable, "why_not", patient)
-    must_find({"one-run"}, within=150, faults=["stopped-keeper"])
+    must_find({"one-run"}, within=150, begin=90, faults=["stopped-keeper"])
