@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TopologySpec,
         UsageView,
     )
+    from phalanx.api.schema.documents import FailedTarget
     from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
     from phalanx.api.schema.jobs import (
         CancelReply,
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
         RuleSpec,
         SuccessSpec,
     )
-    from phalanx.api.schema.problems import FailedTarget
     from phalanx.api.schema.submission import (
         AcceptedTask,
         GangFields,
@@ -228,6 +228,7 @@ _MODULES = {
         "AuditLine ClusterView CoordinatorView DeviceView LayerSpec NewToken NodeView NumaView QueueView "
         "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
+    "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.groupspec": "AfterSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
@@ -235,7 +236,6 @@ _MODULES = {
         "WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec GatherSpec JobSpec RestartSpec RuleSpec SuccessSpec",
-    "phalanx.api.schema.problems": "FailedTarget",
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",

@@ -26,7 +26,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.documents import Stream, read_problem
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -40,7 +40,6 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.api.schema.problems import read_problem
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.client import calls

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from phalanx.api.schema.problems import read_problem
+from phalanx.api.schema.documents import read_problem
 from phalanx.client.calls import Call
 from phalanx.client.http import AsyncAnswer, dropped, not_http, read_whole, timed_out, unreachable
 from phalanx.client.leader import PATIENCE_S, KnownLeader, LeaderSearch, safe_addresses

@@ -34,7 +34,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, decoder
+from phalanx.api.schema.documents import Stream, decoder, read_problem
 from phalanx.api.schema.fields import check_name
 from phalanx.api.schema.jobs import (
     CancelReply,
@@ -48,7 +48,6 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import GatherSpec, JobSpec
-from phalanx.api.schema.problems import read_problem
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.errors import BadRequest, Unavailable
 

@@ -30,7 +30,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
-from phalanx.api.schema.problems import read_problem
+from phalanx.api.schema.documents import read_problem
 from phalanx.client.calls import Call
 from phalanx.client.leader import PATIENCE_S, KnownLeader, LeaderSearch, safe_addresses
 from phalanx.clock import SystemClock

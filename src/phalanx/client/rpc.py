@@ -17,8 +17,7 @@ import grpc  # type: ignore[import-untyped]
 import msgspec
 from grpc import ChannelConnectivity, StatusCode
 
-from phalanx.api.schema.documents import read_document
-from phalanx.api.schema.problems import read_problem
+from phalanx.api.schema.documents import read_document, read_problem
 from phalanx.api.schema.sse import KEEP_ALIVE, spell_event, spell_position
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client.async_http import AsyncWholeAnswer

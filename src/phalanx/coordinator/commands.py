@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator
 from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.documents import FailedTarget, Stream
 from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, LogChunk, TaskView, WatchEvent
-from phalanx.api.schema.problems import FailedTarget
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.problems import FailedTarget
+from phalanx.api.schema.documents import FailedTarget
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.fixes import change_to_fit

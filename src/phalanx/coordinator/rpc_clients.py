@@ -14,8 +14,8 @@ from typing import Any, get_args
 import grpc  # type: ignore[import-untyped]
 import msgspec
 
+from phalanx.api.schema.documents import read_problem, retry_after_s, spell_problem
 from phalanx.api.schema.jobs import CancelReply
-from phalanx.api.schema.problems import read_problem, retry_after_s, spell_problem
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.api.server.auth import Accepts

@@ -14,7 +14,7 @@ from typing import cast
 
 import uvicorn
 
-from phalanx.api.schema.problems import spell_problem
+from phalanx.api.schema.documents import spell_problem
 from phalanx.api.server.limits import Unauthenticated
 from phalanx.api.server.protocol import BoundedProtocol, Connections, set_connections
 from phalanx.coordinator.acceptor import HANDSHAKES_MAX, Acceptor

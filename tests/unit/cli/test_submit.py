@@ -9,8 +9,8 @@ import pytest
 import yaml
 from msgspec import json
 
+from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.jobs import Counts
-from phalanx.api.schema.problems import FailedTarget
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
 from tests.support.fake_client import ID, Cli, FakeClient, a_job
 

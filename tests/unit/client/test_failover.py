@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.cluster import ClusterView
+from phalanx.api.schema.documents import spell_problem
 from phalanx.api.schema.jobs import Counts, WatchEvent
-from phalanx.api.schema.problems import spell_problem
 from phalanx.api.schema.sse import spell_event
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.client.async_client import AsyncClient

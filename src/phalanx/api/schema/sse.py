@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from phalanx.api.schema.documents import decoder
+from phalanx.api.schema.documents import Problem, decoder, read_problem, spell_problem
 from phalanx.api.schema.jobs import WatchEvent
-from phalanx.api.schema.problems import Problem, read_problem, spell_problem
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
 MEDIA_TYPE = "text/event-stream"

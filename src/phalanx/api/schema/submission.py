@@ -12,10 +12,10 @@ from typing import Literal, TypedDict
 
 from msgspec import Struct, structs
 
+from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_count, check_name, check_number, read_duration, read_tags, shown
 from phalanx.api.schema.groupspec import GroupSpec, to_group
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX, GatherSpec, read_gather, read_span
-from phalanx.api.schema.problems import FailedTarget
 from phalanx.core.model.array import Array, ArrayError, parse_array
 from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Gang, Restart
 from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job

@@ -9,12 +9,15 @@ limits) is wired elsewhere.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
+from urllib.parse import unquote
 
 from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.schema.documents import Nothing, read_document, read_query
+from phalanx.api.schema.fields import shown
 from phalanx.api.server.auth import Accepts, Guard, check_role, forbidden
 from phalanx.api.server.commands import NO_AUDIT, Audit, Commands
 from phalanx.api.server.limits import ServerLimits
@@ -32,14 +35,23 @@ from phalanx.api.server.messages import (
 )
 from phalanx.api.server.openapi import openapi_document
 from phalanx.api.server.route import Route, Service, while_connected
-from phalanx.api.server.routes.table import choose, find_row
-from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized
+from phalanx.api.server.routes.table import ROUTES
+from phalanx.core.model.ids import is_object
+from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized, WrongMethod
 from phalanx.logger import logger
 
 _log = logger("api")
 STALE_S = 5.0
 BEHIND = b"phalanx-behind"
 TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
+# Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
+_ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}")
+_NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
+
+Row = dict[str, Route]  # by method
+_TABLE: dict[str, Row] = {}  # paths have one shape, `/v1/NOUN/ID/VERB`, so finding a row is one look in here
+for _route in ROUTES:
+    _TABLE.setdefault(_route.path, {})[_route.method] = _route
 
 
 def build_app(
@@ -75,14 +87,42 @@ def build_app(
     return app
 
 
+def _find_row(path: str) -> tuple[Row | None, str]:
+    """The routes of a path by method, and the id in it; no row for a path that does not exist.
+
+    `path` is as it was sent: what is quoted in it is not yet read, so that a slash may stand within an id.
+    """
+    row = _TABLE.get(path)
+    if row is not None:
+        return row, ""
+    parts = path.split("/", 4)  # "", v1, noun, id, verb
+    if len(parts) < 4:
+        return None, ""
+    id, parts[3] = unquote(parts[3]), "{id}"
+    if not (_ID.fullmatch(id) or (parts[2] in _NAMED and is_object(id))):
+        return None, ""
+    return _TABLE.get("/".join(parts)), id
+
+
+def _choose(row: Row | None, method: str, path: str) -> Route:
+    """The route for a method, or the error that says why there is none."""
+    if row is None:
+        raise NotFound(f"there is nothing at {shown(path)}", reason="RouteNotFound")
+    route = row.get(method)
+    if route is None:
+        allow = ", ".join(sorted(row))
+        raise WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
+    return route
+
+
 def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
     """The route of a request that may have it. A stranger does not even learn which paths exist."""
-    row, http_request.id = find_row(http_request.raw_path)
+    row, http_request.id = _find_row(http_request.raw_path)
     route = row.get(http_request.method) if row else None
     if route is None or route.permission != "open":
         http_request.identify(tokens)
     if route is None:
-        return choose(row, http_request.method, http_request.path)
+        return _choose(row, http_request.method, http_request.path)
     if route.permission != "open":
         check_role(http_request.identity, route.permission, is_about_a_job=route.is_about_a_job)
     return route
@@ -199,7 +239,7 @@ def _note(
         return
     http_request.request_id = http_request.request_id or os.urandom(8).hex()
     who = http_request.identity
-    row, id = find_row(http_request.raw_path)  # as it was named, whatever it was read as
+    row, id = _find_row(http_request.raw_path)  # as it was named, whatever it was read as
     if not who.fingerprint or TOKEN_SIGN in id:  # nobody knows what a stranger puts into a path
         id = ""
     service.audit.note(

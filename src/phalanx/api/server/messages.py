@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from phalanx.api.schema.problems import MEDIA_TYPE, retry_after_s, spell_problem
+from phalanx.api.schema.documents import PROBLEM_TYPE, retry_after_s, spell_problem
 from phalanx.api.server.auth import NOBODY, Accepts, Identity, Permission, forbidden, identify
 from phalanx.errors import BadRequest, PhalanxError, TooLarge, Unauthorized, WrongMethod, WrongType
 
@@ -25,7 +25,7 @@ Header = tuple[bytes, bytes]
 # Answers are for one user at one moment, and never a page for a browser to guess the type of.
 _PLAIN: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _JSON: tuple[Header, ...] = (*_PLAIN, (b"content-type", b"application/json"))
-_PROBLEM: tuple[Header, ...] = (*_PLAIN, (b"content-type", MEDIA_TYPE.encode()))
+_PROBLEM: tuple[Header, ...] = (*_PLAIN, (b"content-type", PROBLEM_TYPE.encode()))
 _encode = msgspec.json.Encoder().encode
 
 

@@ -20,9 +20,8 @@ from phalanx.api.schema.cluster import (
     TokenRequest,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Nothing
+from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
-from phalanx.api.schema.problems import MEDIA_TYPE, Problem
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
@@ -135,7 +134,7 @@ def _answer(route: Route) -> dict[str, Any]:
 
 
 def _problem() -> dict[str, Any]:
-    return {"description": "What is wrong and what to do next.", "content": {MEDIA_TYPE: _schema(Problem)}}
+    return {"description": "What is wrong and what to do next.", "content": {PROBLEM_TYPE: _schema(Problem)}}
 
 
 def _schema(form: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from phalanx.api.schema.problems import MEDIA_TYPE, retry_after_s, spell_problem
+from phalanx.api.schema.documents import PROBLEM_TYPE, retry_after_s, spell_problem
 from phalanx.api.server.limits import Place, StreamLimit, Unauthenticated
 from phalanx.api.server.messages import CONNECTION, HttpRequest
 from phalanx.errors import BadRequest, PhalanxError, TooLarge, TooMany
@@ -210,7 +210,7 @@ class BoundedProtocol(HttpToolsProtocol):
         after_s = retry_after_s(error)
         head = [
             b"HTTP/1.1 %d %b" % (error.status, PHRASES[error.status]),
-            b"content-type: " + MEDIA_TYPE.encode(),
+            b"content-type: " + PROBLEM_TYPE.encode(),
             b"content-length: %d" % len(body),
             *([] if after_s is None else [b"retry-after: %d" % after_s]),
             b"connection: close",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_number
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.api.schema.problems import FailedTarget
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.model.gang import Gang, Gather, Restart
 from phalanx.core.model.job import Job
