@@ -11,8 +11,7 @@ import pytest
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
 from phalanx.coordinator.turn import restore
-from phalanx.core.cluster.events import NodeDrained, NodeResumed, TermOpened, encode
-from phalanx.core.cluster.events_log import LogSettled
+from phalanx.core.cluster.events import LogSettled, NodeDrained, NodeResumed, TermOpened, encode
 from phalanx.core.cluster.state import Timers
 from phalanx.errors import Conflict, Unavailable
 from phalanx.store.check import check_store

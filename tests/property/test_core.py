@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from phalanx.coordinator.turn import restore
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.events import (
     AttemptEnded,
+    BackoffsEnded,
     BrakeReleased,
     BrakeSet,
     NodeJoined,
     NodeLost,
     TaskPlaced,
 )
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.image import ClusterImage, decode_job, encode_state
 from phalanx.core.cluster.inputs import (
     Cancel,
@@ -38,7 +39,7 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.view import wake
+from phalanx.core.cluster.units import GroupState
 from phalanx.core.model.gang import Restart
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.job import Job
@@ -433,7 +434,7 @@ def unfinished(state: ClusterState) -> list[str]:
 
 def comparable(state: ClusterState, now: float) -> object:
     """All that is durable, in one spelling: backoffs noticed, heaps and sets sorted."""
-    wake(state, now)
+    apply(state, BackoffsEnded(at=now))
     image = msgspec.msgpack.decode(encode_state(state), type=ClusterImage)
     for job in image.jobs:
         for group in job.groups:

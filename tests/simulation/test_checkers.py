@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.image import encode_state
-from phalanx.core.cluster.view import wake
 from phalanx.link import wire
 from phalanx.sim.fences import Fences
 from phalanx.sim.replica import differences
@@ -72,6 +73,6 @@ def test_a_backoff_that_a_faster_clock_has_seen_end_is_no_difference():
     state, slow, fast = cluster.state, cluster.now, cluster.now + 10.0
     written = Loaded(encode_state(state), state.revision, [])
     assert differences(state, written, slow) == []
-    assert wake(state, fast)
+    apply(state, BackoffsEnded(at=fast))
     assert differences(state, written, slow) != []
     assert differences(state, written, slow, fast) == []

@@ -17,7 +17,8 @@ from phalanx.coordinator import link
 from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.core.cluster.apply import dispatch, grants
+from phalanx.core.cluster.apply import grants
+from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.decide import nodes as decide_nodes
 from phalanx.core.cluster.decide import reports
 from phalanx.core.cluster.decision import Answer
@@ -60,16 +61,16 @@ def anywhere(store: type[MemoryStore | SqliteStore]) -> Any:
 
 
 def test_a_forgotten_release_is_found(monkeypatch: Patch):
-    release = grants.release
+    end_attempt = grants.end_attempt
 
     def forgetful(state: ClusterState, job: Any, attempt: Any) -> None:
         node = state.nodes[attempt.node]
         lanes = len(node.lanes)
-        release(state, job, attempt)
+        end_attempt(state, job, attempt)
         if len(node.lanes) < lanes and attempt.grant.devices:  # only devices, and the cores beside them
             state.table.take(node.row, attempt.grant)
 
-    monkeypatch.setattr(dispatch, "release", forgetful)
+    monkeypatch.setattr(apply_jobs, "end_attempt", forgetful)
     must_find({"ledger"}, within=10)
 
 

@@ -13,20 +13,18 @@ from msgspec import structs
 
 from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.core.cluster import barrier, image
-from phalanx.core.cluster.apply import dispatch as apply_dispatch
-from phalanx.core.cluster.apply import gangs as apply_gangs
-from phalanx.core.cluster.apply import grants
-from phalanx.core.cluster.attempt import Attempt
+from phalanx.core.cluster import image
+from phalanx.core.cluster.apply import dispatch, grants
+from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.decide import endings, nodes, reports
 from phalanx.core.cluster.decide import gangs as decide_gangs
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decision import Accepted, Decision
 from phalanx.core.cluster.effects import Effect, Send
 from phalanx.core.cluster.events import Event, JobRestarted, TasksCancelled, TasksEvicted
-from phalanx.core.cluster.gangs import GangState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Attempt, GangState
 from phalanx.core.model.job import Group
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Exit, Go, Phase, Stop
@@ -96,7 +94,7 @@ def test_a_gang_that_is_placed_with_one_member_too_few_is_found(monkeypatch: Pat
 
 
 def test_a_gang_that_is_released_with_one_member_too_few_is_found(monkeypatch: Patch):
-    ready = barrier.ready
+    ready = decide_gangs.ready
 
     def hasty(state: ClusterState, attempts: list[Attempt], now: float, cause: str) -> list[Event]:
         for forming in [state.jobs[attempt.key[0]].forming for attempt in attempts]:
@@ -155,7 +153,7 @@ def test_a_victim_gang_that_is_left_too_small_is_found(monkeypatch: Patch):
         state.tenants.needed.clear()  # as if its members had nothing to do with each other
         return lane
 
-    monkeypatch.setattr(apply_dispatch, "open_lane", forgetful)
+    monkeypatch.setattr(apply_jobs, "open_lane", forgetful)
     monkeypatch.setattr(decide_gangs, "_breaks_a_gang", lambda state, keys: False)
     must_find({"preemption"}, within=60, faults=[])
 
@@ -175,14 +173,14 @@ def test_a_protected_victim_is_found(monkeypatch: Patch):
 
 
 def test_a_promise_that_outlives_its_cancelled_job_is_found(monkeypatch: Patch):
-    cancelled = apply_dispatch._tasks_cancelled
+    cancelled = apply_jobs.cancelled
 
     def leaky(state: ClusterState, event: TasksCancelled) -> list[Effect]:
         with monkeypatch.context() as patch:
-            patch.setattr(apply_dispatch, "drop_promise", lambda state, job: None)
+            patch.setattr(apply_jobs, "drop_promise", lambda state, job: None)
             return cancelled(state, event)
 
-    monkeypatch.setattr(apply_dispatch, "_tasks_cancelled", leaky)
+    monkeypatch.setitem(dispatch.CHANGES, TasksCancelled, leaky)
     must_find({"nomination"}, within=60, faults=[])
 
 
@@ -201,16 +199,16 @@ def test_a_promise_that_never_ends_is_found(monkeypatch: Patch):
 
 
 def test_a_member_that_is_done_and_does_not_run_again_is_found(monkeypatch: Patch):
-    restarted = apply_gangs._restarted
+    restarted = dispatch.CHANGES[JobRestarted]
 
-    def lazy(state: ClusterState, event: JobRestarted) -> list[Effect]:
+    def lazy(state: ClusterState, event: JobRestarted) -> list[Effect] | None:
         job = state.jobs[event.job]
         done, job.done = job.done, set()
         effects = restarted(state, event)
         job.done = done
         return effects
 
-    monkeypatch.setattr(apply_gangs, "_restarted", lazy)
+    monkeypatch.setitem(dispatch.CHANGES, JobRestarted, lazy)
     must_find({"restarts", "heals", "one-commit"}, within=20)
 
 
@@ -245,14 +243,14 @@ def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
 
 
 def test_room_that_appears_and_nobody_looks_is_found(monkeypatch: Patch):
-    release = grants.release
+    end_attempt = grants.end_attempt
 
     def unnoticed(state: ClusterState, job: JobState, attempt: Attempt) -> None:
         gain = state.gain
-        release(state, job, attempt)
+        end_attempt(state, job, attempt)
         state.gain = gain
 
-    monkeypatch.setattr(apply_dispatch, "release", unnoticed)
+    monkeypatch.setattr(apply_jobs, "end_attempt", unnoticed)
     must_find({"heals"}, within=10)
 
 
@@ -268,5 +266,5 @@ def test_a_protection_that_counts_from_the_clock_of_the_node_is_found(monkeypatc
     def from_its_clock(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> None:
         grants.note_start(state, job, attempt, attempt.started_at or at)
 
-    monkeypatch.setattr(apply_dispatch, "note_start", from_its_clock)
+    monkeypatch.setattr(apply_jobs, "note_start", from_its_clock)
     must_find({"preemption"}, within=40)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.core.cluster.decide.unconfirmed import UnconfirmedStarts
+from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.runner.health import KeeperHealth
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.loop import RunnerLoop

@@ -6,12 +6,11 @@ from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.effects import Send
-from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.events import BackoffsEnded, Event
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import wake
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Order, Phase, Ready, Report, Started, Stop
 from phalanx.core.model.plan import GangPlacement, Placement
@@ -34,7 +33,7 @@ class CoreCluster:
 
     def give(self, given: Input) -> Answer | None:
         """Decide and apply one input."""
-        wake(self.state, self.now)
+        apply(self.state, BackoffsEnded(at=self.now))
         decision = decide(self.state, given, self.now)
         effects = [effect for event in decision.events for effect in apply(self.state, event)]
         assert self.state.skipped == 0

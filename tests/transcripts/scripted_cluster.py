@@ -24,7 +24,6 @@ from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.story import sentence
-from phalanx.core.cluster.subjects import job_of
 from phalanx.core.model.ids import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
@@ -127,7 +126,7 @@ class ScriptedCluster:
     # Names for the reader.
 
     def told(self, event: Event) -> str:
-        job = job_of(event)
+        job = event.own_job
         text = self.named(sentence(event))
         if job is None:
             return text

@@ -25,7 +25,7 @@ from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.link_auth import STRANGER, LinkAccess
 from phalanx.coordinator.token_set import TokenSet
-from phalanx.core.cluster.credentials import is_use_news, why_not
+from phalanx.core.cluster.decide.declared import is_use_news, why_not
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
 from phalanx.core.cluster.state import ClusterState

@@ -44,7 +44,6 @@ from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.never import whole_never
 from phalanx.core.model.ids import ulid
@@ -138,7 +137,7 @@ class Declarations:
 
         retries = self._default_retries
         there: list[str] = []
-        seen = snapshot(engine.state, now, engine.memory)
+        seen = engine.state.snapshot(now, engine.memory)
         reply = plan_online(
             engine.state, request, engine.policy, seen, user=user, retries=retries, check=check, asker=asker
         )

@@ -20,7 +20,6 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster.effects import Settle
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
-from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
 from phalanx.core.model.status import Status
 from phalanx.errors import Gone, Unavailable
 from phalanx.store.protocol import Batch, Loaded
@@ -109,7 +108,7 @@ class Feed:
                 after = revision
                 if piece is not None and piece.is_over:
                     piece = await self._slices.turn()
-                if job is None or job in jobs_of(event):
+                if job is None or job in event.jobs:
                     yield watch_event(revision, event, state())
             if fresh is self._fresh:
                 await fresh.wait()
@@ -159,10 +158,10 @@ def _is_over(state: ClusterState, key: tuple[str, int | None]) -> bool:
 
 def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEvent:
     """An event in the words of REST."""
-    job_id, key = job_of(event), getattr(event, "key", None)
+    job_id, key = event.own_job, getattr(event, "key", None)
     job = state.jobs.get(job_id) if job_id else None
     watched = WatchEvent(
-        revision, event.at, type(event).__name__, job_id, node=node_of(event), text=sentence(event)
+        revision, event.at, type(event).__name__, job_id, node=event.on_node, text=sentence(event)
     )
     if key is not None and job is not None:
         watched.task = job.job.task_id(key[1])

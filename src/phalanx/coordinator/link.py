@@ -13,9 +13,8 @@ from msgspec import structs
 
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
-from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.effects import Effect, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
-from phalanx.core.cluster.start_orders import brief, roll
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ids import is_name
 from phalanx.core.model.job import Job

@@ -22,12 +22,11 @@ from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.images import Images
 from phalanx.coordinator.link import Envelope, Reply
 from phalanx.coordinator.turn import Engine, Term, Turn, confirm_every_s, leases_only, recalled
+from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Answer, Refused
-from phalanx.core.cluster.events import encode
-from phalanx.core.cluster.events_log import LogSettled
+from phalanx.core.cluster.events import LogSettled, encode
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Submit, Tell, Tick
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import next_due
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.errors import PhalanxError, TooMany, Unavailable
 from phalanx.logger import logger, told
@@ -133,7 +132,7 @@ class Loop:
         """Wait for envelopes, or until something is due."""
         if not self.mailbox:
             # While nothing can be written nobody is woken, and what is due would have us try without a pause.
-            due = next_due(self.state) if self.trouble is None else None
+            due = self.state.next_due if self.trouble is None else None
             wait_s = TICK_S if due is None else min(TICK_S, max(0.0, due - self._clock.now()))
             try:
                 async with asyncio.timeout(wait_s):
@@ -213,8 +212,8 @@ class Loop:
             self._is_stale = False
             self._kept = state.revision
             self._hearers.reread(loaded, state)
-        self.state.revision += 1  # never the same number twice: a failed try may have been kept after all
         settled = LogSettled(at=self._clock.now(), cause="the store", after=self._kept)
+        apply(self.state, settled)  # never the same number twice: a failed try may have been kept after all
         try:
             await self._store.append(self.term.epoch, Batch(self.state.revision, encode([settled])), [])
         except Fenced:

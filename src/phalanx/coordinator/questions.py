@@ -31,7 +31,6 @@ from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.story import sentence
-from phalanx.core.cluster.subjects import job_of, jobs_of, node_of
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.amounts import CORES
 from phalanx.core.model.ids import is_job_id
@@ -304,7 +303,7 @@ class StateReads:
         for revision, event in enumerate(events, start=batch.revision - len(events) + 1):
             key, about = getattr(event, "key", None), _about(event, subject)
             is_other_task = position is not None and about is not None and position not in about
-            if subject not in (*jobs_of(event), node_of(event)) or is_other_task:
+            if subject not in (*event.jobs, event.on_node) or is_other_task:
                 continue
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
@@ -330,7 +329,7 @@ def _about(event: Event, job: str) -> tuple[int, ...] | None:
     if (key := getattr(event, "key", None)) is not None:
         return (key[1],)
     left: tuple[AttemptKey, ...] = getattr(event, "keys", ()) or getattr(event, "victims", ())
-    if job_of(event) != job and left:
+    if event.own_job != job and left:
         return tuple(position for id, position, _ in left if id == job)
     positions: tuple[int, ...] | None = getattr(event, "positions", None)
     return positions

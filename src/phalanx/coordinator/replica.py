@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator
 from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.turn import Engine, Turn, replay, restore
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.view import wake
 from phalanx.core.model.plan import Policy
 from phalanx.store.protocol import Batch, Loaded, Store
 
@@ -52,7 +53,7 @@ class Replica:
                     events, effects = replay(engine.state, batch)
                     yield batch, Turn(events, effects, [], [], batch.revision)
                 if len(batches) < BATCHES_PER_LOOK:
-                    wake(engine.state, clock.now())
+                    apply(engine.state, BackoffsEnded(at=clock.now()))
                     self.read_at = asked_at
                     return
                 await asyncio.sleep(0)  # others want to be answered too

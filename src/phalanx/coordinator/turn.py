@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.apply.dispatch import apply, apply_batch
 from phalanx.core.cluster.apply.nodes import carry_on
 from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.effects import Effect
-from phalanx.core.cluster.events import VOLATILE, Event, JobForgotten, NodeHeard, encode
-from phalanx.core.cluster.events_log import LogRepaired
+from phalanx.core.cluster.events import (
+    VOLATILE,
+    BackoffsEnded,
+    Event,
+    JobForgotten,
+    LogRepaired,
+    NodeHeard,
+    encode,
+)
 from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.subjects import jobs_of, node_of
-from phalanx.core.cluster.view import snapshot, wake
 from phalanx.core.explain.never import gang_never
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
 from phalanx.core.placement.engine import PlanFailed, place_one, plan
@@ -52,7 +57,7 @@ class Turn(Struct):
         lasting = [event for event in self.events if type(event) not in VOLATILE]
         if not lasting:
             return None
-        subjects = {name for event in lasting for name in (*jobs_of(event), node_of(event)) if name}
+        subjects = {name for event in lasting for name in (*event.jobs, event.on_node) if name}
         return Batch(self.revision, encode(lasting), tuple(sorted(subjects)))
 
 
@@ -70,8 +75,9 @@ class Engine:
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
         self.turned_at = now
-        if wake(self.state, now):  # no event says so, and yet there is something new to plan
-            self._planned = (-1, -1)
+        if (due := self.state.next_due) is not None and due <= now:
+            apply(self.state, BackoffsEnded(at=now))
+            self._planned = (-1, -1)  # nothing is written down, and yet there may be something new to plan
         turn = Turn([], [], [], [], 0)
         leaders: dict[str, str] = {}
         for given in inputs:
@@ -124,7 +130,7 @@ class Engine:
         job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
         placement = None
         if given.no_queue and job.tasks == 1:
-            placement = place_one(snapshot(self.state, now), JobState(job, 0, [0] * 6).groups[0], self.policy)
+            placement = place_one(self.state.snapshot(now), JobState(job, 0, [0] * 6).groups[0], self.policy)
         never = None
         if job.gang is not None and not given.allow_infeasible:
             gang = JobState(job, 0, [0] * 6).gang
@@ -170,7 +176,7 @@ class Engine:
         proposal = None
         for _ in range(FAILURES_MAX):
             try:
-                proposal = plan(snapshot(self.state, now, self.memory), self.policy)
+                proposal = plan(self.state.snapshot(now, self.memory), self.policy)
                 self.memory = proposal.memory
                 break
             except PlanFailed as failed:
@@ -217,9 +223,7 @@ def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]
         raise hole(state, state.revision, missing or batch.revision)
     if events and type(events[0]) is LogRepaired:
         raise Pruned(f"the log was repaired at revision {batch.revision}")
-    effects = [effect for event in events for effect in apply(state, event)]
-    state.revision = batch.revision  # an empty batch may leave numbers out
-    return events, effects
+    return events, apply_batch(state, events, batch.revision)
 
 
 def hole(state: ClusterState, after: int, upto: int) -> LogHole:

@@ -10,11 +10,10 @@ from msgspec import structs
 from phalanx.api.schema.cluster import DeviceView, NodeView, NumaView, QueueView, QuotaView, UsageView
 from phalanx.api.schema.jobs import EXCLUDED, Counts, GroupView, JobView, RequestView, StatusWord, TaskView
 from phalanx.coordinator.views_gang import conditions, gang_view, has_no_members, ranks
-from phalanx.core.cluster.decide.brake import holds_for
-from phalanx.core.cluster.groups import GroupState
-from phalanx.core.cluster.health import trouble_of
+from phalanx.core.cluster.decide.node_health import holds_for, trouble_of
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.units import GroupState
 from phalanx.core.explain.gates import comes_first
 from phalanx.core.model.quantity import written
 from phalanx.core.model.queue import DEFAULT, Usage

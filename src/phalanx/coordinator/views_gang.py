@@ -5,10 +5,9 @@ from __future__ import annotations
 from phalanx.api.schema.jobs import ConditionView, FormationView, GangView, PhaseWord, PromiseView
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.core.cluster.apply.gangs import is_preemption
-from phalanx.core.cluster.gangs import Formation, GangState, Promise
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.gates import nominated, task_names
 from phalanx.core.model.status import Status
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from phalanx.api.schema.jobs import Fix, WhyReply
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.explain import explain, place_in_queue
 from phalanx.core.model.plan import PlanMemory, Policy
@@ -23,7 +22,7 @@ def why_reply(
     asker: Asker = ADMIN,
 ) -> WhyReply:
     """One dominant reason, all others, what the nodes say, and the nearest fix."""
-    found = explain(state, job, position, policy or Policy(), snapshot(state, now, memory), asker)
+    found = explain(state, job, position, policy or Policy(), state.snapshot(now, memory), asker)
     status, waiting = found.status, found.status is Status.PENDING
     return WhyReply(
         id=job.job.id if position is None and job.gang is not None else job.job.task_id(found.position),

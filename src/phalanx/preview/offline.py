@@ -12,7 +12,6 @@ from phalanx.api.schema.apply import PlanReply
 from phalanx.api.schema.jobspec import to_job
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.ids import JobId, ulid
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
@@ -65,7 +64,7 @@ class Offline:
 
     def plan(self, policy: Policy | None = None) -> PlanReply:
         """What the scheduler would do with the jobs in question."""
-        seen = snapshot(self.state, self.now)
+        seen = self.state.snapshot(self.now)
         reply = preview(self.state, self._new, policy or Policy(), seen, known=self._known, names=self.names)
         return with_incomplete(self._tolerance.plain(reply), self._incomplete)
 

@@ -16,8 +16,6 @@ from phalanx.core.cluster import invariants
 from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.story import sentence
-from phalanx.core.cluster.subjects import job_of, node_of
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status, Why
@@ -186,7 +184,7 @@ class Checkers:
         """Nothing happened in this turn, so every unit that still waits must have a reason."""
         state, now = coordinator.state, coordinator.engine.turned_at
         engine = coordinator.engine
-        view = snapshot(state, now, engine.memory)
+        view = state.snapshot(now, engine.memory)
         moment = (state.epoch, state.revision, view.gain)
         if moment != self._quiet:
             self._quiet, self._patient_until = moment, now + PATIENCE_S
@@ -291,7 +289,7 @@ def _subject(event: Event) -> str:
     key: AttemptKey | None = getattr(event, "key", None)
     if key is not None:
         return f"{_spell(key)}: "
-    job, node = job_of(event), node_of(event)
+    job, node = event.own_job, event.on_node
     return f"{(job or '')[-6:] or node or ''}: " if job or node else ""
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import msgpack, structs
 
 from phalanx.coordinator.turn import restore
+from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.image import ClusterImage, decode_state, encode_state
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.view import wake
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.store.protocol import Loaded
 
@@ -23,8 +24,8 @@ def differences(state: ClusterState, loaded: Loaded, now: float, latest: float =
     replayed = restore(loaded, state.rules)
     if latest > now:
         state = decode_state(encode_state(state), state.rules)
-        wake(state, latest)
-    wake(replayed, max(now, latest))
+        apply(state, BackoffsEnded(at=latest))
+    apply(replayed, BackoffsEnded(at=max(now, latest)))
     mine, theirs = _fields(state), _fields(replayed)
     return [
         f"{name} is {mine.get(name)!r} in memory, {theirs.get(name)!r} in the store"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from msgspec import MsgspecError
 
-from phalanx.core.cluster.events import Event, decode
-from phalanx.core.cluster.events_log import LogSettled
+from phalanx.core.cluster.events import Event, LogSettled, decode
 from phalanx.store.protocol import Batch, Loaded, LogHole
 
 

@@ -11,8 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.core.cluster.events import encode
-from phalanx.core.cluster.events_log import LogRepaired
+from phalanx.core.cluster.events import LogRepaired, encode
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from msgspec import MsgspecError, Struct
 
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.apply.dispatch import apply, apply_batch
 from phalanx.core.cluster.apply.grants import hold_back
-from phalanx.core.cluster.events import Event, JobForgotten
-from phalanx.core.cluster.events_log import LogRepaired
+from phalanx.core.cluster.apply.jobs import never_again
+from phalanx.core.cluster.events import Event, JobForgotten, LogRepaired
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.subjects import jobs_of
 from phalanx.core.model.ids import is_job_id
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Loaded, Store, StoreError
@@ -98,7 +97,7 @@ class Salvage:
             await self._pass_over(store, batch.revision)
         for event in events or ():
             self._apply(event)
-        self.state.revision = max(self.state.revision, batch.revision)
+        apply_batch(self.state, (), max(self.state.revision, batch.revision))
 
     async def _pass_over(self, store: Store, upto: int) -> None:
         state, after = self.state, self.state.revision
@@ -122,10 +121,10 @@ class Salvage:
         except IMPOSSIBLE:
             fits = False
         key = getattr(event, "key", None)
-        if key is not None and (job := self.state.jobs.get(key[0])) is not None:
-            job.attempts[key[1]] = max(job.attempts[key[1]], key[2])
+        if key is not None:
+            never_again(self.state, key)
         if not fits or self.state.skipped != skipped:
-            jobs = dict.fromkeys(jobs_of(event))
+            jobs = dict.fromkeys(event.jobs)
             self._concerned.update(jobs)
             self._named.update(jobs)
 

@@ -7,7 +7,6 @@ import pytest
 from msgspec import structs
 
 from phalanx.api.schema.apply import PlanReply
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy
@@ -18,7 +17,7 @@ from tests.support.state_image import memory_image, state_image
 
 
 def look(cluster: Cluster, *jobs: Job, names: Names | None = None) -> PlanReply:
-    seen = snapshot(cluster.state, cluster.now, cluster.engine.memory)
+    seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
     return preview(cluster.state, jobs, Policy(), seen, names=names or Names())
 
 

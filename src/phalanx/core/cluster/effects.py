@@ -1,11 +1,19 @@
-"""Orders to the shell, as values. They are carried out only once the events behind them are durable."""
+"""Orders to the shell, as values. They are carried out only once the events behind them are durable.
+
+The orders that start an attempt are made from the state, so that they can be told again word for word.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.ids import JobId, NodeName
-from phalanx.core.model.orders import Order
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Brief, Go, Order, Roll, Start
+from phalanx.core.model.ports import gang_port
 
 
 class Send(Struct, frozen=True, gc=False):
@@ -23,3 +31,74 @@ class Settle(Struct, frozen=True):
 
 
 Effect = Send | Settle
+
+
+def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
+    """One order; the shell sends the group's brief and the gang's roll before it where the runner lacks them."""
+    job_id, position, number = attempt.key
+    job = state.jobs[job_id].job
+    index = None if job.array is None else job.array.index(position)
+    start = Start(
+        attempt.key, attempt.lane, attempt.grant, index, number - 1, attempt.group, attempt.formation
+    )
+    if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
+        return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
+    return [Send(attempt.node, start)]
+
+
+def go_orders(job: JobState) -> list[Effect]:
+    """Tell every released member that has not started to go, in the order its groups begin."""
+    return [
+        Send(attempt.node, Go(attempt.key))
+        for attempt in job.live.values()
+        if attempt.formation and attempt.released and attempt.started_at is None and attempt.ending is None
+        and job.groups[attempt.group].may_begin
+    ]  # fmt: skip
+
+
+def brief(job: Job, number: int) -> Brief:
+    """What all attempts of a group share."""
+    group = job.groups[number]
+    return Brief(
+        job.id,
+        number,
+        group.command,
+        job.name,
+        job.queue,
+        job.batch,
+        job.tasks,
+        None if job.array is None else str(job.array),
+        job.grace_s,
+        job.time_limit_s,
+        group.name,
+        sum(each.tasks for each in job.groups[:number]),
+        group.tasks,
+        group.replicas,
+        sum(each.replicas for each in job.groups),
+    )
+
+
+def roll(state: ClusterState, job: JobState, formation: int) -> Roll:
+    """Who stands where: every live member, in the order of their index in the network."""
+    ranked = sorted((_index(job, attempt), attempt.key[1], attempt.node) for attempt in job.live.values())
+    places: dict[str, int] = {}
+    for _, _, node in ranked:
+        places.setdefault(node, len(places))
+    nodes = tuple((name, state.nodes[name].address) for name in places)
+    members = tuple((position, places[node]) for _, position, node in ranked)
+    leader = job.live[ranked[0][1]] if ranked else None
+    return Roll(
+        job.job.id,
+        formation,
+        nodes,
+        members,
+        0 if leader is None else gang_port(leader.node, leader.lane),
+        0 if leader is None else leader.formation,
+        max((len(attempt.grant.devices) for attempt in job.live.values()), default=-1),
+    )
+
+
+def _index(job: JobState, attempt: Attempt) -> int:
+    group = job.groups[attempt.group]
+    position = attempt.key[1]
+    return group.group.indexes[position - group.first] if group.group.indexes else position

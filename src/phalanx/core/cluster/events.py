@@ -1,15 +1,13 @@
 """Decided facts, in the past tense. The log holds these and nothing else; replaying them gives the state.
 
 Each carries when it was decided and its cause. An event says what became true, completely: `apply` makes no
-choices. `NodeHeard` alone is volatile: it moves a lease and is not worth a place in the log.
+choices. Two are volatile, not worth a place in the log: they follow from the time alone.
 """
 
 from __future__ import annotations
 
-from msgspec import msgpack
+from msgspec import Struct, msgpack
 
-from phalanx.core.cluster.events_log import JobReleased, LogRepaired, LogSettled
-from phalanx.core.cluster.events_log import Recorded as _Event
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
@@ -20,28 +18,82 @@ from phalanx.core.model.status import Status
 from phalanx.core.model.topology import Topology
 
 
-class TermOpened(_Event, frozen=True):
+class Recorded(Struct, frozen=True, array_like=True, kw_only=True, tag=True, gc=False):
+    """In the log an event is an array: its own fields, then these, then what later versions added (kw_only as well).
+
+    So a field is added in a subclass that is kw_only, with a default, and old logs are read as before. Each event is of
+    one of the kinds below. They have no cycles, so the garbage collector need not look at them.
+    """
+
+    at: float
+    cause: str = ""
+
+    @property
+    def own_job(self) -> JobId | None:
+        """The job it is about, if it is about one."""
+        raise NotImplementedError(f"{type(self).__name__} is of none of the kinds below")
+
+    @property
+    def jobs(self) -> tuple[JobId, ...]:
+        """Every job whose story it belongs to; an eviction belongs to the victims' as well."""
+        return () if self.own_job is None else (self.own_job,)
+
+    @property
+    def on_node(self) -> NodeName | None:
+        return getattr(self, "node", None)
+
+
+class ClusterEvent(Recorded, frozen=True):
+    own_job = None
+
+
+class NodeEvent(Recorded, frozen=True):
+    node: NodeName
+    own_job = None
+
+
+class JobEvent(Recorded, frozen=True):
+    job: JobId
+
+    @property
+    def own_job(self) -> JobId:
+        return self.job
+
+
+class AttemptEvent(Recorded, frozen=True):
+    key: AttemptKey
+
+    @property
+    def own_job(self) -> JobId:
+        return self.key[0]
+
+
+class _Submitted(Recorded, frozen=True):
+    job: Job
+    request_id: str = ""
+
+    @property
+    def own_job(self) -> JobId:
+        return self.job.id
+
+
+class TermOpened(ClusterEvent, frozen=True):
     """A coordinator began to decide, under an epoch higher than all before."""
 
     epoch: int
 
 
-class JobSubmitted(_Event, frozen=True):
-    job: Job
-    request_id: str = ""
+class JobSubmitted(_Submitted, frozen=True):
+    pass
 
 
-class JobAmended(_Event, frozen=True):
+class JobAmended(_Submitted, frozen=True):
     """Members of a gang came that was not whole: the job as it is now, under its id. Nothing of it was ever placed."""
 
-    job: Job
-    request_id: str = ""
 
-
-class TaskPlaced(_Event, frozen=True):
+class TaskPlaced(AttemptEvent, frozen=True):
     """An attempt was given a node and a grant. `opens` is false when it queues in a lane that is already held."""
 
-    key: AttemptKey
     node: NodeName
     lane: int
     grant: Grant
@@ -50,30 +102,25 @@ class TaskPlaced(_Event, frozen=True):
     promised: bool = False  # the place had been set aside for it
 
 
-class AttemptReady(_Event, frozen=True):
+class AttemptReady(AttemptEvent, frozen=True):
     """Its runner holds this member of a gang at the barrier."""
 
-    key: AttemptKey
 
-
-class GangReleased(_Event, frozen=True):
+class GangReleased(JobEvent, frozen=True):
     """Every member of the formation is ready, so all may run."""
 
-    job: JobId
     formation: int
 
 
-class GangRecalled(_Event, frozen=True):
+class GangRecalled(JobEvent, frozen=True):
     """A formation could not start whole: its members give their places back, none of them has run."""
 
-    job: JobId
     formation: int
     retry_at: float
     text: str = ""
 
 
-class _Promised(_Event, frozen=True):
-    job: JobId
+class _Promised(JobEvent, frozen=True):
     members: tuple[tuple[int, NodeName, Grant], ...]  # position, node, what it will be given
     victims: tuple[AttemptKey, ...]
     displaced: tuple[JobId, ...]  # jobs of lower priority whose own promises gave way
@@ -86,31 +133,35 @@ class RoomPromised(_Promised, frozen=True, kw_only=True):
 
     awaited: tuple[AttemptKey, ...] = ()  # attempts that were leaving already, and have to have left
 
+    @property
+    def jobs(self) -> tuple[JobId, ...]:
+        return tuple(dict.fromkeys([self.job, *(key[0] for key in self.victims), *self.displaced]))
 
-class PromiseWithdrawn(_Event, frozen=True):
+
+class PromiseWithdrawn(JobEvent, frozen=True):
     """The places set aside for a job are free for all again."""
 
-    job: JobId
 
-
-class TasksEvicted(_Event, frozen=True):
+class TasksEvicted(ClusterEvent, frozen=True):
     """These attempts were asked to leave."""
 
     keys: tuple[AttemptKey, ...]
     text: str = ""
 
+    @property
+    def jobs(self) -> tuple[JobId, ...]:
+        return tuple(dict.fromkeys(key[0] for key in self.keys))
 
-class JobRestarted(_Event, frozen=True):
+
+class JobRestarted(JobEvent, frozen=True):
     """Tasks of a job start anew, all of them or one replica's (`positions`), because one failed."""
 
-    job: JobId
     counted: bool
     retry_at: float
     positions: tuple[int, ...] | None = None
 
 
-class _Settled(_Event, frozen=True):
-    job: JobId
+class _Settled(JobEvent, frozen=True):
     status: Status
     text: str = ""
 
@@ -121,28 +172,24 @@ class JobSettled(_Settled, frozen=True, kw_only=True):
     culprit: int | None = None  # the task whose end brought it down
 
 
-class TopologySet(_Event, frozen=True):
+class TopologySet(ClusterEvent, frozen=True):
     topology: Topology
 
 
-class QuotaSet(_Event, frozen=True):
+class QuotaSet(ClusterEvent, frozen=True):
     queue: str
     quota: Quota | None
 
 
-class AttemptStarted(_Event, frozen=True):
-    key: AttemptKey
+class AttemptStarted(AttemptEvent, frozen=True):
     started_at: float
 
 
-class AttemptSuspected(_Event, frozen=True):
+class AttemptSuspected(AttemptEvent, frozen=True):
     """Its runner does not list it, though it should."""
 
-    key: AttemptKey
 
-
-class _Ended(_Event, frozen=True):
-    key: AttemptKey
+class _Ended(AttemptEvent, frozen=True):
     exit: Exit
     status: Status
     retry_at: float | None = None
@@ -157,29 +204,25 @@ class AttemptEnded(_Ended, frozen=True, kw_only=True):
     then: str = ""  # what its job does about it, where that is more than to try the task again
 
 
-class TasksCancelled(_Event, frozen=True):
+class TasksCancelled(JobEvent, frozen=True):
     """The user wants these no more; `positions` None means every task that has not ended."""
 
-    job: JobId
     positions: tuple[int, ...] | None = None
 
 
-class TaskPaused(_Event, frozen=True):
-    key: AttemptKey
+class TaskPaused(AttemptEvent, frozen=True):
+    pass
 
 
-class TaskResumed(_Event, frozen=True):
-    key: AttemptKey
+class TaskResumed(AttemptEvent, frozen=True):
+    pass
 
 
-class JobForgotten(_Event, frozen=True):
+class JobForgotten(JobEvent, frozen=True):
     """An ended job left memory for the history."""
 
-    job: JobId
 
-
-class _Joined(_Event, frozen=True):
-    node: NodeName
+class _Joined(NodeEvent, frozen=True):
     incarnation: str
     origin: str
     capacity: Capacity
@@ -193,69 +236,58 @@ class NodeJoined(_Joined, frozen=True, kw_only=True):
     generation: int = 0  # of the lease it is given; 0: one more than before
 
 
-class NodeConnected(_Event, frozen=True):
-    node: NodeName
+class NodeConnected(NodeEvent, frozen=True):
+    pass
 
 
-class NodeDisconnected(_Event, frozen=True):
+class NodeDisconnected(NodeEvent, frozen=True):
     """The connection ended; the lease runs on."""
 
-    node: NodeName
 
-
-class _Lost(_Event, frozen=True):
-    node: NodeName
-
-
-class NodeLost(_Lost, frozen=True, kw_only=True):
+class NodeLost(NodeEvent, frozen=True, kw_only=True):
     """The lease is over: whatever ran there has been stopped by its own runner."""
 
     generation: int = 0  # from now on, so that nothing said under the lost lease can count; 0: one more
     text: str = ""  # what an operator said who declared it lost
 
 
-class NodeCleared(_Event, frozen=True):
+class NodeCleared(NodeEvent, frozen=True):
     """A leftover of a former life has ended."""
 
-    node: NodeName
     key: AttemptKey
 
 
-class NodeQuarantined(_Event, frozen=True):
+class NodeQuarantined(NodeEvent, frozen=True):
     """An attempt was given up that its runner had not started: it gets no work until it confirms the end of it."""
 
-    node: NodeName
     key: AttemptKey
 
 
-class NodeHealthChanged(_Event, frozen=True):
+class NodeHealthChanged(NodeEvent, frozen=True):
     """What the runner says of itself: what keeps it from starting tasks, or nothing."""
 
-    node: NodeName
     trouble: str
 
 
-class NodeLeaving(_Event, frozen=True):
+class NodeLeaving(NodeEvent, frozen=True):
     """Its runner stops in an orderly way. What runs there goes on under the lease, which is so much longer."""
 
-    node: NodeName
     keep_s: float = 0.0
 
 
-class NodeDrained(_Event, frozen=True):
-    node: NodeName
+class NodeDrained(NodeEvent, frozen=True):
     reason: str
 
 
-class NodeResumed(_Event, frozen=True):
-    node: NodeName
+class NodeResumed(NodeEvent, frozen=True):
+    pass
 
 
-class CredentialCreated(_Event, frozen=True):
+class CredentialCreated(ClusterEvent, frozen=True):
     credential: Credential
 
 
-class CredentialEnds(_Event, frozen=True):
+class CredentialEnds(ClusterEvent, frozen=True):
     """A credential is good no longer than this: it was revoked, or another takes its place."""
 
     id: str
@@ -263,19 +295,19 @@ class CredentialEnds(_Event, frozen=True):
     revoked: bool = False
 
 
-class CredentialUsed(_Event, frozen=True):
+class CredentialUsed(ClusterEvent, frozen=True):
     """Somebody showed it. Written down now and then, not each time."""
 
     id: str
 
 
-class CredentialForgotten(_Event, frozen=True):
+class CredentialForgotten(ClusterEvent, frozen=True):
     """It ended long ago and is no longer listed."""
 
     id: str
 
 
-class JoinRedeemed(_Event, frozen=True):
+class JoinRedeemed(ClusterEvent, frozen=True):
     """A runner gave a join token for a credential of its own; nobody else can from now on."""
 
     id: str
@@ -283,14 +315,13 @@ class JoinRedeemed(_Event, frozen=True):
     origin: str
 
 
-class SecretKnown(_Event, frozen=True):
+class SecretKnown(ClusterEvent, frozen=True):
     """The cluster has a secret with this fingerprint: a coordinator with another one is not of this cluster."""
 
     fingerprint: str
 
 
-class _Rested(_Event, frozen=True):
-    node: NodeName
+class _Rested(NodeEvent, frozen=True):
     failures: int
     until: float
 
@@ -301,19 +332,15 @@ class NodeRested(_Rested, frozen=True, kw_only=True):
     text: str = ""  # what it did wrong itself; nothing if tasks failed
 
 
-class NodeRecovered(_Event, frozen=True):
+class NodeRecovered(NodeEvent, frozen=True):
     """The rest is over: it took its time, a task did well there, or somebody said so."""
 
-    node: NodeName
 
-
-class NodeRemoved(_Event, frozen=True):
+class NodeRemoved(NodeEvent, frozen=True):
     """The node is gone for good and holds nothing: its name and its row are free."""
 
-    node: NodeName
 
-
-class BrakeSet(_Event, frozen=True):
+class BrakeSet(ClusterEvent, frozen=True):
     """Most nodes fell silent at once. It is likelier that we are cut off, so nobody is declared lost."""
 
     silent: int
@@ -321,79 +348,52 @@ class BrakeSet(_Event, frozen=True):
     names: tuple[NodeName, ...] = ()  # some of the silent ones
 
 
-class BrakeReleased(_Event, frozen=True):
+class BrakeReleased(ClusterEvent, frozen=True):
     """Enough nodes are back: whoever is still silent is lost as usual."""
 
     silent: int
     nodes: int
 
 
-class NodeHeard(_Event, frozen=True):
+class NodeHeard(NodeEvent, frozen=True):
     """Volatile: a heartbeat renewed the lease."""
 
-    node: NodeName
+
+class BackoffsEnded(ClusterEvent, frozen=True):
+    """Volatile: time has passed, and tasks whose backoff is over by `at` wait for a place again."""
 
 
+class LogSettled(ClusterEvent, frozen=True):
+    """Writes whose answers were lost are behind us: what was kept of them is known, and nothing follows late."""
+
+    after: int  # where the log ended when it was written; its batch may leave numbers out
+
+
+class LogRepaired(ClusterEvent, frozen=True):
+    """The log had a hole and an operator chose how to go on; what follows rests on an image saved with this."""
+
+    after: int  # the last revision before the hole
+    choice: str  # "hold" or "to-image"
+    jobs: tuple[JobId, ...] = ()  # those that are held, or whose past since then is forgotten
+
+
+class JobReleased(JobEvent, frozen=True):
+    """An operator lets a job run again that a repair held back."""
+
+
+# fmt: off
 Event = (
-    TermOpened
-    | LogSettled
-    | LogRepaired
-    | JobReleased
-    | JobSubmitted
-    | JobAmended
-    | TaskPlaced
-    | AttemptReady
-    | GangReleased
-    | GangRecalled
-    | RoomPromised
-    | PromiseWithdrawn
-    | TasksEvicted
-    | JobRestarted
-    | JobSettled
-    | TopologySet
-    | QuotaSet
-    | AttemptStarted
-    | AttemptSuspected
-    | AttemptEnded
-    | TasksCancelled
-    | TaskPaused
-    | TaskResumed
-    | JobForgotten
-    | NodeJoined
-    | NodeConnected
-    | NodeDisconnected
-    | NodeLost
-    | NodeCleared
-    | NodeQuarantined
-    | NodeHealthChanged
-    | NodeLeaving
-    | NodeDrained
-    | NodeResumed
-    | NodeRested
-    | NodeRecovered
-    | NodeRemoved
-    | BrakeSet
-    | BrakeReleased
-    | NodeHeard
-    | CredentialCreated
-    | CredentialEnds
-    | CredentialUsed
-    | CredentialForgotten
-    | JoinRedeemed
-    | SecretKnown
+    TermOpened | LogSettled | LogRepaired | JobReleased | JobSubmitted | JobAmended | TaskPlaced | AttemptReady
+    | GangReleased | GangRecalled | RoomPromised | PromiseWithdrawn | TasksEvicted | JobRestarted | JobSettled
+    | TopologySet | QuotaSet | AttemptStarted | AttemptSuspected | AttemptEnded | TasksCancelled | TaskPaused
+    | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
+    | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
+    | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
+    | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded
 )
-
-VOLATILE = (NodeHeard,)
-
-_encoder = msgpack.Encoder()
-_decoder = msgpack.Decoder(list[Event])
-
-
-def encode(events: list[Event]) -> bytes:
-    """Events as the log keeps them."""
-    return _encoder.encode(events)
-
-
-def decode(data: bytes) -> list[Event]:
-    """Events out of the log; raises msgspec.DecodeError or ValidationError for a damaged record."""
-    return _decoder.decode(data)
+# fmt: on
+VOLATILE = (NodeHeard, BackoffsEnded)
+encode = msgpack.Encoder().encode  # a list of events, as the log keeps them
+decode = msgpack.Decoder(
+    list[Event]
+).decode  # raises msgspec.DecodeError or ValidationError for a damaged record

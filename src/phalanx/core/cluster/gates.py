@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from phalanx.core.model.job import Job
 
 if TYPE_CHECKING:
-    from phalanx.core.cluster.gangs import GangState
-    from phalanx.core.cluster.groups import GroupState
+    from phalanx.core.cluster.units import GangState, GroupState
 
 
 class Gate(Enum):

@@ -12,10 +12,9 @@ from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.gangs import Formation, Promise
 from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
+from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job

@@ -14,10 +14,8 @@ from itertools import accumulate
 import numpy as np
 
 from phalanx.core.cluster import gates
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.gangs import Formation, GangState, Promise
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.transitions import check_move
+from phalanx.core.cluster.units import Attempt, Formation, GangState, GroupState, Promise
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from msgspec import Struct
 
-from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.request_ids import RequestIds
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
@@ -27,6 +28,16 @@ from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Waiting
 
 NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
+
+
+USERS_MIN, JOBS_MIN = (
+    2,
+    3,
+)  # whose failures in a row are a node's: so many users', or jobs where only one has work
+
+
+class Unfit(Exception):
+    """An event names what is not there, or takes what is not free: the record before it was damaged."""
 
 
 class Timers(Struct, frozen=True):
@@ -113,9 +124,87 @@ class NodeState:
     def takes_work(self) -> bool:
         return self.could_work and not self.is_kept_away
 
+    def holds_lease(self, incarnation: str, generation: int) -> bool:
+        """Whether a runner speaks in the life and under the lease that are in force."""
+        return self.incarnation == incarnation and self.generation == generation and not self.lost
+
+    def lane(self, id: int) -> Lane:
+        """The lane with this number; Unfit if there is none."""
+        found = self.lanes.get(id)
+        if found is None:
+            raise Unfit(f"{self.name} has no lane {id}")
+        return found
+
+    def failures_with(self, job: Job) -> tuple[tuple[str, ...], tuple[JobId, ...]]:
+        """Whose jobs failed here in a row with this one, and which, as far as it matters."""
+        users, jobs = self.failed_users, self.failed_jobs
+        if job.user not in users and len(users) < USERS_MIN:
+            users = (*users, job.user)
+        if job.id not in jobs and len(jobs) < JOBS_MIN:
+            jobs = (*jobs, job.id)
+        return users, jobs
+
     def is_silent(self, now: float, seconds: float) -> bool:
         """Whether nothing was heard of it for so long, though it was not declared lost."""
         return not self.lost and now - self.heard_at > seconds + self.kept_s
+
+
+class RequestIds:
+    """The jobs of earlier submissions, by user and by the request id that he gave, oldest first.
+
+    An id counts for its user alone: what one user writes never answers or blocks another one. When more ids are known
+    than may be, the user who gave the last one loses his oldest; if he holds no more than his share, whoever holds most
+    does.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, list[JobId]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[tuple[str, str, list[JobId]]]:
+        for user, known in self._of.items():
+            for id, jobs in known.items():
+                yield user, id, jobs
+
+    def get(self, user: str, id: str) -> list[JobId]:
+        """The jobs of this user's earlier submission with this id."""
+        return self._of.get(user, {}).get(id, [])
+
+    def add(self, user: str, id: str, job: JobId, most: int) -> None:
+        """Note one more job of a submission; keep `most` ids at most."""
+        known = self._of.setdefault(user, {})
+        if id not in known:
+            known[id] = []
+            self._count += 1
+        known[id].append(job)
+        while self._count > most:
+            self._forget_one(user)
+
+    def restore(
+        self,
+        old: Iterable[tuple[str, list[JobId]]],
+        jobs: Mapping[JobId, JobState],
+        known: Iterable[tuple[str, str, list[JobId]]],
+    ) -> None:
+        """Take over what an image holds; an old one names no users, so ids count for those of the jobs in it."""
+        for id, made in old:
+            if made and (first := jobs.get(made[0])) is not None:
+                self._of.setdefault(first.job.user, {})[id] = made
+        for user, id, made in known:
+            self._of.setdefault(user, {})[id] = made
+        self._count = sum(map(len, self._of.values()))
+
+    def _forget_one(self, user: str) -> None:
+        if len(self._of[user]) <= self._count // len(self._of):
+            user = max(self._of, key=lambda each: len(self._of[each]))
+        known = self._of[user]
+        del known[next(iter(known))]
+        self._count -= 1
+        if not known:
+            del self._of[user]
 
 
 class ClusterState:
@@ -162,11 +251,45 @@ class ClusterState:
         return found if found is not None and found.key == key else None
 
     def live(self, key: AttemptKey) -> Attempt:
-        """The live attempt with this key; KeyError if it is over, as after a damaged record it may be."""
+        """The live attempt with this key; Unfit if it is over, as after a damaged record it may be."""
         attempt = self.attempt(key)
         if attempt is None:
-            raise KeyError(key)
+            raise Unfit(f"no live attempt {key}")
         return attempt
+
+    def job(self, id: JobId) -> JobState:
+        """The job with this id; Unfit if there is none."""
+        job = self.jobs.get(id)
+        if job is None:
+            raise Unfit(f"no job {id}")
+        return job
+
+    def node(self, name: NodeName) -> NodeState:
+        """The node of this name; Unfit if there is none."""
+        node = self.nodes.get(name)
+        if node is None:
+            raise Unfit(f"no node {name}")
+        return node
+
+    def holds_anything(self, node: NodeState) -> bool:
+        """Whether attempts stand on the node or places of it are set aside."""
+        if node.attempts or node.lanes:
+            return True
+        promises = (self.jobs[id].promise for id in self.promised)
+        return any(
+            name == node.name for promise in promises if promise for name, _ in promise.members.values()
+        )
+
+    def snapshot(self, now: float, memory: PlanMemory | None = None) -> Snapshot:
+        """What placement may see: the live columns, to be read within this turn, and what the last plan remembered."""
+        memory = memory or PlanMemory()
+        gain = self.gain + memory.refusals
+        return Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next backoff ends, and so a `BackoffsEnded` is due."""
+        return self.retries[0][0] if self.retries else None
 
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster import events_log as log
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit
 from phalanx.core.model.patterns import unreadable
@@ -75,11 +74,11 @@ def _whole_sentence(event: e.Event) -> str:
             return f"{what} anew{'' if event.counted else ', not counted'}"
         case e.JobSettled():
             return f"the job is {event.status.word}: {event.text}"
-        case log.JobReleased():
+        case e.JobReleased():
             return "released: it may run again"
-        case log.LogRepaired():
+        case e.LogRepaired():
             return _repaired(event)
-        case log.LogSettled():
+        case e.LogSettled():
             return "writing works again"
         case e.TopologySet():
             return f"the layers of the network are {' > '.join(event.topology.names())}"
@@ -88,7 +87,7 @@ def _whole_sentence(event: e.Event) -> str:
     return ""
 
 
-def _repaired(event: log.LogRepaired) -> str:
+def _repaired(event: e.LogRepaired) -> str:
     """What an operator chose when a part of the past could not be read."""
     lost = f"what was written after revision {event.after} is damaged in part"
     if event.choice == "hold":

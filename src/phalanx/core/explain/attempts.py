@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.decide.brake import holds_for
+from phalanx.core.cluster.decide.node_health import holds_for
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.gates import at_barrier, comes_first
 from phalanx.core.model import reason

@@ -13,10 +13,9 @@ from math import inf
 from msgspec import Struct
 
 from phalanx.core.cluster.decide.jobs import why_closed
-from phalanx.core.cluster.gangs import GangState
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain import fixes, gates, reserved
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.nodes import Verdict, verdict

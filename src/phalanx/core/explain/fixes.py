@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from phalanx.core.cluster.gangs import GangState
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.never import why_never
 from phalanx.core.explain.smaller import Holds, other_gangs, smaller_requests, with_group

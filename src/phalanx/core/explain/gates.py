@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.core.cluster import gates
-from phalanx.core.cluster.barrier import not_ready
-from phalanx.core.cluster.gangs import GangState, Promise
+from phalanx.core.cluster.decide.gangs import not_ready
 from phalanx.core.cluster.gates import Gate
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import GangState, GroupState, Promise
 from phalanx.core.model import reason
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.reason import Reason

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
-from phalanx.core.cluster.gangs import GangState
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.finding import Explainer, Finding
 from phalanx.core.explain.trial import EVERYTHING

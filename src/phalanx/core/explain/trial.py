@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.core.cluster.gangs import GangState
-from phalanx.core.cluster.groups import GroupState
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.placement.draft import Draft

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.jobs import DETAILS_MAX, EARLIER_MAX, JobState
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.inputs import Cancel, Drain, Propose, Tell, Tick, Undrain
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.model.orders import Returned, Start
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Cores, Grant
@@ -26,7 +25,7 @@ def test_a_plan_changes_nothing() -> None:
     cluster.submit(a_job(cores=2, gpus=1))
     cluster.state.table.set_open("n1", True)
     before = free(cluster)
-    proposal = plan(snapshot(cluster.state, cluster.now), Policy())
+    proposal = plan(cluster.state.snapshot(cluster.now), Policy())
     assert len(proposal.placements) == 1
     assert free(cluster) == before
 
@@ -71,7 +70,7 @@ def test_a_proposal_is_checked_again_when_it_arrives() -> None:
     cluster.submit(one)
     cluster.submit(two)
     cluster.state.table.set_open("n1", True)
-    (placement,) = plan(snapshot(cluster.state, cluster.now), Policy()).placements
+    (placement,) = plan(cluster.state.snapshot(cluster.now), Policy()).placements
     cluster.state.table.set_open("n1", False)
     cluster.give(Propose(placement))
     assert cluster.status(one) == Status.PENDING, "the node is drained after all"

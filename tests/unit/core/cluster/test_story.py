@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster import events_log as log
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.credential import Credential
@@ -86,10 +85,10 @@ TOLD: list[tuple[Event, str]] = [
         e.JobSettled(at=1.0, job="j1", status=Status.FAILED, text="j1.2 failed"),
         "the job is Failed: j1.2 failed",
     ),
-    (log.JobReleased(at=1.0, job="j1"), "released: it may run again"),
-    (log.LogSettled(at=1.0, after=7), "writing works again"),
+    (e.JobReleased(at=1.0, job="j1"), "released: it may run again"),
+    (e.LogSettled(at=1.0, after=7), "writing works again"),
     (
-        log.LogRepaired(at=1.0, after=7, choice="hold", jobs=("j1",)),
+        e.LogRepaired(at=1.0, after=7, choice="hold", jobs=("j1",)),
         "what was written after revision 7 is damaged in part: the job is held until somebody resumes or cancels it",
     ),
     (

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster.apply.dispatch import apply
-from phalanx.core.cluster.events import TermOpened
+from phalanx.core.cluster.events import BackoffsEnded, TermOpened
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
-from phalanx.core.cluster.view import wake
 from phalanx.core.model.status import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
@@ -31,7 +30,7 @@ def test_a_backoff_lasts_no_longer_than_the_longest(step_s: float) -> None:
         cluster.ended("n1", (job.id, 0, number), code=1, why=Why.EXITED)
     assert cluster.status(job) == Status.PENDING
     new_term(cluster, step_s)
-    wake(cluster.state, cluster.now + Timers().backoff_max_s)
+    apply(cluster.state, BackoffsEnded(at=cluster.now + Timers().backoff_max_s))
     assert cluster.state.jobs[job.id].delayed == {}
 
 

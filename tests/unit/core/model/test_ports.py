@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.start_orders import roll
+from phalanx.core.cluster.effects import roll
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Roll
 from phalanx.core.model.ports import GANG_PORTS, LONE_PORTS, LonePorts

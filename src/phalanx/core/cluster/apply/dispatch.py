@@ -1,299 +1,98 @@
 """What an event does: the only place that changes the state. It makes no choices.
 
 Replaying the log through `apply` gives the state back. An event that names something unknown (because the
-record before it was damaged) is counted and passed over, never fatal.
+record before it was damaged) is counted and passed over, never fatal. What each event does is told in the file of its
+noun: `jobs`, `gangs`, `nodes`, `declared`; which places are held changes in `grants` alone.
 """
 
 from __future__ import annotations
 
-from heapq import heappush
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from phalanx.core.cluster import credentials
-from phalanx.core.cluster.apply import gangs
-from phalanx.core.cluster.apply import nodes as apply_nodes
-from phalanx.core.cluster.apply.grants import (
-    drop_promise,
-    end_forming,
-    leave_queue,
-    note_start,
-    open_lane,
-    queue_up,
-    release,
-    tell_to_leave,
-)
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.barrier import go_orders
-from phalanx.core.cluster.breaker import count_fault
-from phalanx.core.cluster.effects import Effect, Send, Settle
-from phalanx.core.cluster.events import (
-    AttemptEnded,
-    AttemptStarted,
-    AttemptSuspected,
-    Event,
-    JobAmended,
-    JobForgotten,
-    JobSubmitted,
-    NodeHeard,
-    TaskPaused,
-    TaskPlaced,
-    TaskResumed,
-    TasksCancelled,
-    TermOpened,
-)
-from phalanx.core.cluster.events_log import LogRepaired, LogSettled
-from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.start_orders import start_order
-from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.subjects import job_of
-from phalanx.core.model.orders import Pause, Resume
-from phalanx.core.model.status import Status, Why
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply import declared, gangs, jobs, nodes
+from phalanx.core.cluster.apply.grants import queue_up
+from phalanx.core.cluster.effects import Effect
+from phalanx.core.cluster.state import ClusterState, Unfit
 
 
-def apply(state: ClusterState, event: Event) -> list[Effect]:
+def apply(state: ClusterState, event: e.Event) -> list[Effect]:
     """Change the state, and say what the shell has to do once the event is durable."""
-    if type(event) is not NodeHeard:
+    kind = type(event)
+    if kind not in e.VOLATILE:
         state.revision += 1
     try:
-        match event:
-            case TaskPlaced():
-                return _task_placed(state, event)
-            case AttemptEnded():
-                return _attempt_ended(state, event)
-            case AttemptStarted():
-                return _attempt_started(state, event)
-            case JobSubmitted():
-                return _job_submitted(state, event)
-            case JobAmended():
-                return _job_amended(state, event)
-            case AttemptSuspected():
-                state.live(event.key).suspicions += 1
-            case TasksCancelled():
-                return _tasks_cancelled(state, event)
-            case TaskPaused() | TaskResumed():
-                return _set_paused(state, event)
-            case JobForgotten():
-                _job_forgotten(state, event)
-            case TermOpened():
-                state.epoch = event.epoch
-                apply_nodes.begin_term(state, event.at)
-            case LogSettled() | LogRepaired():
-                pass  # of the log, not of the cluster
-            case _:
-                effects = gangs.apply(state, event)
-                if effects is not None:
-                    return effects
-                if not credentials.apply(state, event):
-                    apply_nodes.apply(state, event)
-    except KeyError:
+        return CHANGES[kind](state, event) or []
+    except Unfit:
         state.skipped += 1
-        if (job := state.jobs.get(job_of(event) or "")) is not None:
+        for job in filter(None, map(state.jobs.get, event.jobs)):
             queue_up(state, job)  # a part of the event may have been done
     return []
 
 
-def _job_submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
-    state.arrivals += 1
-    job = JobState(event.job, state.arrivals, state.counts, state.incomplete, state.rules.aging_s)
-    state.add_job(job)
-    queue_up(state, job)
-    _note_request(state, event)
-    return []
-
-
-def _job_amended(state: ClusterState, event: JobAmended) -> list[Effect]:
-    """The job anew, where it stood in the queue."""
-    old = state.jobs[event.job.id]
-    leave_queue(state, old)
-    state.remove_job(event.job.id)
-    job = JobState(event.job, old.arrival, state.counts, state.incomplete, state.rules.aging_s)
-    job.held_because = old.held_because
-    state.add_job(job)
-    queue_up(state, job)
-    _note_request(state, event)
-    return []
-
-
-def _note_request(state: ClusterState, event: JobSubmitted | JobAmended) -> None:
-    if event.request_id:
-        most = state.rules.request_ids_max
-        state.requests.add(event.job.user, event.request_id, event.job.id, most)
-
-
-def _task_placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
-    job, node = state.jobs[event.key[0]], state.nodes[event.node]
-    position = event.key[1]
-    if event.promised:
-        drop_promise(state, job)  # with the first member; the others of the same decision follow at once
-    _make_way(state, job, event)
-    group = job.group_of(position)
-    attempt = Attempt(event.key, event.node, node.row, event.lane, event.grant, event.at, group.number)
-    lane = open_lane(state, job, attempt, event.at) if event.opens else node.lanes[event.lane]
-    lane.attempts[event.key] = None
-    node.attempts[event.key] = attempt
-    job.begin(attempt, node.number)
-    if job.hold_until:  # in a replay the hold may not have been noticed to end
-        job.hold_until = 0.0
-        queue_up(state, job)
-    if event.formation:
-        attempt.formation, attempt.released = event.formation, False
-        gangs.join_formation(state, job, position, event.formation, event.at)
-    elif event.promised:
-        queue_up(state, job)  # the others of its job had to wait until the promise was kept
-    elif not group.has_ready:
-        state.waiting.discard(group)
-    return start_order(state, attempt)
-
-
-def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
-    """After a damaged record an older attempt may still seem alive: it had ended, or this one would not be.
-
-    If even so there is no room, the placement is passed over, but its number is never given again.
-    """
-    _, position, number = event.key
-    if (older := job.live.get(position)) is not None:
-        release(state, job, older)
-        job.move(position, Status.PENDING)
-        _wait_again(state, job, position, event.at, event.at)
-    job.attempts[position] = number
-    row = state.nodes[event.node].row
-    if event.opens and not state.table.ledgers[row].has_room(event.grant):
-        raise KeyError(event.key)
-
-
-def _attempt_started(state: ClusterState, event: AttemptStarted) -> list[Effect]:
-    job, attempt = state.jobs[event.key[0]], state.live(event.key)
-    attempt.started_at, attempt.since = event.started_at, event.at
-    attempt.suspicions = 0
-    if not attempt.released:  # the record of the release is damaged, for without it nobody starts
-        gangs.release(state, job, attempt.formation, event.at)
-    job.note_start(event.key[1], event.started_at)
-    note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
-    if job.status[event.key[1]] == Status.ASSIGNED:
-        job.move(event.key[1], Status.RUNNING)
-    return _next_groups(state, job, event.at)
-
-
-def _attempt_ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
-    job, attempt = state.jobs[event.key[0]], state.live(event.key)
-    position = event.key[1]
-    if event.exit.why == Why.RETURNED:
-        # What was given back because its lane is slow must not be queued there again.
-        state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
-    count_fault(state, state.nodes[attempt.node], event)
-    release(state, job, attempt)
-    if event.charged:
-        job.charged[position] = job.charged.get(position, 0) + 1
-    if event.loss:
-        job.losses[position] = job.losses.get(position, 0) + 1
-    job.record(position, event.exit, attempt.started_at, event.at)
-    if not Status(job.status[position]).is_final:
-        job.why[position] = event.exit.why
-        if job.first_started_at is None:
-            job.first_started_at = event.exit.started_at
-        effects = _become(state, job, position, event)
-    else:
-        effects = []
-    if job.gang is not None or len(job.groups) > 1 or job.groups[0] not in state.waiting:
-        queue_up(state, job)
-    return effects + _next_groups(state, job, event.at)
-
-
-def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnded) -> list[Effect]:
-    """What the task is after its attempt: waiting again, done for its part, or over."""
-    if event.status == Status.PENDING:
-        job.move(position, Status.PENDING)
-        _wait_again(state, job, position, event.retry_at or event.at, event.at)
-        return []
-    if event.status == Status.RUNNING:  # it has done its part, and is Completed when its whole job is
-        if job.status[position] == Status.ASSIGNED:
-            job.move(position, Status.RUNNING)
-        job.done.add(position)
-        return []
-    return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
-
-
-def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
-    """Groups that had to wait for others may begin by now."""
-    if not any(group.group.after for group in job.groups):
-        return []
-    queue_up(state, job)
-    if job.gang is None:
-        return []
-    for attempt in job.live.values():
-        if attempt.started_at is None and attempt.released and job.groups[attempt.group].group.after:
-            attempt.since = at  # until now it could not start
-    return go_orders(job)
-
-
-def _tasks_cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:
-    job = state.jobs[event.job]
-    if event.positions is None:
-        orders: list[Effect] = [
-            tell_to_leave(state, job, attempt, Why.CANCELLED, event.at) for attempt in job.live.values()
-        ]
-        drop_promise(state, job)
-        end_forming(state, job)
-        job.settle_rest(Status.CANCELLED, Why.CANCELLED)
-        leave_queue(state, job)
-        return orders + _over(state, job, event.at)
-    orders = []
-    drop_promise(state, job)
-    for position in event.positions:
-        if (attempt := job.live.get(position)) is not None:
-            orders.append(tell_to_leave(state, job, attempt, Why.CANCELLED, event.at))
-        if not Status(job.status[position]).is_final:
-            orders += _cancel_one(state, job, position, event.at)
-    queue_up(state, job)
-    return orders
-
-
-def _cancel_one(state: ClusterState, job: JobState, position: int, at: float) -> list[Effect]:
-    waits = job.status[position] == Status.PENDING
-    job.done.discard(position)
-    effects = _finish(state, job, position, Status.CANCELLED, at)
-    job.why[position] = Why.CANCELLED
-    if waits:
-        job.drop_ready(position)
+def apply_batch(state: ClusterState, events: Iterable[e.Event], revision: int) -> list[Effect]:
+    """All events of one record of the log. Its number counts: an empty one may leave numbers out."""
+    effects = [effect for event in events for effect in apply(state, event)]
+    state.revision = revision
     return effects
 
 
-def _job_forgotten(state: ClusterState, event: JobForgotten) -> None:
-    job = state.jobs[event.job]
-    for attempt in list(job.live.values()):
-        # Only after a damaged record: a job leaves when nothing of it lives.
-        release(state, job, attempt)
-    drop_promise(state, job)
-    end_forming(state, job)
-    leave_queue(state, job)
-    state.remove_job(event.job)
+def _term_opened(state: ClusterState, event: e.TermOpened) -> None:
+    state.epoch = event.epoch
+    nodes.begin_term(state, event.at)
 
 
-def _set_paused(state: ClusterState, event: TaskPaused | TaskResumed) -> list[Effect]:
-    attempt = state.live(event.key)
-    attempt.paused = isinstance(event, TaskPaused)
-    order = Pause(event.key) if attempt.paused else Resume(event.key)
-    return [Send(attempt.node, order)]
+def _of_the_log(state: ClusterState, event: e.LogSettled | e.LogRepaired) -> None:
+    """Nothing of the cluster has changed."""
 
 
-def _finish(state: ClusterState, job: JobState, position: int, status: Status, at: float) -> list[Effect]:
-    job.move(position, status)
-    if status == Status.FAILED and job.first_code is None:
-        job.first_code = job.exit_code(position)
-    effects: list[Effect] = [Settle(job.job.id, position)]
-    return effects + (_over(state, job, at) if job.is_over else [])
-
-
-def _over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
-    # Ends are told late while nobody leads, and not in their order: the job ended when the last of its tasks did.
-    last = max(job.times[1::2]) if job.times else at
-    job.ended_at = max(at, last)
-    state.end_job(job)
-    return [Settle(job.job.id, None)]
-
-
-def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: float, now: float) -> None:
-    if ready_at > now:
-        job.delayed[position] = ready_at
-        heappush(state.retries, (ready_at, job.job.id, position))
-        return
-    job.wait_again(position)
+CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
+    e.NodeHeard: nodes.heard,
+    e.TaskPlaced: jobs.placed,
+    e.AttemptStarted: jobs.started,
+    e.AttemptEnded: jobs.ended,
+    e.AttemptSuspected: jobs.suspected,
+    e.BackoffsEnded: jobs.backoffs_ended,
+    e.JobSubmitted: jobs.submitted,
+    e.JobAmended: jobs.amended,
+    e.JobForgotten: jobs.forgotten,
+    e.TasksCancelled: jobs.cancelled,
+    e.TaskPaused: jobs.paused,
+    e.TaskResumed: jobs.paused,
+    e.AttemptReady: gangs.ready,
+    e.GangReleased: gangs.released,
+    e.GangRecalled: gangs.recalled,
+    e.RoomPromised: gangs.promised,
+    e.PromiseWithdrawn: gangs.withdrawn,
+    e.TasksEvicted: gangs.evicted,
+    e.JobReleased: gangs.let_go,
+    e.JobRestarted: gangs.restarted,
+    e.JobSettled: gangs.settled,
+    e.NodeJoined: nodes.joined,
+    e.NodeConnected: nodes.connected,
+    e.NodeDisconnected: nodes.disconnected,
+    e.NodeLost: nodes.lost,
+    e.NodeCleared: nodes.cleared,
+    e.NodeQuarantined: nodes.quarantined,
+    e.NodeHealthChanged: nodes.health_changed,
+    e.NodeLeaving: nodes.leaving,
+    e.NodeDrained: nodes.drained,
+    e.NodeResumed: nodes.resumed,
+    e.NodeRested: nodes.rested,
+    e.NodeRecovered: nodes.recovered,
+    e.NodeRemoved: nodes.removed,
+    e.BrakeSet: nodes.brake_set,
+    e.BrakeReleased: nodes.brake_released,
+    e.TopologySet: declared.topology_set,
+    e.QuotaSet: declared.quota_set,
+    e.CredentialCreated: declared.credential_created,
+    e.CredentialEnds: declared.credential_ends,
+    e.CredentialUsed: declared.credential_used,
+    e.CredentialForgotten: declared.credential_forgotten,
+    e.JoinRedeemed: declared.join_redeemed,
+    e.SecretKnown: declared.secret_known,
+    e.TermOpened: _term_opened,
+    e.LogSettled: _of_the_log,
+    e.LogRepaired: _of_the_log,
+}

@@ -12,25 +12,21 @@ from phalanx.core.cluster.apply.grants import (
     queue_up,
     tell_to_leave,
 )
-from phalanx.core.cluster.barrier import go_orders
-from phalanx.core.cluster.effects import Effect, Settle
+from phalanx.core.cluster.effects import Effect, Settle, go_orders
 from phalanx.core.cluster.events import (
     AttemptReady,
-    Event,
     GangRecalled,
     GangReleased,
+    JobReleased,
     JobRestarted,
     JobSettled,
     PromiseWithdrawn,
-    QuotaSet,
     RoomPromised,
     TasksEvicted,
-    TopologySet,
 )
-from phalanx.core.cluster.events_log import JobReleased
-from phalanx.core.cluster.gangs import Formation, Promise
 from phalanx.core.cluster.jobs import Condition, JobState
-from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.units import Formation, Promise
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status, Why
 
@@ -38,44 +34,26 @@ SCHEDULER = "phalanx"
 MAKES_ROOM = "preempted to make room for"
 
 
-def apply(state: ClusterState, event: Event) -> list[Effect] | None:
-    """Change what the event is about; None if it is none of these."""
-    match event:
-        case AttemptReady():
-            _ready(state, event)
-        case GangReleased():
-            release(state, state.jobs[event.job], event.formation, event.at)
-            return go_orders(state.jobs[event.job])
-        case GangRecalled():
-            return _recalled(state, event)
-        case RoomPromised():
-            return _promised(state, event)
-        case PromiseWithdrawn():
-            job = state.jobs[event.job]
-            drop_promise(state, job)
-            queue_up(state, job)
-        case TasksEvicted():
-            return [*_asked_to_leave(state, event.keys, event.text, event.at)]
-        case JobReleased():
-            job = state.jobs[event.job]
-            job.held_because = ""
-            queue_up(state, job)
-        case JobRestarted():
-            return _restarted(state, event)
-        case JobSettled():
-            return _settled(state, event)
-        case TopologySet():
-            state.table.set_topology(event.topology)
-            state.gain += 1
-        case QuotaSet():
-            if event.quota is None:
-                state.queues.quotas.pop(event.queue, None)
-            else:
-                state.queues.quotas[event.queue] = event.quota
-            state.gain += 1
-        case _:
-            return None
-    return []
+def released(state: ClusterState, event: GangReleased) -> list[Effect]:
+    job = state.job(event.job)
+    release(state, job, event.formation, event.at)
+    return go_orders(job)
+
+
+def withdrawn(state: ClusterState, event: PromiseWithdrawn) -> None:
+    job = state.job(event.job)
+    drop_promise(state, job)
+    queue_up(state, job)
+
+
+def evicted(state: ClusterState, event: TasksEvicted) -> list[Effect]:
+    return _asked_to_leave(state, event.keys, event.text, event.at)
+
+
+def let_go(state: ClusterState, event: JobReleased) -> None:
+    job = state.job(event.job)
+    job.held_because = ""
+    queue_up(state, job)
 
 
 def join_formation(state: ClusterState, job: JobState, position: int, number: int, at: float) -> None:
@@ -93,8 +71,8 @@ def join_formation(state: ClusterState, job: JobState, position: int, number: in
     queue_up(state, job)
 
 
-def _ready(state: ClusterState, event: AttemptReady) -> None:
-    job = state.jobs[event.key[0]]
+def ready(state: ClusterState, event: AttemptReady) -> None:
+    job = state.job(event.key[0])
     attempt = state.live(event.key)
     attempt.ready = True
     attempt.suspicions = 0
@@ -115,8 +93,8 @@ def release(state: ClusterState, job: JobState, formation: int, at: float) -> No
     queue_up(state, job)
 
 
-def _recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
-    job = state.jobs[event.job]
+def recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
+    job = state.job(event.job)
     orders: list[Effect] = [
         tell_to_leave(state, job, attempt, Why.RECALLED, event.at)
         for attempt in job.live.values()
@@ -129,14 +107,14 @@ def _recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
     return orders
 
 
-def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
-    job = state.jobs[event.job]
-    rows = [(state.nodes[node].row, grant) for _, node, grant in event.members]
-    for each in [*(state.jobs[id] for id in event.displaced), job]:
+def promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
+    job = state.job(event.job)
+    rows = [(state.node(node).row, grant) for _, node, grant in event.members]
+    for each in [*(state.job(id) for id in event.displaced), job]:
         drop_promise(state, each)
         queue_up(state, each)
     if any(not state.table.ledgers[row].devices_promised.isdisjoint(grant.devices) for row, grant in rows):
-        raise KeyError(event.job)  # after a damaged record an older promise may still seem to stand
+        raise Unfit(f"{event.job} is promised what an older promise still seems to hold")
     members = {position: (node, grant) for position, node, grant in event.members}
     for position in members:  # in a replay their backoff may not have been noticed to end
         if position in job.delayed:
@@ -147,7 +125,7 @@ def _promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
     job.promise.victims = {key for key in awaited if state.attempt(key) is not None}
     keep_for(state, job, event.at)
     leave_queue(state, job)
-    return [*_asked_to_leave(state, event.victims, eviction_text(job, event.trigger), event.at)]
+    return _asked_to_leave(state, event.victims, eviction_text(job, event.trigger), event.at)
 
 
 def eviction_text(job: JobState, trigger: int) -> str:
@@ -182,8 +160,8 @@ def _asked_to_leave(state: ClusterState, keys: tuple[AttemptKey, ...], text: str
     return orders
 
 
-def _restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
-    job = state.jobs[event.job]
+def restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
+    job = state.job(event.job)
     scope = range(len(job.status)) if event.positions is None else event.positions
     orders: list[Effect] = [
         tell_to_leave(state, job, attempt, Why.RESTARTED, event.at)
@@ -209,8 +187,8 @@ def _restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
     return orders
 
 
-def _settled(state: ClusterState, event: JobSettled) -> list[Effect]:
-    job = state.jobs[event.job]
+def settled(state: ClusterState, event: JobSettled) -> list[Effect]:
+    job = state.job(event.job)
     if job.is_over:
         job.outcome = event.status
         return []

@@ -10,10 +10,10 @@ from heapq import heappush
 
 from msgspec import structs
 
-from phalanx.core.cluster.attempt import Attempt
 from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import Stop
 from phalanx.core.model.status import Why
@@ -77,7 +77,7 @@ def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why
     return Send(attempt.node, Stop(attempt.key, attempt.ending, grace_s))
 
 
-def release(state: ClusterState, job: JobState, attempt: Attempt) -> None:
+def end_attempt(state: ClusterState, job: JobState, attempt: Attempt) -> None:
     """The attempt is over; its lane's grant too, if it was the last in it."""
     node = state.nodes[attempt.node]
     lane = node.lanes[attempt.lane]

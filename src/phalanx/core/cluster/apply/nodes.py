@@ -1,23 +1,24 @@
-"""What events do to nodes: joining, falling silent, being drained, coming back and being removed."""
+"""What events do to nodes: joining, falling silent, being drained, resting, coming back and being removed."""
 
 from __future__ import annotations
 
 from heapq import heapify
 
-from phalanx.core.cluster import health
-from phalanx.core.cluster.apply.grants import drop_promise, queue_up, release
-from phalanx.core.cluster.breaker import forgive, reopen, set_rest
+from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
 from phalanx.core.cluster.events import (
+    AttemptEnded,
     BrakeReleased,
     BrakeSet,
-    Event,
     NodeCleared,
     NodeConnected,
     NodeDisconnected,
     NodeDrained,
+    NodeHealthChanged,
     NodeHeard,
     NodeJoined,
+    NodeLeaving,
     NodeLost,
+    NodeQuarantined,
     NodeRecovered,
     NodeRemoved,
     NodeRested,
@@ -28,57 +29,89 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status
 
 
-def apply(state: ClusterState, event: Event) -> None:
-    """Change one node, or the brake on all of them."""
-    match event:
-        case BrakeSet():
-            state.brake = Brake(event.at, event.silent, event.nodes)
-        case BrakeReleased():
-            state.brake = None
-        case NodeRested():
-            node = state.nodes[event.node]
-            node.failures, node.rest_text = event.failures, event.text
-            set_rest(state, node, event.until)
-        case NodeRecovered():
-            set_rest(state, state.nodes[event.node], None)
-        case NodeRemoved():
-            _removed(state, state.nodes[event.node])
-        case NodeHeard():
-            node = state.nodes[event.node]
-            node.heard_at = event.at
-            if not node.connected:
-                node.connected = True
-                reopen(state, node)
-        case NodeJoined():
-            _joined(state, event)
-        case NodeConnected():
-            node = state.nodes[event.node]
-            node.connected, node.heard_at = True, event.at
-            node.leaving, node.kept_s = False, 0.0
-            reopen(state, node)
-        case NodeDisconnected():
-            state.nodes[event.node].connected = False
-            reopen(state, state.nodes[event.node])
-        case NodeLost():
-            node = state.nodes[event.node]
-            node.lost, node.connected, node.lost_at = True, False, event.at
-            node.kept_s = 0.0  # that it left in order is remembered: no alarm is raised for it
-            node.generation = event.generation or node.generation + 1
-            node.leftovers.clear()
-            reopen(state, node)
-        case NodeCleared():
-            state.nodes[event.node].leftovers.discard(event.key)
-            reopen(state, state.nodes[event.node])
-        case NodeDrained():
-            state.nodes[event.node].drain_reason = event.reason
-            reopen(state, state.nodes[event.node])
-        case NodeResumed():
-            state.nodes[event.node].drain_reason = None
-            forgive(state.nodes[event.node])
-            reopen(state, state.nodes[event.node])
-        case _:
-            if not health.apply(state, event):
-                raise KeyError(type(event).__name__)
+def brake_set(state: ClusterState, event: BrakeSet) -> None:
+    state.brake = Brake(event.at, event.silent, event.nodes)
+
+
+def brake_released(state: ClusterState, _: BrakeReleased) -> None:
+    state.brake = None
+
+
+def rested(state: ClusterState, event: NodeRested) -> None:
+    node = state.node(event.node)
+    node.failures, node.rest_text = event.failures, event.text
+    _set_rest(state, node, event.until)
+
+
+def recovered(state: ClusterState, event: NodeRecovered) -> None:
+    _set_rest(state, state.node(event.node), None)
+
+
+def heard(state: ClusterState, event: NodeHeard) -> None:
+    node = state.node(event.node)
+    node.heard_at = event.at
+    if not node.connected:
+        node.connected = True
+        _reopen(state, node)
+
+
+def connected(state: ClusterState, event: NodeConnected) -> None:
+    node = state.node(event.node)
+    node.connected, node.heard_at = True, event.at
+    node.leaving, node.kept_s = False, 0.0
+    _reopen(state, node)
+
+
+def disconnected(state: ClusterState, event: NodeDisconnected) -> None:
+    node = state.node(event.node)
+    node.connected = False
+    _reopen(state, node)
+
+
+def lost(state: ClusterState, event: NodeLost) -> None:
+    node = state.node(event.node)
+    node.lost, node.connected, node.lost_at = True, False, event.at
+    node.kept_s = 0.0  # that it left in order is remembered: no alarm is raised for it
+    node.generation = event.generation or node.generation + 1
+    node.leftovers.clear()
+    _reopen(state, node)
+
+
+def cleared(state: ClusterState, event: NodeCleared) -> None:
+    node = state.node(event.node)
+    node.leftovers.discard(event.key)
+    _reopen(state, node)
+
+
+def quarantined(state: ClusterState, event: NodeQuarantined) -> None:
+    node = state.node(event.node)
+    node.leftovers.add(event.key)
+    _reopen(state, node)
+
+
+def health_changed(state: ClusterState, event: NodeHealthChanged) -> None:
+    node = state.node(event.node)
+    node.trouble = event.trouble
+    _reopen(state, node)
+
+
+def leaving(state: ClusterState, event: NodeLeaving) -> None:
+    node = state.node(event.node)
+    node.leaving, node.kept_s, node.heard_at = True, event.keep_s, event.at
+    _reopen(state, node)
+
+
+def drained(state: ClusterState, event: NodeDrained) -> None:
+    node = state.node(event.node)
+    node.drain_reason = event.reason
+    _reopen(state, node)
+
+
+def resumed(state: ClusterState, event: NodeResumed) -> None:
+    node = state.node(event.node)
+    node.drain_reason = None
+    _forgive(node)
+    _reopen(state, node)
 
 
 def begin_term(state: ClusterState, at: float) -> None:
@@ -91,7 +124,7 @@ def begin_term(state: ClusterState, at: float) -> None:
             node.lost_at = at or None
         if at:
             _count_anew(state, node, at)
-        reopen(state, node)
+        _reopen(state, node)
     if at:
         _shorten_waits(state, at)
 
@@ -136,10 +169,10 @@ def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
         known = former.nodes.get(node.name)
         node.connected = known is not None and known.connected and not node.lost
         node.heard_at = now
-        reopen(state, node)
+        _reopen(state, node)
 
 
-def _joined(state: ClusterState, event: NodeJoined) -> None:
+def joined(state: ClusterState, event: NodeJoined) -> None:
     known = state.nodes.get(event.node)
     if known is None:
         known = _new(state, event)
@@ -151,8 +184,8 @@ def _joined(state: ClusterState, event: NodeJoined) -> None:
     known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at
     known.leftovers = set(event.leftovers)
     known.trouble, known.leaving, known.kept_s = "", False, 0.0
-    forgive(known)
-    set_rest(state, known, None)
+    _forgive(known)
+    _set_rest(state, known, None)
 
 
 def _new(state: ClusterState, event: NodeJoined) -> NodeState:
@@ -164,19 +197,12 @@ def _new(state: ClusterState, event: NodeJoined) -> NodeState:
     return node
 
 
-def holds_anything(state: ClusterState, node: NodeState) -> bool:
-    """Whether attempts stand on the node or places of it are set aside."""
-    if node.attempts or node.lanes:
-        return True
-    promises = (state.jobs[id].promise for id in state.promised)
-    return any(name == node.name for promise in promises if promise for name, _ in promise.members.values())
-
-
-def _removed(state: ClusterState, node: NodeState) -> None:
+def removed(state: ClusterState, event: NodeRemoved) -> None:
     """Give its row back. The last row of the table moves there, so what stands on that node moves with it."""
+    node = state.node(event.node)
     _clear(state, node)
     node.connected = False
-    set_rest(state, node, None)
+    _set_rest(state, node, None)
     state.generation_floor = max(state.generation_floor, node.generation)
     del state.nodes[node.name]
     moved = state.table.remove(node.name)
@@ -190,10 +216,10 @@ def _removed(state: ClusterState, node: NodeState) -> None:
 
 def _clear(state: ClusterState, node: NodeState) -> None:
     """After a damaged record something may still seem to be held there: it had ended, or the node would be."""
-    state.skipped += holds_anything(state, node)
+    state.skipped += state.holds_anything(node)
     for attempt in list(node.attempts.values()):
         job, position = state.jobs[attempt.key[0]], attempt.key[1]
-        release(state, job, attempt)
+        end_attempt(state, job, attempt)
         if job.status[position] in (Status.ASSIGNED, Status.RUNNING):
             job.move(position, Status.PENDING)
             job.wait_again(position)
@@ -215,3 +241,44 @@ def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
         for name, grant in promise.members.values() if promise else ():
             if name == node.name:
                 state.table.promise(node.row, grant)
+
+
+def count_fault(state: ClusterState, node: NodeState, event: AttemptEnded) -> None:
+    """An attempt has ended there."""
+    if event.fault:
+        node.failures += 1
+        node.failed_users, node.failed_jobs = node.failures_with(state.jobs[event.key[0]].job)
+    elif event.fault is not None:
+        _forgive(node)
+
+
+def _forgive(node: NodeState) -> None:
+    """What failed there before says nothing any more."""
+    node.failures, node.failed_users, node.failed_jobs = 0, (), ()
+
+
+def _set_rest(state: ClusterState, node: NodeState, until: float | None) -> None:
+    """The node rests from now on, or no longer."""
+    node.rests_until = until
+    if until is None:
+        state.resting.pop(node.name, None)
+    else:
+        state.resting[node.name] = None
+    _reopen(state, node)
+
+
+def _reopen(state: ClusterState, node: NodeState) -> None:
+    """Say in the table whether a node takes work; if it now does, room may have appeared."""
+    could, rests = node.could_work, node.rests_until is not None
+    former, node.counted = node.counted, (could, could and rests)
+    state.could_work += node.counted[0] - former[0]
+    state.could_rest += node.counted[1] - former[1]
+    nobody_else = state.could_rest == state.could_work
+    touched = [node]
+    if nobody_else != state.nobody_else:
+        state.nobody_else = nobody_else
+        touched += [state.nodes[name] for name in state.resting if name != node.name]
+    for each in touched:
+        each.is_kept_away = each.rests_until is not None and not nobody_else
+        state.table.set_open(each.name, each.takes_work)
+        state.gain += each.takes_work

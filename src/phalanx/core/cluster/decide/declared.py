@@ -1,13 +1,44 @@
-"""Choices about what an operator declares: the layers of the network, and what queues may hold."""
+"""Choices about what operators declare: the layers of the network, what queues may hold, and credentials.
+
+A join token is bound by its first use to one runner (its origin) and one node. Until that node has shown the
+credential it was given, the same runner may redeem the token again and is given the same one: an answer that was
+lost locks nobody out, and nobody else can use what was overheard. Who may create what is asked before, in `api`.
+"""
 
 from __future__ import annotations
 
+from phalanx.core.cluster.decide import nodes
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.events import QuotaSet, TopologySet
-from phalanx.core.cluster.inputs import SetQuota, SetTopology
+from phalanx.core.cluster.events import (
+    CredentialCreated,
+    CredentialEnds,
+    CredentialForgotten,
+    CredentialUsed,
+    Event,
+    JoinRedeemed,
+    QuotaSet,
+    SecretKnown,
+    TopologySet,
+)
+from phalanx.core.cluster.inputs import (
+    Admit,
+    CreateCredential,
+    KnowSecret,
+    RevokeCredential,
+    RotateCredential,
+    SetQuota,
+    SetTopology,
+    UseCredentials,
+)
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
 from phalanx.core.model.queue import QUEUES_MAX
 from phalanx.core.model.reason import Reason, Tier
+
+USED_EVERY_S = 600.0  # a use is written down at most so often: it tells of months, not of seconds
+KEEP_ENDED_S = 30 * 86_400.0  # how long a credential that has ended is still listed
+
+CredentialInput = CreateCredential | RevokeCredential | RotateCredential | UseCredentials | Admit | KnowSecret
 
 
 def set_topology(state: ClusterState, given: SetTopology, now: float) -> Decision:
@@ -32,3 +63,153 @@ def set_quota(state: ClusterState, given: SetQuota, now: float) -> Decision:
         return Decision([], [], Refused(Reason("QueueNotFound", Tier.NEVER, text), "not_found"))
     event = QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
     return Decision([event], [], Accepted())
+
+
+def credentials(state: ClusterState, given: CredentialInput, now: float) -> Decision:
+    """What follows from a request about credentials."""
+    match given:
+        case Admit():
+            return _admit(state, given, now)
+        case CreateCredential():
+            return _create(state, given, now)
+        case RevokeCredential():
+            return _revoke(state, given, now)
+        case RotateCredential():
+            return _rotate(state, given, now)
+        case UseCredentials():
+            return _use(state, given, now)
+        case KnowSecret():
+            if state.keyring.secret:
+                return Decision([], [], Accepted(0))
+            return Decision(
+                [SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted()
+            )
+
+
+def _create(state: ClusterState, given: CreateCredential, now: float) -> Decision:
+    old = _to_forget(state, now)
+    if len(state.keyring.by_id) - len(old) >= CREDENTIALS_MAX:
+        text = f"there are {CREDENTIALS_MAX} tokens already: revoke some, they are forgotten 30 days later"
+        return _no("TooManyTokens", text, "too_many")
+    made = CredentialCreated(at=now, cause=given.cause, credential=given.credential)
+    return Decision([*old, made], [], Accepted())
+
+
+def _revoke(state: ClusterState, given: RevokeCredential, now: float) -> Decision:
+    """A token falls with those that were made with it for the same name: whoever stole it may have made some."""
+    known = state.keyring.by_id.get(given.id)
+    if known is None:
+        return _unknown(given.id)
+    if not known.is_valid(now):
+        return _no("TokenEnded", "it has ended already", "conflict")
+    fallen = [each for each in _with_descendants(state, known) if each.is_valid(now)]
+    events: list[Event] = [
+        CredentialEnds(at=now, cause=given.cause, id=each.id, ends_at=now, revoked=True) for each in fallen
+    ]
+    return Decision(events, [], Accepted(len(events)))
+
+
+def _rotate(state: ClusterState, given: RotateCredential, now: float) -> Decision:
+    known = state.keyring.by_id.get(given.id)
+    if known is None:
+        return _unknown(given.id)
+    if not known.is_valid(now) or known.kind != "user":
+        what = "it has ended" if known.kind == "user" else f"it is a {known.kind} credential"
+        return _no("NotRotated", f"only a valid token of a user can be rotated, and {what}", "conflict")
+    created = _create(state, CreateCredential(given.credential, given.cause), now)
+    if isinstance(created.answer, Refused):
+        return created
+    ends = CredentialEnds(
+        at=now, cause=given.cause, id=given.id, ends_at=given.until, revoked=given.until <= now
+    )
+    return Decision([*created.events, ends], [], Accepted())
+
+
+def _use(state: ClusterState, given: UseCredentials, now: float) -> Decision:
+    known = (state.keyring.by_id.get(id) for id in given.ids)
+    events: list[Event] = [
+        CredentialUsed(at=now, cause="use", id=each.id)
+        for each in known
+        if each is not None and is_use_news(each, now)
+    ]
+    return Decision(events, [], Accepted(len(events)))
+
+
+def is_use_news(credential: Credential, now: float) -> bool:
+    """Whether another use is worth writing down."""
+    return credential.used_at is None or now - credential.used_at >= USED_EVERY_S
+
+
+def _admit(state: ClusterState, given: Admit, now: float) -> Decision:
+    """A runner shows a join token: its hello counts if the token does, and both become durable together."""
+    if (no := why_not(state, given.join, given.credential.name, given.credential.origin, now)) is not None:
+        return _no("JoinRefused", no, "conflict")
+    hello = nodes.hello(state, given.hello, now)
+    if isinstance(hello.answer, Refused):
+        return hello
+    events: list[Event] = []
+    if given.credential.id not in state.keyring.by_id:
+        events = [
+            CredentialEnds(at=now, cause="replaced", id=old.id, ends_at=now, revoked=True)
+            for old in state.keyring.of_node(given.credential.name, now)
+        ]
+        events.append(CredentialCreated(at=now, cause=f"join {given.join}", credential=given.credential))
+        events.append(
+            JoinRedeemed(at=now, id=given.join, node=given.credential.name, origin=given.credential.origin)
+        )
+    return Decision([*events, *hello.events], hello.effects, hello.answer)
+
+
+def why_not(state: ClusterState, join: str, node: str, origin: str, now: float) -> str | None:
+    """Why this runner may not redeem a join token for this node; None if it may."""
+    token = state.keyring.by_id.get(join)
+    if token is None or token.kind != "join":
+        return "the join token is not one of this cluster's"
+    if token.revoked:
+        return "the join token was revoked"
+    if not token.is_valid(now):
+        return "the join token has expired: make another with `phalanx token create --join`"
+    if token.name and token.name != node:
+        return f"the join token is for node {token.name!r}, not for {node!r}"
+    if token.origin:
+        return _why_not_again(state, token, node, origin)
+    if not token.name and state.keyring.of_node(node, now):
+        hint = f"`phalanx token create --join --node {node}` makes a token that replaces it"
+        return f"node {node!r} has a credential already: {hint}"
+    return None
+
+
+def _why_not_again(state: ClusterState, token: Credential, node: str, origin: str) -> str | None:
+    """The answer to the runner that redeemed it may have been lost; once it has shown its credential, it was not."""
+    if (token.origin, token.node) != (origin, node):
+        return f"the join token was used by node {token.node!r}: each is for one node, make another"
+    given = [each for each in state.keyring.by_id.values() if each.kind == "node" and each.parent == token.id]
+    if any(each.used_at is not None or each.revoked for each in given):
+        return "the join token was used by this node already, which has a credential of its own since then"
+    return None
+
+
+def _with_descendants(state: ClusterState, known: Credential) -> list[Credential]:
+    found, names = [known], {known.id}
+    for each in sorted(state.keyring.by_id.values(), key=lambda one: one.created_at):
+        if each.parent in names and each.id not in names and each.name == known.name:
+            names.add(each.id)
+            found.append(each)
+    return found
+
+
+def _to_forget(state: ClusterState, now: float) -> list[Event]:
+    ended = (each for each in state.keyring.by_id.values() if each.expires_at is not None)
+    return [
+        CredentialForgotten(at=now, cause="ended long ago", id=each.id)
+        for each in ended
+        if each.expires_at is not None and now - each.expires_at > KEEP_ENDED_S
+    ]
+
+
+def _unknown(id: str) -> Decision:
+    return _no("TokenNotFound", f"no token {id!r}: `phalanx token list` shows them", "not_found")
+
+
+def _no(code: str, text: str, kind: str) -> Decision:
+    return Decision([], [], Refused(Reason(code, Tier.NEVER, text), kind))

@@ -1,13 +1,13 @@
 """What follows from an input: the only place that chooses. It changes nothing.
 
 `decide` answers with events (facts to be written), effects that need no fact (telling a runner again), and an
-answer for whoever asked. One file per noun holds the choices: `jobs`, `gangs`, `reports`, `nodes`.
+answer for whoever asked. One file per noun holds the choices: `jobs`, `gangs`, `reports`, `nodes`,
+`node_health`, `declared`.
 """
 
 from __future__ import annotations
 
-from phalanx.core.cluster import credentials, health
-from phalanx.core.cluster.decide import declared, draining, gangs, jobs, nodes, reports
+from phalanx.core.cluster.decide import declared, gangs, jobs, node_health, nodes, reports
 from phalanx.core.cluster.decision import Decision
 from phalanx.core.cluster.inputs import (
     Admit,
@@ -70,11 +70,11 @@ def decide(state: ClusterState, given: Input, now: float) -> Decision:
         case Hello():
             return nodes.hello(state, given, now)
         case Leave():
-            return health.leave(state, given, now)
+            return node_health.leave(state, given, now)
         case Disconnect():
             return nodes.disconnect(state, given, now)
         case Drain():
-            return draining.drain(state, given, now)
+            return nodes.drain(state, given, now)
         case Undrain():
             return nodes.undrain(state, given, now)
         case DeclareLost():
@@ -89,4 +89,4 @@ def decide(state: ClusterState, given: Input, now: float) -> Decision:
             | Admit()
             | KnowSecret()
         ):
-            return credentials.decide(state, given, now)
+            return declared.credentials(state, given, now)

@@ -6,11 +6,11 @@ ends at the barrier recalls its formation. A job may have its tasks restart and 
 
 from __future__ import annotations
 
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.breaker import fault_of
+from phalanx.core.cluster.decide.node_health import fault_of
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.gang import Rule
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.orders import Exit

@@ -10,6 +10,7 @@ from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.events import (
     Event,
     JobAmended,
+    JobReleased,
     JobSettled,
     JobSubmitted,
     TaskPaused,
@@ -17,7 +18,6 @@ from phalanx.core.cluster.events import (
     TaskResumed,
     TasksCancelled,
 )
-from phalanx.core.cluster.events_log import JobReleased
 from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState

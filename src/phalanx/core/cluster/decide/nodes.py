@@ -1,47 +1,47 @@
 """Choices about nodes: who is there, whose lease is over, and whether both sides agree on what runs.
 
 Reconciliation goes both ways at every heartbeat. What the runner lists and we do not know is stopped; what we
-believe and the runner does not list or does not start is `unconfirmed.py`'s. Timers belong to the shell, which tells
+believe and the runner does not list or does not start is `reports.py`'s. Timers belong to the shell, which tells
 us with Tick.
 """
 
 from __future__ import annotations
 
-from phalanx.core.cluster import health
-from phalanx.core.cluster.apply.nodes import holds_anything
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.barrier import late, ready
-from phalanx.core.cluster.breaker import rested
-from phalanx.core.cluster.decide import brake
+from collections import Counter
+
 from phalanx.core.cluster.decide.endings import Endings
-from phalanx.core.cluster.decide.gangs import overdue
-from phalanx.core.cluster.decide.reports import holds_lease
-from phalanx.core.cluster.decide.unconfirmed import UnconfirmedStarts
+from phalanx.core.cluster.decide.gangs import late, overdue, ready, recalls
+from phalanx.core.cluster.decide.node_health import judged, rested, trouble_changed
+from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.effects import Effect, Send, start_order
 from phalanx.core.cluster.events import (
     AttemptStarted,
     Event,
     JobForgotten,
     NodeConnected,
     NodeDisconnected,
+    NodeDrained,
     NodeHeard,
     NodeJoined,
     NodeLost,
     NodeRecovered,
     NodeRemoved,
     NodeResumed,
+    TasksEvicted,
 )
 from phalanx.core.cluster.inputs import (
     DeclareLost,
     Disconnect,
+    Drain,
     Heartbeat,
     Hello,
     RemoveNode,
     Undrain,
 )
-from phalanx.core.cluster.start_orders import start_order
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.status import Why
@@ -55,10 +55,10 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
     if node is None:
         joined: list[Event] = [_joined(state, given, held, now)]
         told = _stop_strangers(state, given.node, held)
-        return Decision(joined + health.changed(given.node, "", given.trouble, now), told, Accepted())
+        return Decision(joined + trouble_changed(given.node, "", given.trouble, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
         heard: list[Event] = [NodeConnected(at=now, cause="hello", node=node.name)]
-        heard += health.changed(node.name, node.trouble, given.trouble, now)
+        heard += trouble_changed(node.name, node.trouble, given.trouble, now)
         again = _tell_again(state, node, held, now) + _tell_pauses(node, held)
         return Decision(heard, again + _stop_strangers(state, node.name, held), Accepted())
     if not node.lost and node.origin != given.origin:
@@ -73,17 +73,17 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
         + _tell_to_go(state, node, held, now)
         + _stop_strangers(state, node.name, held)
     )
-    joins = [_joined(state, given, held, now), *health.changed(node.name, "", given.trouble, now)]
+    joins = [_joined(state, given, held, now), *trouble_changed(node.name, "", given.trouble, now)]
     return Decision([*gone.events, *joins], again, Accepted())
 
 
 def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
     """Renew the lease and compare both lists."""
     node = state.nodes.get(given.node)
-    if node is None or not holds_lease(node, given.incarnation, given.generation):
+    if node is None or not node.holds_lease(given.incarnation, given.generation):
         return _stale(node, given)
     events: list[Event] = [NodeHeard(at=now, node=node.name)]
-    events += health.changed(node.name, node.trouble, given.trouble, now)
+    events += trouble_changed(node.name, node.trouble, given.trouble, now)
     effects: list[Effect] = []
     held = dict(given.held)
     doubts = UnconfirmedStarts(state, node, given, now)
@@ -129,7 +129,7 @@ def tick(state: ClusterState, now: float) -> Decision:
     gone = [node for node in away if _is_gone(state, node, now)]
     leaving = {node.name for node in gone}
     silent = [node for node in away if not node.lost and node.name not in leaving]
-    events, lost = brake.judged(state, silent, now)
+    events, lost = judged(state, silent, now)
     ends = Endings(state, now, "lease over")  # one for all: members on two nodes restart their job once
     losses = [_lose(ends, node, now) for node in lost]
     events += [*ends.events, *losses]
@@ -141,6 +141,46 @@ def tick(state: ClusterState, now: float) -> Decision:
         if not state.jobs[job].live:
             events.append(JobForgotten(at=now, cause="history", job=job))
     return Decision(events)
+
+
+def drain(state: ClusterState, given: Drain, now: float) -> Decision:
+    """Nothing more is placed on a node, and what runs there may be asked to leave."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return Decision([], [], Refused(_no_node(given.node), "not_found"))
+    drained = NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
+    keys = _leaving(state, node) if given.evict else ()
+    if not keys:
+        return Decision([drained], [], Accepted())
+    cause = f"drain of {given.node}"
+    text = f"phalanx: evicted, {given.node} is drained: {given.reason}"
+    evicted = TasksEvicted(at=now, cause=cause, keys=keys, text=text)
+    return Decision([drained, evicted, *recalls(state, keys, now, cause)], [], Accepted(len(keys), len(keys)))
+
+
+def _leaving(state: ClusterState, node: NodeState) -> tuple[AttemptKey, ...]:
+    """Who leaves if everything on a node does.
+
+    A gang that would fall under its minimum without its members on the node leaves whole, wherever they are: so it
+    starts again as one, and nobody waits for members that cannot come back. Every task has its own grace to end in.
+    """
+    there = [key for key, attempt in node.attempts.items() if attempt.ending is None]
+    keys = dict.fromkeys(there)
+    for id in dict.fromkeys(key[0] for key in there):
+        job = state.jobs[id]
+        if job.gang is not None and _falls_apart(job, [key for key in there if key[0] == id]):
+            keys.update((each.key, None) for each in job.live.values() if each.ending is None)
+    return tuple(keys)
+
+
+def _falls_apart(job: JobState, keys: list[AttemptKey]) -> bool:
+    """Whether a gang without these members is below its minimum."""
+    gone = Counter(job.live[position].group for _, position, _ in keys)
+    return any(
+        each.staying - gone[each.number] + job.well_in(each) < each.group.needed
+        for each in job.groups
+        if gone[each.number]
+    )
 
 
 def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:
@@ -176,7 +216,7 @@ def remove(state: ClusterState, given: RemoveNode, now: float) -> Decision:
         return Decision([], [], Refused(_no_node(given.node), "not_found"))
     if not node.lost and not node.is_silent(now, state.rules.lost_after_s):
         return _refuse_alive(state, node, now, "removed")
-    if holds_anything(state, node):
+    if state.holds_anything(node):
         text = f"{node.name} still holds {len(node.attempts)} attempts; `phalanx node lose` says that they are gone"
         return Decision(
             [], [], Refused(Reason("NodeHolds", Tier.HELD, text, {"host": node.name}), "conflict")
@@ -188,7 +228,7 @@ def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
     """Whether a node that is away may be forgotten: it is drained, or lost for long; and nothing is held there."""
     lost_s = now - node.lost_at if node.lost_at is not None else 0.0
     may_go = node.drain_reason is not None or lost_s > state.rules.forget_after_s
-    return may_go and not holds_anything(state, node)
+    return may_go and not state.holds_anything(node)
 
 
 def _lose(ends: Endings, node: NodeState, now: float, cause: str = "lease over", text: str = "") -> NodeLost:
@@ -230,7 +270,7 @@ def _tell_again(state: ClusterState, node: NodeState, held: Held, now: float) ->
 def _tell_to_go(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
     """Members that were released while nobody could tell their runner.
 
-    It is not told for ever: one that is given up must not be able to go (see `unconfirmed.py`).
+    It is not told for ever: one that is given up must not be able to go (see `reports.py`).
     """
     return [
         Send(node.name, Go(key))

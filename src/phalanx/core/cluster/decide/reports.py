@@ -1,20 +1,27 @@
 """Choices about what runners report: is it about a living attempt, and what follows?
 
 Stale and repeated reports get a typed answer that names what is in force, and change nothing. What an end leads to is
-`endings.py`'s business, and what it says of its node `breaker.py`'s.
+`endings.py`'s business, and what it says of its node `node_health.py`'s.
+
+An attempt that its runner does not start is told again, then given up and placed elsewhere: one that the runner does
+not list after three heartbeat intervals, one that it lists and has not started after three heartbeat timeouts. Neither
+waits for the runner's word, and neither can start later: whatever we sent has arrived, or a lease has passed within
+which it had to start (docs/decisions/0024). The node gets no new work until its runner has confirmed the end, so that
+nothing it holds is given out twice even if it is wrong.
 """
 
 from __future__ import annotations
 
-from phalanx.core.cluster.attempt import Attempt
-from phalanx.core.cluster.barrier import ready
-from phalanx.core.cluster.breaker import after_report
 from phalanx.core.cluster.decide.endings import Endings
+from phalanx.core.cluster.decide.gangs import ready
+from phalanx.core.cluster.decide.node_health import after_report
 from phalanx.core.cluster.decision import Decision, Disposed
-from phalanx.core.cluster.events import AttemptStarted, Event, NodeCleared
-from phalanx.core.cluster.inputs import Tell
+from phalanx.core.cluster.effects import Effect, Send, start_order
+from phalanx.core.cluster.events import AttemptStarted, AttemptSuspected, Event, NodeCleared, NodeQuarantined
+from phalanx.core.cluster.inputs import Heartbeat, Tell
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.model.orders import Disposition, Ended, Exit, Ready, Report, Returned, Started
+from phalanx.core.cluster.units import Attempt
+from phalanx.core.model.orders import Disposition, Ended, Exit, Phase, Ready, Report, Returned, Started, Stop
 from phalanx.core.model.status import Why
 
 
@@ -24,7 +31,7 @@ def tell(state: ClusterState, given: Tell, now: float) -> Decision:
     node = state.nodes.get(given.node)
     if given.epoch != state.epoch:
         return _disposed(state, node, given.report, Disposition.STALE_EPOCH)
-    if node is None or not holds_lease(node, given.incarnation, given.generation):
+    if node is None or not node.holds_lease(given.incarnation, given.generation):
         return _disposed(state, node, given.report, Disposition.STALE_LEASE)
     if key in node.leftovers:
         return _leftover(state, node, given, now)
@@ -34,11 +41,6 @@ def tell(state: ClusterState, given: Tell, now: float) -> Decision:
     events = _about(state, attempt, given.report, now, f"report {given.node}")
     judged = Disposition.ACCEPTED if events else Disposition.DUPLICATE
     return _disposed(state, node, given.report, judged, events)
-
-
-def holds_lease(node: NodeState, incarnation: str, generation: int) -> bool:
-    """Whether a runner speaks in the life and under the lease that are in force."""
-    return node.incarnation == incarnation and node.generation == generation and not node.lost
 
 
 def _about(state: ClusterState, attempt: Attempt, report: Report, now: float, cause: str) -> list[Event]:
@@ -95,3 +97,66 @@ def _disposed(
 ) -> Decision:
     generation = 0 if node is None else node.generation
     return Decision(events or [], [], Disposed(report.key, disposition, state.epoch, generation))
+
+
+class UnconfirmedStarts:
+    """What one heartbeat says about attempts that have not started, or that are not listed any more."""
+
+    def __init__(self, state: ClusterState, node: NodeState, given: Heartbeat, now: float) -> None:
+        self.gone = Endings(state, now, "heartbeat")
+        self.effects: list[Effect] = []
+        self._state = state
+        self._node = node
+        self._given = given
+        self._now = now
+
+    def unlisted(self, attempt: Attempt) -> None:
+        """We believe it is there; the runner does not say so."""
+        if attempt.started_at is not None:
+            self._suspect(attempt, Why.LOST)
+            return
+        rules, age = self._state.rules, self._now - attempt.since
+        if age <= 2 * rules.heartbeat_s:
+            if age > rules.heartbeat_s:  # the order may have been lost on the way: tell it again
+                self.effects += start_order(self._state, attempt)
+        elif age > 3 * rules.heartbeat_s:
+            if self._given.seen_at - attempt.since > 2 * rules.heartbeat_s:
+                self._give_up(attempt)  # all that we sent has arrived, and yet the runner does not know it
+            else:
+                self._suspect(attempt, Why.UNCONFIRMED)
+
+    def unstarted(self, attempt: Attempt, phase: Phase) -> None:
+        """The runner has it and has not started it, though nothing keeps it from doing so."""
+        if self._now - attempt.since <= self._state.rules.stuck_after_s:
+            return
+        if phase == Phase.READY and not self._may_go(attempt):
+            return
+        if self._given.starts_expire:
+            self._give_up(attempt)
+        else:  # it might yet start: the runner's answer ends it
+            self.effects.append(Send(self._node.name, Stop(attempt.key, Why.UNCONFIRMED, 0.0)))
+
+    def _may_go(self, attempt: Attempt) -> bool:
+        job = self._state.jobs[attempt.key[0]]
+        return attempt.released and job.groups[attempt.group].may_begin
+
+    def _give_up(self, attempt: Attempt) -> None:
+        node = self._node.name
+        self.gone.add(attempt, _exit(node, Why.UNCONFIRMED))
+        self.gone.events.append(NodeQuarantined(at=self._now, cause="heartbeat", node=node, key=attempt.key))
+        self.effects.append(Send(node, Stop(attempt.key, Why.UNCONFIRMED, 0.0)))
+
+    def _suspect(self, attempt: Attempt, why: Why) -> None:
+        """Asked several times; told as often never to start it, over an ordered connection, it cannot later."""
+        if attempt.suspicions + 1 < self._state.rules.suspicions_max:
+            self.gone.events.append(AttemptSuspected(at=self._now, cause="heartbeat", key=attempt.key))
+        else:
+            self.gone.add(attempt, _exit(self._node.name, why))
+        self.effects.append(Send(self._node.name, Stop(attempt.key, why, 0.0)))
+
+
+def _exit(node: str, why: Why) -> Exit:
+    if why == Why.LOST:
+        return Exit(Why.LOST, -1, message=f"lost on {node}: its runner no longer knows it")
+    message = f"Task assignment failed. Runner {node} did not confirm start after multiple checks."
+    return Exit(Why.UNCONFIRMED, -1, message=message)

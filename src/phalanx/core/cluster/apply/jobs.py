@@ -1,0 +1,275 @@
+"""What events do to jobs and to the tasks that are placed one by one: from the submission to the history.
+
+An older attempt that still seems alive, or a place that is not free, can only come of a damaged record.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from phalanx.core.cluster.apply.gangs import join_formation, release
+from phalanx.core.cluster.apply.grants import (
+    drop_promise,
+    end_attempt,
+    end_forming,
+    leave_queue,
+    note_start,
+    open_lane,
+    queue_up,
+    tell_to_leave,
+)
+from phalanx.core.cluster.apply.nodes import count_fault
+from phalanx.core.cluster.effects import Effect, Send, Settle, go_orders, start_order
+from phalanx.core.cluster.events import (
+    AttemptEnded,
+    AttemptStarted,
+    AttemptSuspected,
+    BackoffsEnded,
+    JobAmended,
+    JobForgotten,
+    JobSubmitted,
+    TaskPaused,
+    TaskPlaced,
+    TaskResumed,
+    TasksCancelled,
+)
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.units import Attempt
+from phalanx.core.model.orders import AttemptKey, Pause, Resume
+from phalanx.core.model.status import Status, Why
+
+
+def submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
+    state.arrivals += 1
+    job = JobState(event.job, state.arrivals, state.counts, state.incomplete, state.rules.aging_s)
+    state.add_job(job)
+    queue_up(state, job)
+    _note_request(state, event)
+    return []
+
+
+def amended(state: ClusterState, event: JobAmended) -> list[Effect]:
+    """The job anew, where it stood in the queue."""
+    old = state.job(event.job.id)
+    leave_queue(state, old)
+    state.remove_job(event.job.id)
+    job = JobState(event.job, old.arrival, state.counts, state.incomplete, state.rules.aging_s)
+    job.held_because = old.held_because
+    state.add_job(job)
+    queue_up(state, job)
+    _note_request(state, event)
+    return []
+
+
+def _note_request(state: ClusterState, event: JobSubmitted | JobAmended) -> None:
+    if event.request_id:
+        most = state.rules.request_ids_max
+        state.requests.add(event.job.user, event.request_id, event.job.id, most)
+
+
+def placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
+    job, node = state.job(event.key[0]), state.node(event.node)
+    position = event.key[1]
+    if event.promised:
+        drop_promise(state, job)  # with the first member; the others of the same decision follow at once
+    _make_way(state, job, event)
+    group = job.group_of(position)
+    attempt = Attempt(event.key, event.node, node.row, event.lane, event.grant, event.at, group.number)
+    lane = open_lane(state, job, attempt, event.at) if event.opens else node.lane(event.lane)
+    lane.attempts[event.key] = None
+    node.attempts[event.key] = attempt
+    job.begin(attempt, node.number)
+    if job.hold_until:  # in a replay the hold may not have been noticed to end
+        job.hold_until = 0.0
+        queue_up(state, job)
+    if event.formation:
+        attempt.formation, attempt.released = event.formation, False
+        join_formation(state, job, position, event.formation, event.at)
+    elif event.promised:
+        queue_up(state, job)  # the others of its job had to wait until the promise was kept
+    elif not group.has_ready:
+        state.waiting.discard(group)
+    return start_order(state, attempt)
+
+
+def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
+    """After a damaged record an older attempt may still seem alive: it had ended, or this one would not be.
+
+    If even so there is no room, the placement is passed over, but its number is never given again.
+    """
+    _, position, number = event.key
+    if (older := job.live.get(position)) is not None:
+        end_attempt(state, job, older)
+        job.move(position, Status.PENDING)
+        _wait_again(state, job, position, event.at, event.at)
+    job.attempts[position] = number
+    row = state.nodes[event.node].row
+    if event.opens and not state.table.ledgers[row].has_room(event.grant):
+        raise Unfit(f"{event.node} has no room for {event.key}")
+
+
+def started(state: ClusterState, event: AttemptStarted) -> list[Effect]:
+    job, attempt = state.job(event.key[0]), state.live(event.key)
+    attempt.started_at, attempt.since = event.started_at, event.at
+    attempt.suspicions = 0
+    if not attempt.released:  # the record of the release is damaged, for without it nobody starts
+        release(state, job, attempt.formation, event.at)
+    job.note_start(event.key[1], event.started_at)
+    note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
+    if job.status[event.key[1]] == Status.ASSIGNED:
+        job.move(event.key[1], Status.RUNNING)
+    return _next_groups(state, job, event.at)
+
+
+def suspected(state: ClusterState, event: AttemptSuspected) -> None:
+    state.live(event.key).suspicions += 1
+
+
+def ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
+    job, attempt = state.job(event.key[0]), state.live(event.key)
+    position = event.key[1]
+    if event.exit.why == Why.RETURNED:
+        # What was given back because its lane is slow must not be queued there again.
+        state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
+    count_fault(state, state.nodes[attempt.node], event)
+    end_attempt(state, job, attempt)
+    if event.charged:
+        job.charged[position] = job.charged.get(position, 0) + 1
+    if event.loss:
+        job.losses[position] = job.losses.get(position, 0) + 1
+    job.record(position, event.exit, attempt.started_at, event.at)
+    if not Status(job.status[position]).is_final:
+        job.why[position] = event.exit.why
+        if job.first_started_at is None:
+            job.first_started_at = event.exit.started_at
+        effects = _become(state, job, position, event)
+    else:
+        effects = []
+    if job.gang is not None or len(job.groups) > 1 or job.groups[0] not in state.waiting:
+        queue_up(state, job)
+    return effects + _next_groups(state, job, event.at)
+
+
+def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnded) -> list[Effect]:
+    """What the task is after its attempt: waiting again, done for its part, or over."""
+    if event.status == Status.PENDING:
+        job.move(position, Status.PENDING)
+        _wait_again(state, job, position, event.retry_at or event.at, event.at)
+        return []
+    if event.status == Status.RUNNING:  # it has done its part, and is Completed when its whole job is
+        if job.status[position] == Status.ASSIGNED:
+            job.move(position, Status.RUNNING)
+        job.done.add(position)
+        return []
+    return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
+
+
+def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+    """Groups that had to wait for others may begin by now."""
+    if not any(group.group.after for group in job.groups):
+        return []
+    queue_up(state, job)
+    if job.gang is None:
+        return []
+    for attempt in job.live.values():
+        if attempt.started_at is None and attempt.released and job.groups[attempt.group].group.after:
+            attempt.since = at  # until now it could not start
+    return go_orders(job)
+
+
+def cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:
+    job = state.job(event.job)
+    if event.positions is None:
+        orders: list[Effect] = [
+            tell_to_leave(state, job, attempt, Why.CANCELLED, event.at) for attempt in job.live.values()
+        ]
+        drop_promise(state, job)
+        end_forming(state, job)
+        job.settle_rest(Status.CANCELLED, Why.CANCELLED)
+        leave_queue(state, job)
+        return orders + _over(state, job, event.at)
+    orders = []
+    drop_promise(state, job)
+    for position in event.positions:
+        if (attempt := job.live.get(position)) is not None:
+            orders.append(tell_to_leave(state, job, attempt, Why.CANCELLED, event.at))
+        if not Status(job.status[position]).is_final:
+            orders += _cancel_one(state, job, position, event.at)
+    queue_up(state, job)
+    return orders
+
+
+def _cancel_one(state: ClusterState, job: JobState, position: int, at: float) -> list[Effect]:
+    waits = job.status[position] == Status.PENDING
+    job.done.discard(position)
+    effects = _finish(state, job, position, Status.CANCELLED, at)
+    job.why[position] = Why.CANCELLED
+    if waits:
+        job.drop_ready(position)
+    return effects
+
+
+def forgotten(state: ClusterState, event: JobForgotten) -> None:
+    job = state.job(event.job)
+    for attempt in list(job.live.values()):
+        # Only after a damaged record: a job leaves when nothing of it lives.
+        end_attempt(state, job, attempt)
+    drop_promise(state, job)
+    end_forming(state, job)
+    leave_queue(state, job)
+    state.remove_job(event.job)
+
+
+def paused(state: ClusterState, event: TaskPaused | TaskResumed) -> list[Effect]:
+    attempt = state.live(event.key)
+    attempt.paused = isinstance(event, TaskPaused)
+    order = Pause(event.key) if attempt.paused else Resume(event.key)
+    return [Send(attempt.node, order)]
+
+
+def backoffs_ended(state: ClusterState, event: BackoffsEnded) -> None:
+    """Tasks whose backoff is over wait for a place again. It follows from the events and the time alone."""
+    while state.retries and state.retries[0][0] <= event.at:
+        at, job_id, position = heappop(state.retries)
+        job = state.jobs.get(job_id)
+        if job is None:
+            continue
+        if position < 0 and job.hold_until == at:
+            job.hold_until = 0.0
+        elif position >= 0 and job.delayed.get(position) == at:
+            job.wait_again(position)
+        else:
+            continue
+        queue_up(state, job)
+
+
+def never_again(state: ClusterState, key: AttemptKey) -> None:
+    """The number of this attempt is not given a second time, though its record did not fit."""
+    job = state.jobs.get(key[0])
+    if job is not None:
+        job.attempts[key[1]] = max(job.attempts[key[1]], key[2])
+
+
+def _finish(state: ClusterState, job: JobState, position: int, status: Status, at: float) -> list[Effect]:
+    job.move(position, status)
+    if status == Status.FAILED and job.first_code is None:
+        job.first_code = job.exit_code(position)
+    effects: list[Effect] = [Settle(job.job.id, position)]
+    return effects + (_over(state, job, at) if job.is_over else [])
+
+
+def _over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+    # Ends are told late while nobody leads, and not in their order: the job ended when the last of its tasks did.
+    last = max(job.times[1::2]) if job.times else at
+    job.ended_at = max(at, last)
+    state.end_job(job)
+    return [Settle(job.job.id, None)]
+
+
+def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: float, now: float) -> None:
+    if ready_at > now:
+        job.delayed[position] = ready_at
+        heappush(state.retries, (ready_at, job.job.id, position))
+        return
+    job.wait_again(position)

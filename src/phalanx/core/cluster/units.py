@@ -1,0 +1,360 @@
+"""What waits for a place as one: a group whose tasks are placed one by one, or a gang; and their attempts.
+
+Of a group, a position that was never placed lies at or beyond `fresh`; one that is to be placed again stands in
+`again`; positions in backoff are remembered by the job. A *formation* is one try of a gang to start whole: members
+placed together, held at the barrier by their runners, and released when every one of them is ready. What the match
+policy asks for follows Koordinator's three words.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Protocol
+
+from phalanx.core.cluster import gates
+from phalanx.core.model.gang import Gang
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Group
+from phalanx.core.model.lane import Lane
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.status import Status, Why
+from phalanx.core.model.waiting import Rank, Wanted
+
+_SAMPLES_MIN = 4
+
+
+class Attempt:
+    """A live attempt: where it is, what it holds, and how far it has come."""
+
+    __slots__ = (
+        "ending", "formation", "grant", "group", "key", "lane", "node", "paused", "placed_at", "ready", "released",
+        "row", "since", "started_at", "suspicions",
+    )  # fmt: skip
+
+    def __init__(
+        self, key: AttemptKey, node: str, row: int, lane: int, grant: Grant, placed_at: float, group: int = 0
+    ) -> None:
+        self.key = key
+        self.node = node
+        self.row = row  # of its node in the table
+        self.lane = lane
+        self.grant = grant
+        self.placed_at = placed_at
+        self.group = group  # the number of its group in the job
+        self.started_at: float | None = None  # as its node's clock has it
+        self.since = placed_at  # by our own clock: when it was placed or released, then when it started
+        self.ending: Why | None = None  # being stopped, and why
+        self.paused: bool | None = None  # None: it never was
+        self.suspicions = 0
+        self.formation = 0  # of a gang: the try to start whole that it belongs to
+        self.ready = False  # of a gang: its runner holds it at the barrier
+        self.released = True  # of a gang: it may run
+
+
+class GroupOwner(gates.GatedJob, Protocol):
+    """What a group needs to know of its job."""
+
+    status: bytearray
+    delayed: dict[int, float]
+
+    def has_come(self, group: str, when: str) -> bool: ...
+
+    def is_ready(self, position: int) -> bool: ...
+
+
+class GroupState:
+    """One group of a job; a unit that waits, unless the job is a gang."""
+
+    __slots__ = (
+        "again", "first", "fresh", "group", "job", "kind", "lanes", "last", "live", "number", "owner", "rank",
+        "request", "run_s", "samples", "staying",
+    )  # fmt: skip
+    is_gang = False
+    comes_back = False
+
+    def __init__(self, owner: GroupOwner, number: int, first: int, rank: Rank) -> None:
+        self.owner = owner
+        self.job = owner.job
+        self.number = number
+        self.group: Group = owner.job.groups[number]
+        self.request: Request = self.group.request
+        self.rank = rank
+        self.kind: Hashable = (owner.job.queue, self.request)
+        self.first = first
+        self.last = first + self.group.tasks
+        self.fresh = first  # the first position that was never placed
+        self.again: list[int] = []  # positions to be placed again, sorted
+        self.live: dict[int, int] = {}  # places held, by replica
+        self.staying = 0  # of these, how many were not told to leave
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.run_s = 0.0
+        self.samples = 0
+
+    @property
+    def typical_run_s(self) -> float | None:
+        return self.run_s if self.samples >= _SAMPLES_MIN else None
+
+    @property
+    def has_ready(self) -> bool:
+        """True if a task could be placed now, as far as the job itself is concerned."""
+        return next(self.ready(1), None) is not None
+
+    @property
+    def may_begin(self) -> bool:
+        """True if every group that has to come first has."""
+        after = self.group.after
+        return not after or all(self.owner.has_come(name, when) for name, when in after)
+
+    def ready(self, most: int) -> Iterator[int]:
+        """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""
+        if not gates.is_open(gates.of_group(self)):
+            return iter(())
+        if not self.group.at_once:
+            return self._in_order(most)
+        if self.group.replicas == 1:
+            return self._in_order(min(most, self.group.at_once - self.live.get(0, 0)))
+        return self._within_limits(most)
+
+    @property
+    def pending_count(self) -> int:
+        """How many positions may be placed now, without listing them."""
+        fresh = self.owner.status.count(Status.PENDING, self.fresh, self.last)
+        late = sum(self.fresh <= position < self.last for position in self.owner.delayed)
+        return len(self.again) + fresh - late
+
+    def pending(self) -> list[int]:
+        """Every position that may be placed now, in order."""
+        return sorted(self._in_order(self.last - self.first))
+
+    def is_full(self, position: int) -> bool:
+        """Whether as many tasks of the array that a position belongs to hold places as may."""
+        limit = self.group.at_once
+        return limit > 0 and self.live.get(self.replica(position), 0) >= limit
+
+    def ahead_of(self, position: int) -> int:
+        """How many tasks of this group are placed before the one at a position."""
+        if position < self.fresh:
+            return bisect_left(self.again, position)
+        late = sum(self.fresh <= each < position for each in self.owner.delayed)
+        return len(self.again) + self.owner.status.count(Status.PENDING, self.fresh, position) - late
+
+    def replica(self, position: int) -> int:
+        return (position - self.first) // self.group.completions
+
+    def begin(self, position: int) -> None:
+        """It was placed: it no longer waits and counts against its replica's limit."""
+        replica = self.replica(position)
+        self.live[replica] = self.live.get(replica, 0) + 1
+        self.staying += 1
+        self.take_ready(position)
+
+    def leave(self, position: int) -> None:
+        """It no longer holds a place."""
+        replica = self.replica(position)
+        self.live[replica] -= 1
+        if not self.live[replica]:
+            del self.live[replica]
+
+    def wait_again(self, position: int) -> None:
+        if position < self.fresh:
+            insort(self.again, position)
+
+    def take_ready(self, position: int) -> None:
+        """Forget that a position waits. One beyond `fresh` needs no forgetting: its status is passed over."""
+        if position < self.fresh:
+            at = bisect_left(self.again, position)
+            if at < len(self.again) and self.again[at] == position:
+                del self.again[at]
+        status = self.owner.status
+        while self.fresh < self.last and status[self.fresh] != Status.PENDING:
+            self.fresh += 1
+
+    def drop_all(self) -> None:
+        """Nothing of it will be placed any more."""
+        self.again.clear()
+        self.fresh = self.last
+
+    def learn(self, run_s: float) -> None:
+        weight = 0.25 if self.samples >= _SAMPLES_MIN else 1.0 / (self.samples + 1)
+        self.run_s += weight * (max(run_s, 0.0) - self.run_s)
+        self.samples += 1
+
+    def _in_order(self, most: int) -> Iterator[int]:
+        if self.again and most > 0:
+            for position in self.again[:most]:
+                yield position
+                most -= 1
+        position = self.fresh
+        while position < self.last and most > 0:
+            if self.owner.is_ready(position):
+                yield position
+                most -= 1
+            position += 1
+
+    def _within_limits(self, most: int) -> Iterator[int]:
+        """In order, but no more of a replica than may hold a place at one time."""
+        held = dict(self.live)
+        for position in self._in_order(self.last - self.first):
+            if most <= 0:
+                return
+            replica = self.replica(position)
+            if held.get(replica, 0) < self.group.at_once:
+                held[replica] = held.get(replica, 0) + 1
+                most -= 1
+                yield position
+
+
+class Formation:
+    """Members that wait at the barrier for each other."""
+
+    __slots__ = ("formed_at", "number", "positions", "ready")
+
+    def __init__(self, number: int, formed_at: float) -> None:
+        self.number = number
+        self.formed_at = formed_at
+        self.positions: set[int] = set()
+        self.ready: set[int] = set()
+
+
+class Promise:
+    """Places kept for a job until the last of those who were asked to leave has gone."""
+
+    __slots__ = ("made_at", "members", "trigger", "until", "victims")
+
+    def __init__(
+        self, members: dict[int, tuple[str, Grant]], trigger: int, until: float, made_at: float
+    ) -> None:
+        self.members = members
+        self.made_at = made_at
+        self.victims: set[tuple[str, int, int]] = set()
+        self.trigger = trigger
+        self.until = until
+
+
+class GangOwner(gates.GatedJob, Protocol):
+    """What a gang needs to know of its job."""
+
+    groups: list[GroupState]
+    live: dict[int, Attempt]
+    satisfied: bool
+    forming: Formation | None
+
+    def well_in(self, group: GroupState) -> int: ...
+
+
+class GangState:
+    """The whole job as one thing that waits."""
+
+    __slots__ = ("gang", "has_multiples", "incomplete", "job", "owner", "rank")
+    is_gang = True
+
+    def __init__(self, owner: GangOwner, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
+        self.owner = owner
+        self.job = owner.job
+        self.gang = gang
+        self.rank = rank
+        self.incomplete = incomplete  # jobs that hold a part of their places, over the whole cluster
+        self.has_multiples = any(rule.multiple > 1 for rule in gang.gather)
+
+    @property
+    def kind(self) -> Hashable:
+        """Gangs that ask for the same are of one kind; one that is bound somewhere is like no other."""
+        comes_back = self.comes_back
+        alone = self.job.id if self.owner.live or comes_back else ""
+        gang = self.gang
+        return self.job.queue, gang.gather, gang.affinity, gang.strict, self.wanted(), alone, comes_back
+
+    @property
+    def has_ready(self) -> bool:
+        """True if enough members may be placed now, as far as the job itself is concerned."""
+        return gates.is_open(gates.of_gang(self))
+
+    @property
+    def waits_at_barrier(self) -> bool:
+        """Whether its members hold places and wait for each other, and nobody joins them meanwhile."""
+        return self.owner.forming is not None and self.gang.strict
+
+    @property
+    def has_members(self) -> bool:
+        """Whether some members are to be placed, and enough of every group may be."""
+        wanted = self.wanted()
+        return any(each.most for each in wanted) and all(each.need <= each.most for each in wanted)
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether it has a place for all that it needs, so that whoever is still to be placed is one more."""
+        return not self._is_short
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it has started whole and a member that it needs is to be placed again."""
+        short = (each for each in self.owner.groups if self._lacks(each))
+        return self.owner.satisfied and any(each.pending_count for each in short)
+
+    @property
+    def _is_short(self) -> bool:
+        return any(map(self._lacks, self.owner.groups))
+
+    def _lacks(self, group: GroupState) -> bool:
+        """Whether a group has fewer members than it needs, those that ended well counted."""
+        return group.staying + self.owner.well_in(group) < group.group.needed
+
+    @property
+    def may_hold_part(self) -> bool:
+        """A deadlock needs two gangs that hold halves against each other, so only one may hold a part."""
+        return not self.gang.strict and not self.incomplete - {self.job.id}
+
+    def wanted(self) -> tuple[Wanted, ...]:
+        """What is to be placed now, one entry for each group of the job; at least one task in all."""
+        # Whoever is one more comes in multiples, and so not together with one who comes back and need not.
+        only_short = self.has_multiples and self.comes_back
+        asks = []
+        for state in self.owner.groups:
+            # One more member that may not begin yet could take the very place that the one it waits for needs again.
+            is_early = self.owner.satisfied and not state.may_begin
+            is_more = only_short and not self._lacks(state)
+            most = 0 if is_early or is_more else state.pending_count
+            asks.append(Wanted(state.request, self._need(state, state.staying, most), most))
+        if not any(each.need for each in asks):
+            able = [n for n, each in enumerate(asks) if each.most]
+            if able:
+                first = next((n for n in able if self._lacks(self.owner.groups[n])), able[0])
+                asks[first] = Wanted(asks[first].request, 1, asks[first].most)
+        return tuple(asks)
+
+    def _need(self, state: GroupState, held: int, pending: int) -> int:
+        needed = state.group.needed
+        if not self.owner.satisfied:
+            return max(0, needed - held)
+        if not pending or self.gang.match == "once-satisfied":
+            return 0  # once satisfied, members come one by one
+        # When others have ended well there may be fewer left than the gang began with: they come together.
+        left = state.owner.status[state.first : state.last].count(Status.PENDING)
+        return min(left, needed if self.gang.match == "only-waiting" else max(0, needed - held))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has started whole, or holds all the places that it needs for that."""
+        groups = self.owner.groups
+        return self.owner.satisfied or all(each.staying >= each.group.needed for each in groups)
+
+    def held(self) -> Counter[int]:
+        """How many members of each group hold a place and will keep it."""
+        return Counter({state.number: state.staying for state in self.owner.groups})
+
+    def members(self, group: int) -> list[tuple[int, int]]:
+        """(index in the network, position) of the tasks of a group that may be placed now, in that order."""
+        state = self.owner.groups[group]
+        indexes = state.group.indexes
+        return sorted(
+            (indexes[position - state.first] if indexes else position, position)
+            for position in state.pending()
+        )
+
+    def bound(self) -> list[tuple[int, int]]:
+        """(node row, count) where members of this job already hold places."""
+        live = self.owner.live
+        return sorted(Counter(attempt.row for attempt in live.values()).items()) if live else []
