@@ -8,8 +8,6 @@ A plan is made within one step of the loop, on the live columns, and leaves them
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from msgspec import structs
 
@@ -174,13 +172,13 @@ class Declarations:
         for declaration in declared.inputs(""):
             if isinstance(answer := decide(state, declaration, now).answer, Refused):
                 raise refusal(answer, "quotas")
-        with declared.tried(state):
-            for number, job in enumerate(jobs):
-                no = None if allowed else whole_never(state.table, job)
-                options = Submit(job, "", allowed, never=no, priority_max=priority_max, amends=version)
-                answer = decide(state, options, now).answer
-                if isinstance(answer, Refused):
-                    raise job_refusal(state, number, job, answer)
+        then = state.assuming(declared.topology, declared.quotas)
+        for number, job in enumerate(jobs):
+            no = None if allowed else whole_never(then.table, job)
+            options = Submit(job, "", allowed, never=no, priority_max=priority_max, amends=version)
+            answer = decide(then, options, now).answer
+            if isinstance(answer, Refused):
+                raise job_refusal(then, number, job, answer)
 
     async def _all_or_none(self, jobs: list[Job], answers: list[Answer | None]) -> None:
         refused = [(n, each) for n, each in enumerate(answers) if isinstance(each, Refused)]
@@ -214,16 +212,6 @@ class Declared:
         layers: list[Input] = [] if self.topology is None else [SetTopology(self.topology, user)]
         return [*layers, *(SetQuota(queue, quota, user) for queue, quota in self.quotas.items())]
 
-    @contextmanager
-    def tried(self, state: ClusterState) -> Iterator[None]:
-        """Within this block, which must not wait, the state is as it would be; then it is as it was."""
-        topology, quotas = state.table.topology, dict(state.queues.quotas)
-        try:
-            _look_like(state, self.topology or topology, quotas | self.quotas)
-            yield
-        finally:
-            _look_like(state, topology, quotas)
-
 
 def _with_layers(specs: list[JobSpec], topology: Topology) -> tuple[list[JobSpec], list[str]]:
     """The specs with the layers that the network has, and what was read otherwise than written."""
@@ -234,12 +222,6 @@ def _with_layers(specs: list[JobSpec], topology: Topology) -> tuple[list[JobSpec
         fitted.append(fixed)
         warnings += map(str, cautions)
     return fitted, warnings
-
-
-def _look_like(state: ClusterState, topology: Topology, quotas: dict[str, Quota]) -> None:
-    state.queues.quotas = quotas
-    if state.table.topology != topology:
-        state.table.set_topology(topology)
 
 
 def _replayed(

@@ -152,29 +152,22 @@ class Stage:
         ]
 
     def _freed(self, job: Job, kept: list[tuple[int, NodeState]]) -> list[tuple[int, str, Grant]]:
-        """What each member would get there once the leaving attempts have left; tried on the ledgers and undone."""
-        ledgers = self.state.table.ledgers
+        """What each member would get there once the leaving attempts have left."""
+        ledgers = {node.name: self.state.table.ledgers[node.row].copied() for _, node in kept}
         left = {
-            (node.row, attempt.lane): (ledgers[node.row], attempt.grant)
+            (node.name, attempt.lane): attempt.grant
             for _, node in kept
             for attempt in node.attempts.values()
             if attempt.ending is not None
         }
-        for ledger, grant in left.values():
-            ledger.give_back(grant)
-        taken: list[tuple[Ledger, Grant]] = []
+        for (name, _), grant in left.items():
+            ledgers[name].give_back(grant)
         members: list[tuple[int, str, Grant]] = []
         for position, node in kept:
-            ledger = ledgers[node.row]
-            found = ledger.fit(job.groups[job.group_at(position)[0]].request)
+            found = ledgers[node.name].fit(job.groups[job.group_at(position)[0]].request)
             if isinstance(found, Grant):
-                ledger.take(found)
-                taken.append((ledger, found))
+                ledgers[node.name].take(found)
                 members.append((position, node.name, found))
-        for ledger, grant in reversed(taken):
-            ledger.give_back(grant)
-        for ledger, grant in left.values():
-            ledger.take(grant)
         return members
 
     def _since(self, placed: Placed) -> float:

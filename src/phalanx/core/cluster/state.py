@@ -21,10 +21,11 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import PlanMemory, Snapshot
-from phalanx.core.model.queue import Queues
+from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
+from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Waiting
 
 NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
@@ -285,6 +286,15 @@ class ClusterState:
         memory = memory or PlanMemory()
         gain = self.gain + memory.refusals
         return Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory)
+
+    def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
+        """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""
+        other = ClusterState(self.rules)
+        other.__dict__.update(self.__dict__)
+        other.queues = self.queues.with_quotas(quotas)
+        if topology is not None and topology != self.table.topology:
+            other.table = self.table.with_topology(topology)
+        return other
 
     @property
     def next_due(self) -> float | None:

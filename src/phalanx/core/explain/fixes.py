@@ -239,15 +239,14 @@ def _only_drained(node: NodeState) -> bool:
 
 def _with_open(case: Case, names: list[str]) -> bool:
     """Whether it would start if these nodes took work."""
-    table = case.draft.nodes
-    closed = [name for name in names if not table.is_open(name)]
-    for name in closed:
-        table.set_open(name, True)
-    try:
-        return case.has_room
-    finally:
-        for name in closed:
-            table.set_open(name, False)
+    draft = case.draft
+    mark = draft.mark()
+    for name in names:
+        if not draft.nodes.is_open(name):
+            draft.open(name)
+    has_room = case.has_room
+    draft.rollback(mark)
+    return has_room
 
 
 def _end_of_another(case: Case) -> Change | None:

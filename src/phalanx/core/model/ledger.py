@@ -53,6 +53,16 @@ class Ledger:
     def memory_free(self) -> int:
         return self.free[1]
 
+    def copied(self) -> Ledger:
+        """The same account, to try something in."""
+        other = Ledger.__new__(Ledger)
+        for name in Ledger.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.free, other.numa_free = list(self.free), dict(self.numa_free)
+        other.devices_free = set(self.devices_free)
+        other.devices_held, other.devices_promised = set(self.devices_held), set(self.devices_promised)
+        return other
+
     def fit(self, request: Request) -> Grant | Reason:
         """The grant this request would get right now, or why it gets none."""
         if request.labels and (lacking := self._labels_lacking(request)):

@@ -113,7 +113,7 @@ class Snapshot:
         self.gone: frozenset[TenantKey] = frozenset()  # tenants that have left in the draft around this plan
 
     def with_queue(self, waiting: Waiting) -> Snapshot:
-        """The same with another queue, for a plan that is only looked at."""
+        """A snapshot of one's own, with another queue, for a plan that is only looked at."""
         return Snapshot(self.nodes, waiting, self.gain, self.tenants, self.queues, self.now, self.memory)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from msgspec import Struct
@@ -67,6 +67,12 @@ class Queues:
     def __init__(self) -> None:
         self.quotas: dict[str, Quota] = {}
         self.usage: dict[str, Usage] = {}
+
+    def with_quotas(self, quotas: Mapping[str, Quota]) -> Queues:
+        """The same usage under these quotas as well."""
+        other = Queues()
+        other.quotas, other.usage = {**self.quotas, **quotas}, self.usage
+        return other
 
     def unwelcome(self, queue: str, priority: int, priority_max: int) -> Reason | None:
         """Why nobody may submit there, or not so urgently, or None. The queue's own limit beats the submitter's."""

@@ -83,6 +83,19 @@ class NodeTable:
         for row, ledger in enumerate(self.ledgers):
             self._survey.note(row, ledger.capacity.labels)
 
+    def with_topology(self, declared: Topology) -> NodeTable:
+        """The same nodes under other layers, to be asked; this table stays as it is."""
+        other = NodeTable()
+        other.names, other.rows, other.columns, other.ledgers = (
+            self.names,
+            self.rows,
+            self.columns,
+            self.ledgers,
+        )
+        other._slots, other.scores, other._rankings = SlotBook(self.columns), self.scores, self._rankings
+        other.set_topology(declared)
+        return other
+
     def set_open(self, name: str, is_open: bool) -> None:
         self.columns.set_open(self.rows[name], is_open)
 

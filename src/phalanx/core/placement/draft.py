@@ -7,7 +7,7 @@ A part of it can be given up alone: `mark` remembers where one stands, `rollback
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import GangPlacement, Placement, Plan, PlanMemory, Snapshot
@@ -16,6 +16,7 @@ from phalanx.core.model.score import Score
 from phalanx.core.model.tenants import Tenant
 
 Mark = tuple[int, int, int]
+Found = TypeVar("Found")
 
 
 class Draft:
@@ -80,6 +81,21 @@ class Draft:
         self._undo.append((self.queues.give_back, (tenant.queue, tenant.grant)))
         self.gone.discard(tenant.key)
         self._undo.append((self.gone.add, (tenant.key,)))
+
+    def open(self, node: str) -> None:
+        """As if a node that is closed took work."""
+        self.nodes.set_open(node, True)
+        self._undo.append((self.nodes.set_open, (node, False)))
+
+    def without(self, places: Sequence[tuple[int, Grant]], attempt: Callable[[], Found]) -> Found:
+        """Try something while these places, by node row, are set aside; what it takes stays taken."""
+        for row, grant in places:
+            self.nodes.promise(row, grant)
+        try:
+            return attempt()
+        finally:
+            for row, grant in places:
+                self.nodes.withdraw(row, grant)
 
     @property
     def placements(self) -> Sequence[Placement]:

@@ -264,7 +264,7 @@ class _Pass:
     def _squeeze_in(self, guard: Reservation, unit: WaitingGang) -> bool:
         """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""
         mark = self.draft.mark()
-        found = guard.keeping(lambda: try_gang(self.draft, unit))
+        found = self.draft.without(guard.set_aside(), lambda: try_gang(self.draft, unit))
         if isinstance(found, GangPlacement) and guard.stay(self._places(found)):
             return True
         self.draft.rollback(mark)

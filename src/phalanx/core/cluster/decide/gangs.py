@@ -12,7 +12,6 @@ that is not whole in time is recalled: its members give back their places, and n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from phalanx.core.cluster.decide.endings import recalled
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
@@ -30,10 +29,10 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model import reason
+from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Grant
 
 STALE = Decision([], [], Refused(reason.evaluating(), "stale"))
 
@@ -192,32 +191,27 @@ def _would_be_second_part(state: ClusterState, job: JobState, members: tuple[Pla
 
 
 def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:
-    """Whether all members fit beside each other once the victims, if any, have left; nothing is changed."""
-    undo: list[tuple[Callable[[Grant], None], Grant]] = []
-    try:
-        for node, lane_id in (*gang_placement.victims, *gang_placement.awaited):
-            lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
-            if lane is None:  # it has been left since
-                continue
-            ledger, grant = state.table.ledgers[state.nodes[node].row], lane.grant
-            ledger.give_back(grant)
-            undo.append((ledger.retake, grant))
-        for id in gang_placement.displaced:
-            promise = state.jobs[id].promise
-            for node, grant in promise.members.values() if promise else ():
-                ledger = state.table.ledgers[state.nodes[node].row]
-                ledger.withdraw(grant)
-                undo.append((ledger.promise, grant))
-        for each in gang_placement.members:
-            ledger = state.table.ledgers[state.nodes[each.node].row]
-            if not ledger.has_room(each.grant):
-                return False
-            ledger.take(each.grant)
-            undo.append((ledger.give_back, each.grant))
-        return True
-    finally:
-        for put_back, grant in reversed(undo):
-            put_back(grant)
+    """Whether all members fit beside each other once the victims, if any, have left."""
+    tried: dict[str, Ledger] = {}  # the accounts of the nodes concerned, as they would be
+
+    def account(node: str) -> Ledger:
+        if node not in tried:
+            tried[node] = state.table.ledger(node).copied()
+        return tried[node]
+
+    for node, lane_id in (*gang_placement.victims, *gang_placement.awaited):
+        lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
+        if lane is not None:  # it has not been left since
+            account(node).give_back(lane.grant)
+    for id in gang_placement.displaced:
+        promise = state.jobs[id].promise
+        for node, grant in promise.members.values() if promise else ():
+            account(node).withdraw(grant)
+    for each in gang_placement.members:
+        if not account(each.node).has_room(each.grant):
+            return False
+        account(each.node).take(each.grant)
+    return True
 
 
 def _placed(

@@ -15,9 +15,9 @@ not matter, in whatever order the tenants leave, may enter as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 from msgspec import Struct
@@ -46,7 +46,6 @@ from phalanx.core.placement.reserve.footprint import (
 from phalanx.core.placement.reserve.lacking import Lacking
 from phalanx.core.placement.reserve.releases import Releases, Scale
 
-Found = TypeVar("Found")
 Place = tuple[int, Grant]  # node row, what is held there
 _MOVES_MAX = 8  # how often a plan looks for another domain for the head; each is a placement of its own
 _EXACT_MAX = 64  # nodes of a head on which it is worked out who matters; with more, everybody does
@@ -179,19 +178,10 @@ class Reservation:
         self._rows = np.flatnonzero(need.any(axis=0))
         return True
 
-    def keeping(self, attempt: Callable[[], Found]) -> Found:
-        """Try something while the columns show only what may be held beyond the instant."""
-        nodes = self._scale.nodes
-        set_aside = [
-            (row, grant) for row in self._rows.tolist() if (grant := self._set_aside(row)) is not None
-        ]
-        for row, grant in set_aside:
-            nodes.promise(row, grant)
-        try:
-            return attempt()
-        finally:
-            for row, grant in set_aside:
-                nodes.withdraw(row, grant)
+    def set_aside(self) -> list[Place]:
+        """What has to stay free for the head, by node row, of what is free now."""
+        kept = ((row, self._set_aside(row)) for row in self._rows.tolist())
+        return [(row, grant) for row, grant in kept if grant is not None]
 
     def _set_aside(self, row: int) -> Grant | None:
         """What has to stay free on a node of what is free there now."""
