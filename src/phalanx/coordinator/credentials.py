@@ -1,7 +1,7 @@
 """Who is accepted: tokens out of settings and files, tokens that were created, and what the cluster's secret signs.
 
 REST asks for a user, the link port for a node. Records of created tokens are part of the state, so a standby knows
-them as well; which of them are made, and when they end, is decided in `core/cluster/credentials.py`.
+them as well; which of them are made, and when they end, is decided in `core/cluster/decide/declared.py`.
 
 Coordinators of one cluster share its secret. Every key is derived from it for one purpose, so that none of them reveals
 another. A job's token, and the credential a node gets for a join token, are made again from the secret; neither is kept

@@ -103,7 +103,7 @@ class NodeState:
         self.failed_jobs: tuple[JobId, ...] = ()  # which, the first few
         self.rests_until: float | None = None
         self.rest_text = ""  # what the node itself did wrong; nothing if tasks failed
-        self.is_kept_away = False  # it rests, and others take work instead (see breaker.py)
+        self.is_kept_away = False  # it rests, and others take work instead (see decide/node_health.py)
         self.counted = False, False  # among those that could take work, and among those of them that rest
         self.drain_reason: str | None = None
         self.trouble = ""  # what keeps its runner from starting tasks, in its own words

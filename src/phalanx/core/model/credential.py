@@ -36,7 +36,7 @@ class Credential(Struct, frozen=True, omit_defaults=True):
     parent: str = ""  # the credential that was shown when this one was made
     expires_at: float | None = None
     revoked: bool = False
-    used_at: float | None = None  # coarse: see `core/cluster/credentials.py`
+    used_at: float | None = None  # coarse: see `core/cluster/decide/declared.py`
     origin: str = ""  # of a join: the runner that has redeemed it
     node: str = ""  # of a join: the node that this runner answers for
 
