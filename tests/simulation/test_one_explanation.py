@@ -19,7 +19,6 @@ from phalanx.coordinator.turn import Engine, Turn
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Cancel, Input, Tell, Undrain
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.explain import explain as explain_module
 from phalanx.core.explain.rehearsal import rehearse
 from phalanx.core.explain.trial import Trials
@@ -58,7 +57,7 @@ def explained(turn: EngineTurn, seen: Counter[str]) -> EngineTurn:
 
 
 def check(engine: Engine, now: float, turn: EngineTurn, seen: Counter[str]) -> None:
-    before = snapshot_image(snapshot(engine.state, now, engine.memory))
+    before = snapshot_image(engine.state.snapshot(now, engine.memory))
     waiting = [id for id, job in engine.state.jobs.items() if job.overall_status == Status.PENDING]
     for id in waiting[:JOBS_MOST]:
         reply = why_reply(engine.state, engine.state.jobs[id], None, now, engine.policy, engine.memory)
@@ -67,14 +66,12 @@ def check(engine: Engine, now: float, turn: EngineTurn, seen: Counter[str]) -> N
         seen[reply.dominant.code] += 1
         if reply.fix is not None and tried(engine, id, now, turn, reply.fix, seen) is False:
             raise AssertionError(f"{id} waits after its fix: {reply}")
-    assert snapshot_image(snapshot(engine.state, now, engine.memory)) == before, (
-        "asking has changed the state"
-    )
+    assert snapshot_image(engine.state.snapshot(now, engine.memory)) == before, "asking has changed the state"
 
 
 def plan_code(engine: Engine, id: JobId, now: float) -> str:
     """The dominant code of `phalanx plan`; of a job that it would start, that it is placed at the next turn."""
-    seen = snapshot(engine.state, now, engine.memory)
+    seen = engine.state.snapshot(now, engine.memory)
     reply = preview(engine.state, [], engine.policy, seen, known=[id])
     return next((no.code for no in reply.reasons if no.dominant), "Evaluating")
 

@@ -13,6 +13,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.engine import PlanFailed, plan
 
@@ -37,18 +38,20 @@ class Trials:
             return True  # it finds room, as the caller knows, and nobody goes first
         again = JobState(changed, job.arrival, [0] * 6, self._state.incomplete, self._state.rules.aging_s)
         queue = self._snapshot.waiting.changed(without=job.units, added=again.units)
-        return self._starts(unit, self._snapshot.with_queue(queue), ahead)
+        return self._starts(unit, queue, ahead)
 
     def starts_with_room(self, unit: GroupState | GangState, ahead: int = 0) -> bool:
         """Whether it would start at once with the room that the draft has now."""
-        seen = self._snapshot.with_queue(self._snapshot.waiting)
-        seen.gain += 1
-        return self._starts(unit, seen, ahead)
+        return self._starts(unit, self._snapshot.waiting, ahead, more_room=True)
 
-    def _starts(self, unit: GroupState | GangState, seen: Snapshot, ahead: int) -> bool:
+    def _starts(
+        self, unit: GroupState | GangState, queue: Waiting, ahead: int, *, more_room: bool = False
+    ) -> bool:
         self._left -= 1
         if self._left < 0:
             return False
+        seen = self._snapshot.with_queue(queue)
+        seen.gain += more_room
         seen.gone = frozenset(self._draft.gone)
         try:
             proposal = plan(seen, self._policy)
