@@ -56,22 +56,24 @@ def unchanging_decide(decided: DecideCall, seen: Counter[str]) -> DecideCall:
     return watched
 
 
-def watch(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    seen = Counter[str]()
+def watch_plan(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     monkeypatch.setattr(turn, "plan", unchanging_plan(vars(turn)["plan"], seen))
+
+
+def watch_decide(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     monkeypatch.setattr(turn, "decide", unchanging_decide(vars(turn)["decide"], seen))
-    return seen
 
 
 @pytest.mark.timeout(120)
 def test_neither_plan_nor_decide_changes_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = Counter[str]()
+    kinds, seen = Counter[str](), Counter[str]()
+    watch_plan(monkeypatch, seen)
+    watch_decide(monkeypatch, seen)
     for seed in SEEDS:
-        with monkeypatch.context() as patched:
-            seen = watch(patched)
-            result = run(seed)
+        result = run(seed)
         assert result.is_good, describe_failure(result, None)
         kinds.update(seen)
+        seen.clear()
     assert kinds["plan"] > 500, kinds
     assert {
         "Submit",
@@ -92,7 +94,8 @@ def test_a_plan_that_writes_into_the_queue_is_seen(monkeypatch: pytest.MonkeyPat
         return plan(snapshot, policy)
 
     monkeypatch.setattr(turn, "plan", careless)
-    assert "a plan has changed its snapshot" in told(monkeypatch)
+    watch_plan(monkeypatch, Counter())
+    assert "a plan has changed its snapshot" in told()
 
 
 def test_a_plan_that_writes_into_the_memory_it_was_given_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +105,8 @@ def test_a_plan_that_writes_into_the_memory_it_was_given_is_seen(monkeypatch: py
         return found
 
     monkeypatch.setattr(turn, "plan", careless)
-    assert "a plan has changed its snapshot" in told(monkeypatch)
+    watch_plan(monkeypatch, Counter())
+    assert "a plan has changed its snapshot" in told()
 
 
 @pytest.mark.parametrize("kind", [Submit, Heartbeat])
@@ -116,11 +120,11 @@ def test_a_decision_that_changes_the_state_is_seen(
         return decide(state, given, now)
 
     monkeypatch.setattr(turn, "decide", careless)
-    assert f"the decision about {kind.__name__} has changed the state" in told(monkeypatch)
+    watch_decide(monkeypatch, Counter())
+    assert f"the decision about {kind.__name__} has changed the state" in told()
 
 
-def told(monkeypatch: pytest.MonkeyPatch) -> str:
+def told() -> str:
     """What comes of it when somebody looks."""
-    watch(monkeypatch)
     results = (run(seed) for seed in SEEDS)
     return next((describe_failure(result, None) for result in results if not result.is_good), "nothing")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -28,6 +30,22 @@ class CountingPatch:
             self.calls[name] += 0
             value = (self._counted(name, value[0]), *value[1:])
         self._patch.setattr(target, name, *value, **how)
+
+    def setitem(self, table: Any, key: Any, value: FunctionType) -> None:
+        """A key of a table of functions and a value."""
+        name = getattr(key, "__name__", str(key))
+        self.calls[name] += 0
+        self._patch.setitem(table, key, self._counted(name, value))
+
+    @contextmanager
+    def context(self) -> Iterator[CountingPatch]:
+        """Patches for the length of a block, counted with the others."""
+        inner = CountingPatch()
+        inner.calls = self.calls
+        try:
+            yield inner
+        finally:
+            inner.undo()
 
     def undo(self) -> None:
         self._patch.undo()

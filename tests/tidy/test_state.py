@@ -37,14 +37,15 @@ OF_CONTAINERS = frozenset((
     "popitem", "remove", "reverse", "setdefault", "sort", "update",
 ))  # fmt: skip
 OF_HEAPS = frozenset({"heapify", "heappop", "heappush", "insort"})
-COPIES = frozenset(
-    {"assuming", "changed", "copied", "copy", "tolist", "with_queue", "with_quotas", "with_topology"}
-)
+COPIES = frozenset((
+    "amounts", "assuming", "changed", "copied", "copy", "free_of", "tolist", "with_queue", "with_quotas",
+    "with_topology",
+))  # fmt: skip
 ONE_OF = frozenset({"max", "min", "next"})
 ALL_OF = frozenset(
     {"enumerate", "filter", "iter", "list", "reversed", "sorted", "zip"}
 )  # new, of the same elements
-REMEMBERED = frozenset({"devices", "labelled"})  # columns are drawn when they are first asked for
+REMEMBERED = frozenset({"devices", "labelled", "of_kind"})  # columns are drawn when they are first asked for
 
 
 def changers(found: tuple[Source, ...]) -> frozenset[str]:
