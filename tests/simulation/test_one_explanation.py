@@ -190,6 +190,6 @@ def test_a_why_that_puts_another_reason_first_is_seen(monkeypatch: pytest.Monkey
 
 
 def test_a_fix_that_nobody_tried_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trials, "_starts", lambda *_: True)
+    monkeypatch.setattr(Trials, "_starts", lambda *_, **more: True)
     _, failure = watch()
     assert "waits after its fix" in failure

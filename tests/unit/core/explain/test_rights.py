@@ -10,7 +10,6 @@ from phalanx.api.server.auth import Bearer, Identity
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain
-from phalanx.core.cluster.view import snapshot
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
 from phalanx.core.model.status import Status, Why
@@ -26,7 +25,7 @@ def why(cluster: Cluster, job: Job, position: int | None = 0, asker: Asker = ADM
 
 
 def plan(cluster: Cluster, *jobs: Job) -> PlanReply:
-    seen = snapshot(cluster.state, cluster.now, cluster.engine.memory)
+    seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
     return preview(cluster.state, jobs, cluster.engine.policy, seen)
 
 
