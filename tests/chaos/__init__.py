@@ -1,1 +1,1 @@
-"""The kill rig: a whole cluster of real processes, tormented by a seed, judged by what its tasks wrote themselves."""
+"""The chaos rig: a whole cluster of real processes with faults drawn from a seed, judged by what its tasks wrote."""

@@ -1,4 +1,4 @@
-"""What Phalanx says in the end: every job, every task, and the lines of their stories that the verdict needs."""
+"""What Phalanx reports in the end: every job, every task, and the lines of their stories that the verdict needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RELEASED = re.compile(r"every member of formation (\d+) is ready")
 
 @dataclass
 class Task:
-    """How a task ended, and which of its attempts the log says completed or ended."""
+    """How a task ended, and which of its attempts completed or ended by the log."""
 
     position: int
     status: str
@@ -28,7 +28,9 @@ class Task:
     attempt: int
     completed: list[int] = field(default_factory=list)  # attempts
     ended: list[int] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)  # attempts that were given up before they told their end
+    lost: list[int] = field(
+        default_factory=list
+    )  # attempts that were declared lost before their end was reported
     started_at: float | None = None  # of its last attempt, by the wall clock of its node
     ended_at: float | None = None
 
@@ -48,7 +50,7 @@ def ask_all(client: phalanx.Client, asked: list[Asked]) -> dict[str, Job]:
     found: dict[str, Job] = {}
     for each in asked:
         if each.job:
-            with suppress(NotFound):  # then it is lost, and the verdict will say so
+            with suppress(NotFound):  # then it is lost, and the verdict reports it
                 found[each.job] = _job(client, each.job)
     return found
 

@@ -1,6 +1,6 @@
 """`phalanx`, with a planted mistake: a coordinator that does not notice when it was replaced.
 
-It believes that its lease holds for ever, and that the store kept whatever it refused. The rig must find it out.
+It believes that its lease holds for ever, and that the store kept whatever it refused. The rig must detect it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from phalanx.store.sqlite.store import SqliteStore
 
 def deaf_to_refusals(method: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     async def call(store: Any, epoch: int, *rest: Any) -> None:
-        if not epoch:  # which nobody ever holds: the question which one is in force
+        if not epoch:  # no epoch is 0: a question for the current one
             await method(store, epoch, *rest)
             return
         with suppress(StoreError):

@@ -15,12 +15,12 @@ from unittest.mock import patch
 from phalanx.certificates import issue, make_authority
 from phalanx.tls import TlsFiles
 
-_DAYS = 60  # so that nobody warns of their end
+_DAYS = 60  # so that there is no warning of their end
 _AGE = timedelta(days=2)
 
 
 class Authority:
-    """One authority, and what it issues: settings that name the files."""
+    """One authority, and the certificates it issues: settings that name the files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -23,7 +23,7 @@ from phalanx.errors import PhalanxError, Unavailable
 from phalanx.tls import client_context
 from phalanx.tokenfile import ensure_token
 from tests.chaos.certificates import Authority
-from tests.chaos.network import Door, Network
+from tests.chaos.network import Network, ServiceAddress
 from tests.chaos.parts import Node, Part
 from tests.support.servers import program
 from tests.support.waiting import wait_until
@@ -34,12 +34,12 @@ _RUN = "from phalanx.cli.main import main; sys.exit(main())"
 CORES, DEVICES = 4, 4  # of each node
 START_S = 60.0
 TRIES = 10
-PATIENCE_S = 5.0  # then a user notes a trouble, and asks again
+PATIENCE_S = 5.0  # then a user counts a failed answer, and asks again
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many of each, and how patient they are with each other."""
+    """How many of each, and their timeouts."""
 
     coordinators: int = 3
     members: int = 3  # of etcd
@@ -77,7 +77,7 @@ class ChaosCluster:
     def addresses(self) -> dict[str, str]:
         """Where REST is, by coordinator."""
         scheme = "https" if self._authority else "http"
-        return {name: f"{scheme}://{door.address}" for name, door in self._rest.items()}
+        return {name: f"{scheme}://{service.address}" for name, service in self._rest.items()}
 
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
@@ -93,9 +93,9 @@ class ChaosCluster:
         return phalanx.Client(token=token or str(self.token), exchange=exchange)
 
     def token_of(self, user: str) -> str:
-        """A token of role `user` for somebody who competes with the admin and with the others."""
+        """A token of role `user` for a user that competes with the admin and with the others."""
         with self.client() as client:
-            for _ in range(TRIES):  # one whose answer was lost is nobody's, and does no harm
+            for _ in range(TRIES):  # a token whose answer was lost is not used, and does no harm
                 with suppress(Unavailable):
                     return client.create_token(TokenRequest(name=user, role="user")).token
         raise RuntimeError(f"no token for {user} can be had")
@@ -131,7 +131,7 @@ class ChaosCluster:
             return False
 
     def damages(self) -> list[str]:
-        """What `phalanx store check` has to say of the store: it reads and replays all of it."""
+        """What `phalanx store check` reports: it reads and replays the whole store."""
         words = [str(PHALANX), "store", "check", self._store()]
         done = subprocess.run(
             words, env=self._env("rig", "CLIENT", {}), capture_output=True, text=True, check=False
@@ -156,29 +156,29 @@ class ChaosCluster:
         for part in [*self.coordinators.values(), *self.members.values()]:
             part.kill()
 
-    # How each part is told what it needs.
+    # The settings of each part.
 
     def _etcd(self) -> dict[str, Part]:
         names = self._names("e", self.shape.members)
-        clients = {name: self.network.door(name, "client", 2379) for name in names}
-        peers = {name: self.network.door(name, "peer", 2380) for name in names}
-        self._hosts = [door.address for door in clients.values()]
-        everybody = ",".join(f"{name}=http://{door.address}" for name, door in peers.items())
-        return {name: self._member(name, clients[name], peers[name], everybody) for name in names}
+        clients = {name: self.network.service_address(name, "client", 2379) for name in names}
+        peers = {name: self.network.service_address(name, "peer", 2380) for name in names}
+        self._hosts = [service.address for service in clients.values()]
+        all_members = ",".join(f"{name}=http://{service.address}" for name, service in peers.items())
+        return {name: self._member(name, clients[name], peers[name], all_members) for name in names}
 
-    def _member(self, name: str, client: Door, peer: Door, everybody: str) -> Part:
+    def _member(self, name: str, client: ServiceAddress, peer: ServiceAddress, all_members: str) -> Part:
         words = [program("etcd"), "--name", name, "--data-dir", str(self.folder / name / "data")]
         words += ["--listen-client-urls", f"http://{client.bind}"]
         words += ["--advertise-client-urls", f"http://{client.address}"]
         words += ["--listen-peer-urls", f"http://{peer.bind}"]
         words += ["--initial-advertise-peer-urls", f"http://{peer.address}"]
-        words += ["--initial-cluster", everybody, "--initial-cluster-state", "new"]
+        words += ["--initial-cluster", all_members, "--initial-cluster-state", "new"]
         return Part(name, self.folder / name, self.network, words, dict(os.environ))
 
-    def _addresses(self) -> tuple[dict[str, Door], dict[str, Door]]:
+    def _addresses(self) -> tuple[dict[str, ServiceAddress], dict[str, ServiceAddress]]:
         names = self._names("c", self.shape.coordinators)
-        rest = {name: self.network.door(name, "rest", 7433) for name in names}
-        return rest, {name: self.network.door(name, "link", 7434) for name in names}
+        rest = {name: self.network.service_address(name, "rest", 7433) for name in names}
+        return rest, {name: self.network.service_address(name, "link", 7434) for name in names}
 
     def _coordinator(self, name: str) -> Part:
         rest, link = self._rest[name], self._link[name]
@@ -197,7 +197,7 @@ class ChaosCluster:
             "LEASE_S": self.shape.lease_s,
             "HEARTBEAT_S": self.shape.heartbeat_s,
             "LOST_AFTER_S": self.shape.lost_after_s,
-            "LOSS_LIMIT": 1_000_000,  # whatever we do to nodes, it is never the task's fault
+            "LOSS_LIMIT": 1_000_000,  # no fault of a node counts against the task
         }
         if self._authority:
             settings |= self._authority.coordinator(name, rest.reached_host)
@@ -208,7 +208,7 @@ class ChaosCluster:
         settings: dict[str, object] = {
             "NAME": name,
             "STATE_DIR": self.folder / name,
-            "JOIN": ",".join(door.address for door in self._link.values()),
+            "JOIN": ",".join(service.address for service in self._link.values()),
             "TOKEN_FILE": self._node_token_file,
             "PRETEND": f"cpus={CORES},gpus={DEVICES},type=h100,ram=64GiB",
         }

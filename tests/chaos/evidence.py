@@ -1,4 +1,4 @@
-"""The evidence: all that is known when the storm is over, as plain values. What follows from it is `verdict.py`'s."""
+"""The evidence: everything known when the storm is over, as plain values. `verdict.py` draws the conclusions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.workload import Asked, Wait
 
 @dataclass
 class Evidence:
-    """What was asked for, what the tasks wrote down, what Phalanx says, and what was done to it."""
+    """What was submitted, what the tasks recorded, what Phalanx reports, and which faults there were."""
 
     asked: list[Asked]
     jobs: dict[str, Job]
@@ -30,14 +30,14 @@ class Evidence:
     led: list[tuple[float, float]] = field(default_factory=list)  # when a leader could be reached
     trespasses: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    slow: dict[str, int] = field(default_factory=dict)  # what the slow visitors did
+    slow: dict[str, int] = field(default_factory=dict)  # what the slow clients did
 
     @property
     def accepted(self) -> list[Asked]:
         return [each for each in self.asked if each.job]
 
     def last_lives(self) -> Iterable[tuple[Asked, Task, Life]]:
-        """Of every task that ran, its last attempt as it saw itself, and as it is told."""
+        """The last attempt of every task that ran, as it recorded itself, and as Phalanx reports it."""
         for asked in self.accepted:
             job = self.jobs.get(asked.job)
             for task in job.tasks.values() if job else ():
@@ -46,7 +46,7 @@ class Evidence:
                     yield asked, task, life
 
     def harmed(self, node: str, since: float, until: float, kinds: tuple[str, ...] = ()) -> list[Fault]:
-        """What befell a node between two instants; of all kinds, or of these."""
+        """The faults of a node between two instants; of all kinds, or of these."""
         return [
             fault
             for fault in self.faults

@@ -1,7 +1,7 @@
 """What can go wrong, by name: each fault has a victim, a beginning, an end, and rules for how many at once.
 
-The kinds stand in a table with their weights. A fault's `begin` does it and returns what undoes it. Who decides when
-is `storm.py`.
+The kinds are in a table with their weights. A fault's `begin` does it and returns what undoes it. `storm.py` decides
+when.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ MAJORITY_S_MAX = 4.0
 
 @dataclass
 class Fault:
-    """One thing that went wrong, for a while."""
+    """One fault, for a while."""
 
     kind: str
     victims: tuple[str, ...]
     began_at: float
     lasts_s: float
     ended_at: float | None = None
-    is_idle: bool = False  # the keeper that it is about was not there
+    is_idle: bool = False  # there was no keeper to harm
 
     def touches(self, name: str, since: float, until: float) -> bool:
-        """Whether it was felt by `name` at some moment between two instants."""
+        """Whether it affected `name` at some moment between two instants."""
         return name in self.victims and self.began_at <= until and (self.ended_at or until) >= since
 
 
 class Harm:
-    """The hands that do it."""
+    """Carries faults out and undoes them."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self._cluster = cluster
@@ -74,26 +74,26 @@ class Harm:
         return undo
 
     def freeze(self, name: str) -> Undo:
-        """Runner and keeper stand still and their tasks run on: the watchdog has to end them."""
+        """Runner and keeper are stopped and their tasks run on: the watchdog has to end them."""
         runner, keeper = self.pause(name), self.pause_keeper(name)
         return _all(keeper, runner)
 
     def freeze_watchdog(self, name: str) -> Undo:
-        """Runner, keeper and watchdog stand still and their tasks run on: nobody is there to end them."""
+        """Runner, keeper and watchdog are stopped and their tasks run on: nothing is left to end them."""
         node = self._cluster.nodes[name]
         rest = self.freeze(name)
         node.signal_watchdogs(signal.SIGSTOP)
         return _all(lambda: node.signal_watchdogs(signal.SIGCONT), rest)
 
     def stop_machine(self, name: str) -> Undo:
-        """Everything of a node stands still, its tasks, too: a virtual machine that is paused, and wakes later."""
+        """Everything of a node is stopped, its tasks, too: a virtual machine that is paused, and resumes later."""
         node = self._cluster.nodes[name]
         rest = self.freeze_watchdog(name)
         node.signal_tasks(signal.SIGSTOP)
         return _all(lambda: node.signal_tasks(signal.SIGCONT), rest)
 
     def abandon(self, name: str) -> Undo:
-        """Runner and keeper are killed, and nobody starts them again for a long time."""
+        """Runner and keeper are killed, and not started again for a long time."""
         node = self._cluster.nodes[name]
         self.missed |= not node.abandon()
         return lambda: None if node.is_running else node.start()
@@ -147,7 +147,7 @@ def _all(*undos: Undo) -> Undo:
 
 @dataclass(frozen=True)
 class Kind:
-    """`victims` is the letter of those it may befall, `count` how many of them at once, `longest` in seconds."""
+    """`victims` is the letter of the parts it may hit, `count` how many of them at once, `longest` in seconds."""
 
     weight: float
     victims: str
@@ -237,28 +237,28 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
-# What docs/promises.md admits: nobody is left on the node to end its tasks, or the whole of it stands still.
+# What docs/promises.md admits: nothing is left on the node to end its tasks, or the whole of it is stopped.
 UNFENCED = ("node and watchdog frozen", "machine stopped")
 # No heartbeat passes: a node that stops during one of these is lost sooner. Victims are coordinators, or the node.
 SILENT = (
     "coordinator killed", "coordinator paused", "coordinator away", "coordinator cut from etcd",
     "coordinator cut from runners", "node away", "node mute", "runner paused", "runner killed",
 )  # fmt: skip
-# The node hears nothing from the coordinator: its tasks end with its lease, whatever of it still runs.
+# The node receives nothing from the coordinator: its tasks end with its lease, whatever of it still runs.
 OUT_OF_TOUCH = ("runner paused", "node away", "node frozen", "node abandoned")
-# Who notices how attempts end stands still, or is gone: ends are noticed later than they happen.
+# The part that notices ends of attempts is stopped or gone: ends are noticed later than they happen.
 _KEEPERS = ("keeper killed", "keeper paused", "keeper paused for long")
 NOT_WATCHED = (*_KEEPERS, "node frozen", "node abandoned", "node crashed", *UNFENCED)
 CLOCKS = ("clock set ahead", "clock set back")
 
-# How many of each sort may be in trouble at the same moment; the rest must be enough to go on.
+# How many parts of each sort may be harmed at the same moment; the others must be enough to go on.
 AT_ONCE = {"c": 2, "e": 1, "n": 3}
 
 
 def choose(
     chance: Random, cluster: ChaosCluster, troubled: set[str], leader: str | None, kinds: tuple[str, ...] = ()
 ) -> tuple[str, Fault] | None:
-    """A kind and its victims, by weight, or None if nobody may be harmed in that way just now."""
+    """A kind and its victims, by weight, or None if no part may be harmed in that way now."""
     there = {name[0] for name in cluster.parts}
     possible = [
         name

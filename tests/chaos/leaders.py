@@ -1,4 +1,4 @@
-"""Who leads, as seen from outside: every coordinator is asked again and again, and each yes is kept.
+"""Which coordinator leads, as seen from outside: every coordinator is polled, and each yes is kept.
 
 From the answers follow the times without a leader, and whether two ever led at the same moment.
 """
@@ -17,7 +17,7 @@ from tests.chaos.clock import clock
 
 ASK_EVERY_S = 0.1
 ANSWER_WITHIN_S = 1.0
-CLOSE_S = 0.5  # between two answers of a leader whom everybody can reach
+CLOSE_S = 0.5  # between two answers of a leader that can be reached
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Yes:
 
 
 class LeaderWatch:
-    """One thread for each coordinator, so that a silent one holds up nobody."""
+    """One thread for each coordinator, so that a silent one delays no other."""
 
     def __init__(self, addresses: dict[str, str], token: str, tls: ssl.SSLContext | None) -> None:
         self.answers: list[Yes] = []
@@ -53,7 +53,7 @@ class LeaderWatch:
             thread.join(5)
 
     def leader(self) -> str | None:
-        """Who said so last, if that was just now."""
+        """The last one that answered yes, if that was just now."""
         if not self.answers or clock() - self.answers[-1].answered_at > 1.0:
             return None
         return self.answers[-1].name
@@ -71,7 +71,7 @@ class LeaderWatch:
                 answer = line.getresponse()
                 body = answer.read()
             except (OSError, http.client.HTTPException):
-                line.close()  # the next request dials again
+                line.close()  # the next request connects again
                 continue
             if answer.status == 200:
                 self.answers.append(Yes(name, int(json.loads(body)["epoch"]), asked_at, clock()))
@@ -88,7 +88,7 @@ class LeaderWatch:
 
 
 def reigns(answers: list[Yes]) -> list[dict[str, object]]:
-    """Who led, under which epoch, from when to when: one row for each term."""
+    """Which coordinator led, under which epoch, from when to when: one row for each term."""
     rows: dict[tuple[int, str], list[float]] = {}
     for each in answers:
         rows.setdefault((each.epoch, each.name), []).append(each.answered_at)
@@ -99,7 +99,7 @@ def reigns(answers: list[Yes]) -> list[dict[str, object]]:
 
 
 def led(answers: list[Yes]) -> list[tuple[float, float]]:
-    """When somebody was known to lead, and could be reached: spans in which the answers are close to each other."""
+    """When a leader was known and could be reached: spans in which the answers are close to each other."""
     spans: list[tuple[float, float]] = []
     for at in sorted(each.answered_at for each in answers):
         if spans and at - spans[-1][1] <= CLOSE_S:
@@ -121,8 +121,8 @@ def vacancies(answers: list[Yes]) -> list[float]:
 
 
 def rivals(answers: list[Yes]) -> list[str]:
-    """Whoever was asked after somebody of a higher epoch had said yes, and said yes all the same."""
-    begun: list[tuple[float, int]] = []  # when an epoch was first known to be in force
+    """Coordinators that were asked after one of a higher epoch had answered yes, and still answered yes."""
+    begun: list[tuple[float, int]] = []  # when an epoch was first known to be current
     newest = 0
     for each in sorted(answers, key=lambda each: each.answered_at):
         if each.epoch > newest:

@@ -1,4 +1,4 @@
-"""The ledger: what the tasks wrote of themselves, read back as lives. The truth outside of Phalanx."""
+"""The ledger: what the tasks recorded about themselves, read back as lives. It is independent of Phalanx."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COLUMNS = 9
 
 @dataclass
 class Life:
-    """One attempt that ran. `ended_at` is None if it was killed before it could say so."""
+    """One attempt that ran. `ended_at` is None if it was killed before it could record its end."""
 
     key: str  # job/position/attempt
     node: str

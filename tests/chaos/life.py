@@ -1,8 +1,8 @@
-"""A task of the rig. It takes what it was granted, writes its own life down, and ends as it was told to.
+"""A task of the rig. It takes what it was granted, records its own life, and ends as its arguments say.
 
 It runs as `python -I -S life.py LIVES LOCKS SECONDS CODE…` and knows nothing of Phalanx but the variables of its
-environment. Every device and every core of a node is a file here, and so is every task: whoever finds one locked
-has met somebody who lives at the same moment. The kernel lets go of a lock when its holder dies, however it died.
+environment. Every device and every core of a node is a file here, and so is every task: a locked file means that
+another process holds it at the same moment. The kernel releases a lock when its holder dies, however it died.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ class Life:
         os.write(self._lives, "\t".join((*words, str(detail))).encode() + b"\n")
 
     def take(self, cores_of_node: int) -> None:
-        """Lock the task, the devices and as many cores as were granted; tell of whatever is taken already."""
+        """Lock the task, the devices and as many cores as were granted; record whatever is taken already."""
         task = self.key.rpartition("/")[0].replace("/", ".")
         if (holder := self._locked(f"task-{task}")) is not None:
             self.tell("twin", holder)
@@ -52,7 +52,7 @@ class Life:
             self.tell("clash", f"{missing} of {self.cores} cores are held by others")
 
     def _locked(self, name: str) -> str | None:
-        """None if it is ours now, else who holds it."""
+        """None if it is ours now, else the holder."""
         file = os.open(f"{self._locks}/{name}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

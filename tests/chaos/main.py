@@ -1,4 +1,4 @@
-"""`scripts/chaos`: build a cluster, torment it, let it heal, judge it. Exit code 1 if a promise was broken."""
+"""`scripts/chaos`: build a cluster, inject faults, let it heal, judge it. Exit code 1 if a promise was broken."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.waiting import wait_until
 from tests.support.wall_clock import has_compiler
 
 USERS = 4  # the first is the admin
-SLOW = "s1"  # where the slow visitors stand
+SLOW = "s1"  # where the slow clients are
 TELL_EVERY_S = 10.0
 
 
@@ -50,13 +50,13 @@ class Plan:
     gap_s: float = 2.4
     open_max: int = 8  # tasks of one user
     kinds: tuple[str, ...] = ()  # of faults; none: all
-    heal_s: float = HEAL_S + 30.0  # how long we look on
-    with_slow: bool = True  # visitors, beside the users
-    planted: tuple[str, ...] = ()  # words of a program in the place of every coordinator's
+    heal_s: float = HEAL_S + 30.0  # how long we wait for it
+    with_slow: bool = True  # clients, beside the users
+    planted: tuple[str, ...] = ()  # a program in place of every coordinator's
 
 
 class Rig:
-    """A cluster, its users, those who watch it, and the storm."""
+    """A cluster, its users, its observers, and the storm."""
 
     def __init__(self, folder: Path, shape: Shape, network: Network, plan: Plan) -> None:
         self.folder, self.plan = folder, plan
@@ -99,7 +99,7 @@ class Rig:
         self.cluster.network.close()
 
     def _clients(self) -> Part:
-        """Those who are slow on purpose, with a user's token, and an address of their own where there are addresses."""
+        """Clients that are slow on purpose, with a user's token, and their own address where there are addresses."""
         folder, cluster = self.folder / SLOW, self.cluster
         words = [
             sys.executable,
@@ -131,7 +131,7 @@ class Rig:
         )
 
     def _heal(self, client: phalanx.Client) -> float | None:
-        """Seconds from the last fault's end until everything has ended and everybody is there."""
+        """Seconds from the last fault's end until everything has ended and all parts are back."""
         try:
             wait_until(lambda: self._is_healed(client), self.plan.heal_s, "healed")
         except TimeoutError:
@@ -189,7 +189,7 @@ def say(text: str) -> None:
 
 
 def torment(folder: Path, shape: Shape, network: Network, plan: Plan) -> dict[str, list[str]]:
-    """Run the rig, print its table; the broken promises by name."""
+    """Run the rig and print its table; returns the broken promises by name."""
     rig = Rig(folder, shape, network, plan)
     try:
         evidence = rig.run()

@@ -1,8 +1,8 @@
-"""A network of namespaces: every part has an address of its own on one bridge. For root.
+"""A network of namespaces: every part has its own address on one bridge. For root.
 
-The rig must already be in a network namespace of its own (`unshare --net`), so that bridges of several rigs never
-meet. A cut is a wrong, permanent neighbour entry: frames leave for a machine that does not exist, as silently as
-a cable that was pulled, in one direction and for one pair alone. Only `ip` and `nsenter` are needed for it.
+The rig must already be in its own network namespace (`unshare --net`), so that bridges of several rigs never meet. A
+cut is a wrong, permanent neighbour entry: frames leave for a machine that does not exist, as silently as with a pulled
+cable, in one direction and for one pair alone. Only `ip` and `nsenter` are needed for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.chaos.network import RIG, Door
+from tests.chaos.network import RIG, ServiceAddress
 
 _NET = "10.77.0"
 _NOWHERE = "02:00:00:00:00:fe"
@@ -21,7 +21,7 @@ _NAMED = Path("/run/netns")
 
 
 def why_not() -> str:
-    """Why this network cannot be had here, or nothing."""
+    """Why this network is impossible here, or ""."""
     if os.geteuid() != 0:
         return "we are not root"
     for program in ("ip", "nsenter", "unshare"):
@@ -58,16 +58,16 @@ class Namespaces:
             self._build(owner)
         return f"{_NET}.{self._numbers[owner]}"
 
-    def door(self, owner: str, service: str, port: int) -> Door:
+    def service_address(self, owner: str, service: str, port: int) -> ServiceAddress:
         address = self.address(owner)
-        return Door(address, port, address, port)
+        return ServiceAddress(address, port, address, port)
 
     def enter(self, owner: str) -> list[str]:
         self.address(owner)
         return ["nsenter", f"--net={_NAMED / self._name(owner)}", "--"]
 
     def settled(self, owner: str, pid: int) -> None:
-        """Nothing to do: who speaks is known by the address."""
+        """Nothing to do: a sender is known by its address."""
 
     def cut(self, source: str, target: str) -> None:
         to = ("to", self.address(target), "lladdr", _NOWHERE, "nud", "permanent")
@@ -100,7 +100,7 @@ class Namespaces:
         return f"phx{os.getpid()}-{owner}"
 
     def _clear_old(self) -> None:
-        """What rigs left that were killed: their names tell whose they were."""
+        """Remove what killed rigs left: the names say whose they were."""
         for found in _NAMED.glob("phx*-*") if _NAMED.exists() else ():
             pid = found.name.removeprefix("phx").partition("-")[0]
             if pid.isdecimal() and not Path("/proc", pid).exists():

@@ -1,7 +1,7 @@
-"""Where the parts of a cluster stand, how they reach each other, and how they are kept from it.
+"""Where the parts of a cluster are, how they reach each other, and how they are cut off.
 
 A cut has a direction: what `source` sends to `target` is lost, silently, until it is healed. Two networks do this:
-`namespaces.py`, where every part has an address of its own (root only), and `proxies.py` on loopback for everybody.
+`namespaces.py`, where every part has its own address (root only), and `proxies.py` on loopback for any account.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 RIG = "rig"  # the name of the rig itself, among the names of the parts
 
 
-class Door(NamedTuple):
+class ServiceAddress(NamedTuple):
     """A service of one part: where it listens, and where others reach it."""
 
     host: str
@@ -31,12 +31,12 @@ class Door(NamedTuple):
 class Network(Protocol):
     needs_tls: bool
 
-    def door(self, owner: str, service: str, port: int) -> Door:
-        """A door for a service; `port` is the one it has where ports are not scarce."""
+    def service_address(self, owner: str, service: str, port: int) -> ServiceAddress:
+        """The address of a service; `port` is the one it has where ports are not scarce."""
         ...
 
     def enter(self, owner: str) -> list[str]:
-        """The words before a command that make it run where `owner` stands."""
+        """The words before a command that make it run where `owner` is."""
         ...
 
     def settled(self, owner: str, pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The processes of a cluster, one `Part` each: started, killed, paused, and started again on what they wrote."""
+"""The processes of a cluster, one `Part` each: started, killed, paused, and started again on their data."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from phalanx.runner.keeper.lookup import is_keeper
 from tests.chaos.network import Network
 
 END_S = 15.0
-LIVES = "lives"  # the file of a rig's tasks, which is among the words of each
+LIVES = "lives"  # the file of a rig's tasks, which is in the command line of each
 
 
 class Part:
-    """One process, by the name of the place where it stands."""
+    """One process, by the name of its location."""
 
     def __init__(
         self, name: str, folder: Path, network: Network, words: list[str], env: Mapping[str, str]
@@ -73,7 +73,7 @@ class Part:
             os.kill(self.pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """Ask it to end; insist after a while."""
+        """Ask it to end; kill it after a while."""
         if self._process is None or not self.is_running:
             return
         self.resume()

@@ -1,8 +1,8 @@
-"""A network on loopback: every service stands behind a small proxy, and a cut stops what flows through it.
+"""A network on loopback: every service is behind a small proxy, and a cut stops what flows through it.
 
-Who dialled is read off the kernel's tables, for everybody has the same address here: the proxy looks which process
-holds the other end of the connection. What is cut waits, as it does in TCP, and flows on when it is healed; a dial
-during a cut is taken by the proxy and then goes nowhere, where a real network would not even take it.
+All parts have the same address here, so the sender of a connection is read from the kernel's tables: the proxy looks
+up which process holds the other end. What is cut waits, as in TCP, and flows on when it is healed; a connection during
+a cut is accepted by the proxy and then goes nowhere, where a real network would not even accept it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from tests.chaos.network import RIG, Door
+from tests.chaos.network import RIG, ServiceAddress
 from tests.support.servers import a_free_port
 
 _LOOPBACK = "127.0.0.1"
@@ -21,7 +21,7 @@ _PIECE_BYTES = 64 << 10
 
 
 class Proxies:
-    """All proxies of one rig, in a thread of their own."""
+    """All proxies of one rig, in their own thread."""
 
     needs_tls = False
 
@@ -35,10 +35,10 @@ class Proxies:
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
         self._thread.start()
 
-    def door(self, owner: str, service: str, port: int) -> Door:
+    def service_address(self, owner: str, service: str, port: int) -> ServiceAddress:
         behind, front = a_free_port(), a_free_port()
         asyncio.run_coroutine_threadsafe(self._listen(owner, behind, front), self._loop).result(10)
-        return Door(_LOOPBACK, behind, _LOOPBACK, front)
+        return ServiceAddress(_LOOPBACK, behind, _LOOPBACK, front)
 
     def enter(self, owner: str) -> list[str]:
         return []
@@ -115,7 +115,7 @@ class Proxies:
                 await self._until_open(source, target)
                 outward.write(piece)
                 await outward.drain()
-        await self._until_open(source, target)  # that the other end hung up is not heard through a cut either
+        await self._until_open(source, target)  # the other end's close does not pass a cut either
         with suppress(OSError):
             if outward.can_write_eof():
                 outward.write_eof()
@@ -125,7 +125,7 @@ class Proxies:
             await self._changed.wait()
 
     def _dialler(self, port: int, front: int) -> str:
-        """Whose process holds the connection from `port` to `front`."""
+        """The part whose process holds the connection from `port` to `front`."""
         inode = _inode(port, front)
         for owner, pid in self._pids.items():
             if inode and _holds(pid, f"socket:[{inode}]"):

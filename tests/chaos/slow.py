@@ -1,8 +1,8 @@
-"""Visitors who are slow on purpose: they send half a request, or ask for much and do not read the answer.
+"""Clients that are slow on purpose: they send half a request, or ask for much and do not read the answer.
 
 Run as `python -I -S slow.py COUNTS TOKEN CA_FILE ADDRESS…` beside the honest work; it knows nothing of Phalanx but a
-few routes, and the token of one user. CA_FILE is empty where the cluster speaks plain HTTP. What it did is counted in
-COUNTS. It goes on until it is ended.
+few routes, and the token of one user. CA_FILE is empty where the cluster uses plain HTTP. What it did is counted in
+COUNTS. It runs until it is ended.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ CONNECT_S = 5.0
 PAUSE_S = 0.3
 CHATTY_EVERY_S = 8.0
 CHATTY = "head -c 4000000 /dev/zero | tr '\\0' x; exec sleep 4"
-HALF_GREETING = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64)  # of TLS: the rest never comes
+HALF_GREETING = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(
+    64
+)  # of TLS: the remainder never comes
 _STATUS = b"HTTP/1.1 200"
 
 RunnerEffect = Callable[[], Awaitable[None]]
@@ -38,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Clients:
-    """All of them, and what they know of each other."""
+    """All slow clients, and what they share."""
 
     def __init__(self, token: str, ca_file: str, addresses: list[str]) -> None:
         context = ssl.create_default_context(cafile=ca_file) if ca_file else None

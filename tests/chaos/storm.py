@@ -1,7 +1,7 @@
-"""The storm: faults drawn from a seed, one after another and over each other, each written down with its time.
+"""The storm: faults drawn from a seed, one after another and overlapping, each recorded with its time.
 
-It runs in the thread that started the parts. A part that ends although nobody harmed it is noted and started again, as
-an init system would.
+It runs in the thread that started the parts. A part that ends without a fault is noted and started again, as an init
+system would.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Storm:
         self.fallen: list[str] = []  # parts that ended by themselves
 
     def blow(self, seconds: float, tell: Callable[[], None]) -> None:
-        """Do harm for so long, then undo all of it. `tell` is called now and then."""
+        """Inject faults for so long, then undo all of them. `tell` is called now and then."""
         until = clock() + seconds
         next_at = clock()
         while (now := clock()) < until:
@@ -57,7 +57,7 @@ class Storm:
         return max((fault.ended_at or 0.0 for fault in self.faults), default=clock())
 
     def _begin(self, now: float, until: float) -> None:
-        """Try until somebody can be harmed; there nearly always is somebody."""
+        """Try until a part can be harmed; there nearly always is one."""
         for _ in range(10):
             if (
                 drawn := choose(self._chance, self._cluster, self._troubled, self._leader(), self.kinds)

@@ -9,7 +9,7 @@ from tests.chaos.evidence import Evidence
 from tests.chaos.leaders import Yes, vacancies
 from tests.chaos.verdict import excused_twins, fenced
 
-_SHOWN = 8  # of the sentences on one broken promise
+_SHOWN = 8  # sentences shown for one broken promise
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -72,7 +72,7 @@ def _work(evidence: Evidence) -> Iterable[str]:
 
 
 def _waits(evidence: Evidence) -> Iterable[str]:
-    """How long whoever asked had to wait, the times without a leader included."""
+    """How long requests had to wait, including the times without a leader."""
     for user in sorted({wait.user for wait in evidence.waits}):
         waited = [wait.ended_at - wait.began_at for wait in evidence.waits if wait.user == user]
         shown = ", ".join(

@@ -278,12 +278,12 @@ def test_a_job_that_another_user_cancelled_is_seen():
 @pytest.mark.parametrize(
     ("task", "life"),
     [
-        (a_task("Completed", 0), a_life(code=3)),  # it failed, and is said to have completed
+        (a_task("Completed", 0), a_life(code=3)),  # it failed, and is reported as completed
         (a_task("Failed", 4), a_life(code=3)),  # another code
         (a_task("Failed", 3), a_life(code=3)),  # true, but it was meant to succeed
         (a_task("Completed", 0, attempt=2), a_life(code=0)),  # an attempt that never ran
-        (a_task("Cancelled", None), a_life()),  # nobody cancelled it
-        (a_task("Failed", -1, reason="lost"), a_life()),  # nothing that we did was its fault
+        (a_task("Cancelled", None), a_life()),  # it was not cancelled
+        (a_task("Failed", -1, reason="lost"), a_life()),  # no fault of ours counts against it
     ],
 )
 def test_an_end_that_is_not_true_is_seen(task: Task, life: Life):

@@ -1,4 +1,4 @@
-"""Verdicts about time: leases and limits that hold, times that are told as they were, and nobody who waits for ever."""
+"""Verdicts about time: leases and limits that hold, times reported as they were, and no request that waits for ever."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STARVED_S = 10.0
 
 
 def outlived_leases(evidence: Evidence) -> list[str]:
-    """What runs on a node that hears nothing from the coordinator has ended when the node is given up."""
+    """What runs on a node that receives nothing from the coordinator has ended when the node is declared lost."""
     found = []
     for fault in evidence.faults:
         if fault.kind not in OUT_OF_TOUCH:
@@ -54,7 +54,7 @@ def limits(evidence: Evidence) -> list[str]:
 
 
 def _stopped_by(evidence: Evidence, life: Life, limit_s: float) -> float:
-    """When it must have been told to stop: while its node is in trouble, as soon as that is over."""
+    """When it must have been stopped: while its node is harmed, as soon as that is over."""
     due_at = life.born_at + limit_s
     for fault in sorted(evidence.faults, key=lambda fault: fault.began_at):
         if fault.kind not in CLOCKS and fault.touches(life.node, due_at - evidence.lost_after_s, due_at):
@@ -63,7 +63,7 @@ def _stopped_by(evidence: Evidence, life: Life, limit_s: float) -> float:
 
 
 def untrue_times(evidence: Evidence) -> list[str]:
-    """Beginnings and ends are told as they were; no end comes before its beginning."""
+    """Starts and ends are reported as they were; no end comes before its start."""
     found = []
     for asked, task, life in evidence.last_lives():
         where = f"{asked.request} {life.key} on {life.node}"
@@ -89,7 +89,7 @@ def _wrong_times(task: Task, life: Life, offset_s: float) -> list[str]:
 
 
 def starved(evidence: Evidence) -> list[str]:
-    """Whoever asks is answered, as long as somebody leads: no other user, and no slow reader, holds it up."""
+    """Every request is answered as long as there is a leader: no other user, and no slow reader, delays it."""
     found = []
     for wait in evidence.waits:
         served_s = sum(

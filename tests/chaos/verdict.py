@@ -1,8 +1,8 @@
-"""The verdict: what the tasks wrote of themselves, held against what Phalanx says. Plain values in, sentences out.
+"""The verdict: compares what the tasks recorded with what Phalanx reports. Plain values in, sentences out.
 
 Every function is one promise; an empty answer means that it was kept. Those about time are in `times.py`. What
-docs/promises.md admits (nobody was left on a node to end its tasks, or all of it stood still) is counted apart and
-never as a violation.
+docs/promises.md admits (nothing was left on a node to end its tasks, or all of it was stopped) is counted separately
+and never as a violation.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.chaos.times import limits, outlived_leases, starved, untrue_times
 from tests.chaos.workload import FINAL, Asked
 
 HEAL_S = 60.0
-_STOPPED = (143, -15, -9)  # what a task of ours answers to SIGTERM, and what the signals do if it could not
-_LEASE_SHARE = 2 / 3  # of `lost_after_s`: how long a node may run what it runs without a word
+_STOPPED = (143, -15, -9)  # the exit of our tasks on SIGTERM, and by signals if they could not
+_LEASE_SHARE = 2 / 3  # of `lost_after_s`: how long a node may run its attempts without a heartbeat
 _LOST_SHARE = 0.8  # of `lost_after_s`: the last heartbeat may have been a while before the fault
 _CLOCKS_S = 0.5  # coordinators' clocks and ours are read at different moments
 
@@ -49,7 +49,7 @@ def lost(evidence: Evidence) -> list[str]:
 
 
 def accepted_twice(evidence: Evidence) -> list[str]:
-    """One request makes one job, however often it was sent; and nothing runs that nobody asked for."""
+    """One request makes one job, however often it was sent; and nothing runs that was not submitted."""
     found = [f"{name} became {len(ids)} jobs: {ids}" for name, ids in evidence.names.items() if len(ids) > 1]
     known = {each.job for each in evidence.accepted}
     strangers = {life.job for life in evidence.lives.values()} - known
@@ -69,7 +69,7 @@ def double_commits(evidence: Evidence) -> list[str]:
 
 
 def double_allocations(evidence: Evidence) -> list[str]:
-    """No device and no core is held by two at one moment; no attempt has two processes."""
+    """No device and no core is held twice at one moment; no attempt has two processes."""
     found = [
         f"{life.key} on {life.node}: {clash}" for life in evidence.lives.values() for clash in life.clashes
     ]
@@ -83,7 +83,7 @@ def twin_lives(evidence: Evidence) -> list[str]:
 
 
 def excused_twins(evidence: Evidence) -> list[str]:
-    """Two attempts lived at once, because nobody on its node could end the first: the limit we admit."""
+    """Two attempts lived at once, because nothing on its node could end the first: the limit we admit."""
     return [text for text, excused in _twins(evidence) if excused]
 
 
@@ -98,7 +98,7 @@ def _twins(evidence: Evidence) -> list[tuple[str, bool]]:
 
 
 def _is_admitted(first: Life, second: Life, evidence: Evidence) -> bool:
-    """Whoever could have ended the first stood still until its node was lost, and woke no longer than a lease ago."""
+    """All that could have ended the first was stopped until its node was lost, and resumed a lease ago at most."""
     lost_after_s = evidence.lost_after_s
     for fault in evidence.harmed(first.node, first.started_at, second.started_at, UNFENCED):
         silent_since = _silent_since(fault, first.node, evidence)
@@ -113,7 +113,7 @@ def _is_admitted(first: Life, second: Life, evidence: Evidence) -> bool:
 
 
 def _silent_since(fault: Fault, node: str, evidence: Evidence) -> float:
-    """Since when the node cannot have been heard: another fault may have cut it off, less than a lease before."""
+    """Since when the node cannot have been heard from: another fault may have cut it off, less than a lease before."""
     earliest = fault.began_at - _LEASE_SHARE * evidence.lost_after_s
     cuts = [
         other.began_at
@@ -125,7 +125,7 @@ def _silent_since(fault: Fault, node: str, evidence: Evidence) -> float:
 
 
 def fenced(evidence: Evidence) -> list[str]:
-    """Attempts that did their work to the end and were not believed: they had been given up before they told it."""
+    """Attempts that finished their work and were rejected: they had been declared lost before they reported it."""
     return [
         f"{life.key} ended with {life.code}, and came too late"
         for life in evidence.lives.values()
@@ -136,7 +136,7 @@ def fenced(evidence: Evidence) -> list[str]:
 
 
 def exit_codes(evidence: Evidence) -> list[str]:
-    """What a task is said to have ended with is what its process ended with, and what it was meant to."""
+    """A task's reported exit code is that of its process, and the intended one."""
     found = []
     for asked in evidence.accepted:
         job = evidence.jobs.get(asked.job)
@@ -212,17 +212,17 @@ def _half(name: str, members: list[Life], job: Job, asked: Asked, evidence: Evid
 
 
 def rivals(evidence: Evidence) -> list[str]:
-    """One leads at a time."""
+    """One coordinator leads at a time."""
     return evidence.rivals
 
 
 def refusals(evidence: Evidence) -> list[str]:
-    """What is allowed is done, or asked to come again: never refused."""
+    """What is allowed is done, or answered with "try again": never refused."""
     return evidence.refusals
 
 
 def trespasses(evidence: Evidence) -> list[str]:
-    """What is one user's is not another's to cancel."""
+    """No user can cancel another's job."""
     return evidence.trespasses
 
 
@@ -244,7 +244,7 @@ def damages(evidence: Evidence) -> list[str]:
 
 
 def idle_faults(evidence: Evidence) -> list[str]:
-    """The rig did what it says: no kind of fault found nobody each time, and the slow visitors came."""
+    """The rig did what it claims: every kind of fault found a victim at least once, and the slow clients ran."""
     kinds: dict[str, list[bool]] = {}
     for fault in evidence.faults:
         kinds.setdefault(fault.kind, []).append(fault.is_idle)

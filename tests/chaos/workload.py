@@ -1,10 +1,10 @@
 """The users of the rig: they submit single tasks, arrays and gangs, cancel some, and remember every answer.
 
-The first has the cluster's own token, the others one of role `user` each, and compete with each other. They look at
-lists, and now and then try to cancel what is not theirs. How long each waited for an answer is written down.
+The first has the cluster's own token, the others one of role `user` each, and compete with each other. They read
+lists, and sometimes try to cancel another's job. How long each waited for an answer is recorded.
 
-A submission whose answer was lost is sent again with the same request id until it is answered: whatever was accepted is
-known here by its job's id, and was accepted once.
+A submission whose answer was lost is sent again with the same request id until it is answered: whatever was accepted
+is known here by its job's id, and was accepted once.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tests.chaos.clock import clock
 FINAL = ("Completed", "Failed", "Cancelled")
 _LOOK_S = 0.25
 _SECONDS = (0.1, 0.3, 0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 15.0)  # a few outlive their node's lease
-_TOO_LONG_S = 90.0  # those who are meant to run into their limit
-_ENOUGH_S = 3600.0  # a limit that nobody runs into, unless hours pass at once
+_TOO_LONG_S = 90.0  # the run time of tasks that are meant to reach their limit
+_ENOUGH_S = 3600.0  # a limit that is not reached, unless hours pass at once
 _IN_A_ROW_S = 40.0  # what the tasks of an array may take together, two at a time: all must end within HEAL_S
 _LISTED = 20
 
 
 @dataclass
 class Asked:
-    """One submission, what was wished for, and what was answered."""
+    """One submission, what it asked for, and its answer."""
 
     request: str
     kind: str
@@ -44,9 +44,9 @@ class Asked:
     job: str = ""  # once it was accepted
     accepted_at: float = 0.0
     cancel_began_at: float = 0.0
-    cancel_at: float | None = None  # when its user will change her mind
-    is_cancelled: bool = False  # she did, and may have been heard
-    cancelled: int = 0  # how many tasks the answer said were cancelled
+    cancel_at: float | None = None  # when its user will cancel it
+    is_cancelled: bool = False  # it was sent, and may have arrived
+    cancelled: int = 0  # how many tasks the answer reported as cancelled
     troubles: int = 0  # answers that did not come, or said: later
     refused: str = ""  # the answer was no
     ended: bool = False
@@ -63,7 +63,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Wait:
-    """How long somebody waited for an answer, with everything that had to be asked again."""
+    """How long a request took, with everything that had to be asked again."""
 
     user: str
     what: str
@@ -73,7 +73,7 @@ class Wait:
 
 @dataclass
 class Users:
-    """Several users at once, each with a client of her own."""
+    """Several users at once, each with its own client."""
 
     cluster: ChaosCluster
     lives: Path
@@ -81,8 +81,8 @@ class Users:
     open_max: int  # tasks that one user has waiting or running
     asked: list[Asked] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    trespasses: list[str] = field(default_factory=list)  # one cancelled what was another's
-    refusals: list[str] = field(default_factory=list)  # a no to what is allowed
+    trespasses: list[str] = field(default_factory=list)  # one user cancelled another's job
+    refusals: list[str] = field(default_factory=list)  # an allowed request was refused
     _over: threading.Event = field(default_factory=threading.Event)
     _gone: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -97,11 +97,11 @@ class Users:
             thread.start()
 
     def end(self) -> None:
-        """Nothing new is submitted; whose answer is still out goes on asking."""
+        """Nothing new is submitted; unanswered requests are still repeated."""
         self._over.set()
 
     def close(self) -> None:
-        """They go, whatever they still wait for."""
+        """Stop all, whatever they still wait for."""
         self._over.set()
         self._gone.set()
         for thread in self._threads:
@@ -109,7 +109,7 @@ class Users:
 
     @property
     def is_settled(self) -> bool:
-        """Nobody waits for an answer any more."""
+        """No request is unanswered any more."""
         return not any(thread.is_alive() for thread in self._threads)
 
 
@@ -192,25 +192,25 @@ class _User:
                 self._users.trespasses.append(f"{self.name} cancelled {job}, which is another's")
 
     def _look(self, client: phalanx.Client) -> None:
-        """Cancel what is no longer wanted, and forget what has ended."""
+        """Cancel what is no longer wanted, and drop what has ended."""
         for asked in [*self._open]:
             if asked.cancel_at is not None and clock() >= asked.cancel_at:
                 self._cancel(client, asked)
             try:
                 asked.ended = client.job(asked.job).status in FINAL
             except NotFound:
-                continue  # a standby that lags, or a job that was lost: the verdict will tell
+                continue  # a standby that lags, or a job that was lost: the verdict decides
             if asked.ended:
                 self._open.remove(asked)
 
     def _cancel(self, client: phalanx.Client, asked: Asked) -> None:
-        """Say it until it was heard."""
+        """Repeat it until it was answered."""
         if not asked.is_cancelled:
             asked.is_cancelled, asked.cancel_began_at = True, clock()
         try:
             asked.cancelled += client.cancel(asked.job).cancelled
         except (phalanx.errors.Unavailable, phalanx.errors.TooMany):
-            return  # it may have been heard; say it again
+            return  # it may have arrived; repeat it
         except (phalanx.errors.NotFound, phalanx.errors.Conflict):
             pass  # a standby that lags, or it has ended already
         except PhalanxError as error:
@@ -232,7 +232,7 @@ class _User:
             "name": request,
             "request_id": request,
             "cores": chance.choice((1, 1, 1, 2)),
-            "priority": chance.choice((0, 0, 0, 5)),  # so that some have to leave for others
+            "priority": chance.choice((0, 0, 0, 5)),  # so that some are evicted for others
             "gpus": chance.choice((0, 1, 1, 2)) if kind != "array" else chance.choice((0, 0, 1)),
             "max_retries": chance.choice((0, 0, 1)) if kind != "gang" else 0,
         }

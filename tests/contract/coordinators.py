@@ -1,8 +1,8 @@
 """Coordinators for the cases C31-C43: whole ones on a store of any kind, and runners that the test plays.
 
 A coordinator is what `coordinator/main.py` wires together, behind the port that real runners use. A runner here obeys
-nothing: it says what the test has it say, under whatever epoch, lease and attempt, and keeps what it hears. Time for
-the cluster's rules is moved by the test; the coordinators' own leases are counted as they are in life.
+nothing: it sends what the test has it send, under whatever epoch, lease and attempt, and keeps what it receives. The
+test moves the time of the cluster's rules; the coordinators' own leases take their real time.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from tests.support.waiting import found, until
 
 M = TypeVar("M", bound=wire.Message)
 RETRIES = 3
-LONG_LEASE_S = 60.0  # nobody waits for it: where a leader leaves, it resigns
+LONG_LEASE_S = 60.0  # never waited for: a leader that leaves resigns
 STEP_S = 10.0  # less than the silence for which a node is lost
 NODE_TOKEN = "a-token-of-runners"
 
 
 class Runner(asyncio.Protocol):
-    """One runner. Its orders and the answers to it stand in `heard`, what it has in hand in `held`."""
+    """One runner. Its orders and the answers to it are in `heard`, its attempts in `held`."""
 
     def __init__(self, node: str, life: str = "a", token: str = NODE_TOKEN, **has: int) -> None:
         self.node, self.life, self.token = node, life, token
@@ -80,7 +80,7 @@ class Runner(asyncio.Protocol):
         self._transport.write(wire.pack(message))
 
     async def ask(self, message: wire.Message, *kinds: type[M]) -> M:
-        """Say something, and wait for the first answer that is of one of these kinds."""
+        """Send something, and wait for the first answer of one of these types."""
         before = len(self.heard)
         self.say(message)
         return await found(
@@ -103,7 +103,7 @@ class Runner(asyncio.Protocol):
     async def tell(
         self, report: Report, epoch: int | None = None, generation: int | None = None
     ) -> wire.Dispositions:
-        """A report, under what it was welcomed with unless something else is given."""
+        """Send a report, under the epoch and lease of its welcome unless others are given."""
         under = self.epoch if epoch is None else epoch
         lease = self.generation if generation is None else generation
         return await self.ask(wire.Reports(under, [report], lease), wire.Dispositions)
@@ -115,7 +115,7 @@ class Runner(asyncio.Protocol):
     async def end(
         self, key: AttemptKey, code: int = 0, epoch: int | None = None, generation: int | None = None
     ) -> Disposition:
-        """Tell of an end; what became of that."""
+        """Report an end; returns its disposition."""
         answer = await self.tell(ended(key, code), epoch, generation)
         ((about, disposition),) = answer.items
         assert about == key
@@ -124,7 +124,7 @@ class Runner(asyncio.Protocol):
         return disposition
 
     async def started(self, job: str, number: int = 1) -> AttemptKey:
-        """Wait until it is told to start this attempt; the attempt's key."""
+        """Wait for the order to start this attempt; returns the attempt's key."""
         key = (job, 0, number)
         await self.ordered(Start, key)
         return key
@@ -180,7 +180,7 @@ class StartedCoordinator:
         await asyncio.wait_for(self._life, 10.0)
 
     async def kill(self) -> None:
-        """As at SIGKILL: not another word to anybody, and the leadership is not given up."""
+        """As at SIGKILL: nothing more is sent, and the leadership is not given up."""
         if self._entrance is not None:
             self._entrance.mute()
         await self.end()
@@ -195,7 +195,7 @@ class StartedCoordinator:
             self._entrance = None
 
     async def submit(self, node: str | None = None, **fields: object) -> str:
-        """A job of one task, for one node if that is given; its id."""
+        """Submit a job of one task, for one node if that is given; returns its id."""
         request = SubmitRequest(command=["/bin/true"], targets=[node] if node else [], **fields)  # type: ignore[arg-type]
         (id,) = (await self.commands.submit(request, "ada")).task_ids
         return id
@@ -220,7 +220,7 @@ class CoordinatorGroup:
         )
         self._coordinators.append(made)
         await made.open()
-        await until(lambda: made.state.keyring.secret)  # what every cluster begins with is written
+        await until(lambda: made.state.keyring.secret)  # what every cluster starts with is written
         return made
 
     async def runner(self, coordinator: StartedCoordinator, node: str, life: str = "a", **has: int) -> Runner:
@@ -238,9 +238,9 @@ class CoordinatorGroup:
         await until(lambda: new.is_active)
 
     async def killed(self, old: StartedCoordinator, new: StartedCoordinator) -> None:
-        """The old one is gone without a word: the new one waits for its lease to end."""
+        """The old one is gone without notice: the new one waits for its lease to end."""
         await old.kill()
-        if self._backend.place.kind in ("memory", "sqlite"):  # there the lease is over when we say so
+        if self._backend.place.kind in ("memory", "sqlite"):  # there the test ends the lease
             await self._backend.lease_over(self._coordinators[-1]._store)
         await until(lambda: new.is_active)
 
@@ -253,7 +253,7 @@ class CoordinatorGroup:
                 assert isinstance(await runner.beat(), wire.BeatAck)
 
     async def log(self) -> list[Event]:
-        """Every event that was kept, whoever wrote it."""
+        """Every event in the log, whichever coordinator wrote it."""
         loaded = await (await self._backend.store()).load()
         assert loaded.image is None
         return [event for batch in loaded.batches for event in decode(batch.body)]
@@ -281,5 +281,5 @@ def ended(key: AttemptKey, code: int = 0) -> Ended:
 
 
 def kept(coordinator: StartedCoordinator) -> bytes:
-    """Everything a coordinator knows that has to be durable."""
+    """All state of a coordinator that has to be durable."""
     return encode_state(coordinator.state)

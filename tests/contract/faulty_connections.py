@@ -52,8 +52,8 @@ class Proxy:
 
 
 class LateRequests:
-    """A Kv whose post is late. Transactions that put a key that `holds` names are taken, and delivered when we say so;
-    of those that `loses` names only the answer is lost. Whoever sent them hears that nobody answered.
+    """A Kv with delayed requests. Transactions that put a key that `holds` names are kept, and delivered on demand;
+    for those that `loses` names only the answer is lost. The sender gets a timeout.
     """
 
     def __init__(self, kv: Kv) -> None:
@@ -77,7 +77,7 @@ class LateRequests:
         return outcome
 
     async def deliver(self) -> list[bool]:
-        """Everything that was held, now; which of it took effect."""
+        """Deliver everything that was held, now; returns which of it took effect."""
         held, self._held, self.holds = self._held, [], b""
         return [(await self._kv.txn(*each)).succeeded for each in held]
 

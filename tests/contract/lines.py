@@ -1,7 +1,7 @@
-"""The ways between a runner that a test plays and a coordinator: a pipe in memory, frames over TCP, streams of gRPC.
+"""The connections between a runner that a test plays and a coordinator: a pipe in memory, TCP frames, gRPC streams.
 
-The runner speaks frames to each of them. Over gRPC they are taken apart and put together again on its side, so that
-the coordinator hears, over a real port, exactly what another program would say.
+The runner sends frames to each of them. Over gRPC they are converted on its side, so that the coordinator receives,
+over a real port, exactly what another program would send.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Line(asyncio.Transport):
     def __init__(self, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self.protocol = protocol
-        self.is_mute = False  # the other side was killed: nothing is heard of it any more
+        self.is_mute = False  # the other side was killed: nothing is received from it any more
         self.takes = asyncio.Event()
         self.takes.set()
         self.code: Any = None  # the status with which a call ended
@@ -45,7 +45,7 @@ class Line(asyncio.Transport):
         self._said.put_nowait(bytes(data))
 
     def open_silently(self) -> None:
-        """Make the call, and say nothing."""
+        """Make the call, and send nothing."""
         self._said.put_nowait(b"")
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ def _understood(data: bytes) -> list[wire.Message]:
 
 
 class Entrance(Protocol):
-    """Where runners come in."""
+    """Where runners connect."""
 
     def connect(self, runner: TokenHolder) -> None: ...
 

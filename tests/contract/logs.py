@@ -1,6 +1,6 @@
-"""A modest log of a real cluster, for tests of damage: jobs that completed, failed, were tried again, cancelled, wait.
+"""A modest log of a real cluster, for tests of damage: jobs that completed, failed, were retried, cancelled, wait.
 
-It is decided by the real heart and kept in a real store, with an image in the middle.
+It is decided by the real engine and kept in a real store, with an image in the middle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IMAGE_AFTER = 5  # jobs
 
 
 class Lived:
-    """The batches of one life, where its image is, and which jobs had ended for good."""
+    """The batches of one cluster, where its image is, and which jobs had ended for good."""
 
     def __init__(self) -> None:
         # Few stay in memory, so that the log also tells of jobs that moved to the history.
@@ -41,7 +41,7 @@ class Lived:
         return [batch for turn in self.cluster.turns if (batch := turn.batch()) is not None]
 
     async def keep(self, store: Store) -> int:
-        """Write all of it; the epoch it was written under."""
+        """Write all of it; returns the epoch it was written under."""
         epoch = await store.open_term()
         for turn in self.cluster.turns:
             if (batch := turn.batch()) is not None:

@@ -153,7 +153,7 @@ async def test_c35_losing_its_runner_costs_no_retry_and_has_a_limit_of_its_own(b
         job = await c1.submit(max_retries=0)
         for number in range(1, 7):
             await n1.started(job, number)
-            n1 = await group.runner(c1, "n1", life=str(number))  # a new life that knows nothing of it
+            n1 = await group.runner(c1, "n1", life=str(number))  # a new incarnation that knows nothing of it
         assert c1.status(job) == Status.FAILED
         task = await c1.commands.task(job)
         assert (task.losses, task.retries_used, task.reason) == (6, 0, "lost")

@@ -1,6 +1,6 @@
 """Cases C33, C36, C37 and C40 of the contract: one coordinator after another, asked of every store.
 
-The table of all cases stands in `test_cases.py`.
+The table of all cases is in `test_cases.py`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def test_c36_a_standby_refuses_wishes_and_runners_and_answers_questions(ba
 
 
 async def is_sent_away(standby: StartedCoordinator, message: wire.Message) -> None:
-    """Whatever a runner says to a standby, it is told who is active, and the connection ends."""
+    """Whatever a runner sends to a standby, it is answered with the leader, and the connection ends."""
     runner = Runner("n1")
     standby.connect(runner)
     answer = await runner.ask(message, wire.Rejected)
@@ -126,7 +126,7 @@ class Story:
         n1.say(wire.Reports(n1.epoch, [ended(self.keys["completed"])], n1.generation))  # on its way
 
     async def finish(self, group: CoordinatorGroup, follower: StartedCoordinator) -> None:
-        """The runner comes back with what it has in hand, and ends it all under the new leader."""
+        """The runner comes back with its attempts, and ends them all under the new leader."""
         n1, keys = self._n1, self.keys
         former = list(n1.told_to(Start))
         await group.join(follower, n1)
@@ -178,7 +178,9 @@ async def test_c40_what_was_cancelled_is_stopped_and_stays_so_under_the_next_lea
         assert list(map(c1.status, jobs)) == [Status.CANCELLED] * 3
         for key in (running, assigned):
             await n1.ordered(Stop, key)
-        assert await n1.end(assigned) == Disposition.ACCEPTED  # it had ended well before it was told to stop
+        assert (
+            await n1.end(assigned) == Disposition.ACCEPTED
+        )  # it had succeeded before it was ordered to stop
         assert c1.status(assigned[0]) == Status.CANCELLED
         await group.hand_over(c1, c2)
         n1.heard.clear()

@@ -1,6 +1,6 @@
-"""Damage and versions, asked of every store that keeps anything: a damaged record is told, and the rest can be read.
+"""Damage and versions, asked of every store that keeps anything: a damaged record is reported, the others can be read.
 
-What a coordinator makes of a damaged batch is asked in `test_holes.py`.
+`test_holes.py` tests what a coordinator does with a damaged batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def test_of_a_hundredth_damaged_each_is_told_until_it_is_set_aside(backend
     assert await named(store) == [("log", at, False) for at in sorted(map(str, bad))]
     good = [revision for revision in range(1, 301) if revision not in bad]
     again = await backend.store()
-    for _ in range(2):  # by whoever looks, and as often
+    for _ in range(2):  # for every reader, and as often as it is read
         for batches in ((await again.load()).batches, await again.since(0, 400)):
             assert revisions([batch for batch in batches if batch.is_damaged]) == bad
             assert revisions([batch for batch in batches if not batch.is_damaged]) == good

@@ -61,7 +61,7 @@ def test_whatever_is_asked_of_a_damaged_file_there_is_no_traceback(
 
 
 async def _everything(path: Path, lived: Lived) -> int:
-    """Ask everything that a coordinator, a user or an operator asks; how often the answer was a typed refusal."""
+    """Ask everything that a coordinator, user or operator asks; returns how often a typed refusal came."""
     refused = 0
     for read_only in (True, False):
         try:

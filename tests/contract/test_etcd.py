@@ -121,7 +121,7 @@ async def test_a_story_goes_over_segments_and_tail_and_is_told_alike_by_all(
     assert len({name.rpartition("/")[0][-20:] for name in await etcd.names("index/")}) == 3
     two = await etcd.store()
     epoch = await two.open_term()
-    for revision in range(31, 41):  # the successor has to catch up before it can go on with the index
+    for revision in range(31, 41):  # the successor has to catch up before it can continue the index
         await two.append(epoch, a_batch(revision, "n1", f"j{revision % 7}"), [])
     for store in (one, two, await etcd.store()):
         assert revisions(await store.story("n1", 0, 100)) == list(range(1, 41))
@@ -277,7 +277,7 @@ async def test_an_image_whose_answer_was_lost_is_saved(etcd: Etcd):
 
 
 class Interrupted(LateRequests):
-    """A Kv that lets somebody else do something just before a key is read for the first time."""
+    """A Kv that lets another coordinator act just before a key is read for the first time."""
 
     def __init__(self, kv: EtcdClient, key: bytes, effect: Callable[[], Awaitable[None]]) -> None:
         super().__init__(kv)

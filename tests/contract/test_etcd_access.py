@@ -1,4 +1,4 @@
-"""Doors of etcd that are not open to all: TLS, users and passwords, and an etcd that has no room left."""
+"""An etcd with restricted access: TLS, users and passwords, and one that has no space left."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ def members() -> Iterator[EtcdCluster]:
 
 @pytest.fixture
 def cluster(members: EtcdCluster) -> EtcdCluster:
-    members.start()  # whoever a failed test left dead
+    members.start()  # members that a failed test left dead
     return members
 
 
 class Writer:
-    """A coordinator as its loop is: after a write of unknown fate it reads the log back and goes on after that."""
+    """A coordinator as its loop is: after a write of unknown outcome it reads the log back and continues after that."""
 
     def __init__(self, store: EtcdStore) -> None:
         self.store = store

@@ -65,7 +65,7 @@ async def test_a_flipped_bit_in_any_record_is_found_before_anything_is_written(
 
 
 async def test_what_an_image_covers_stops_nobody(backend: Backend, lived: Lived):
-    """R18: stories have a gap, the record is named, and the start succeeds."""
+    """R18: stories have a gap, the record is reported, and the start succeeds."""
     store = await backend.store()
     await lived.keep(store)
     covered = [at for at in revisions(await store.since(0, 1000)) if at <= lived.image[0]]
@@ -111,7 +111,7 @@ def _more(after: int) -> list[Batch]:
 
 
 async def test_with_the_jobs_held_no_finished_job_runs_again(tmp_path: Path, lived: Lived):
-    """R29, for every record: what can be read is kept, and the jobs that may have ended wait for a person."""
+    """R29, for every record: what can be read is kept, and the jobs that may have ended wait for an operator."""
     backend = SqliteBackend(tmp_path / "store.db")
     await lived.keep(await backend.store())
     await backend.close()
@@ -168,7 +168,7 @@ async def test_going_back_says_first_what_it_costs(backend: Backend, lived: Live
 
 
 async def test_who_follows_begins_anew_after_a_repair(lived: Lived, tmp_path: Path):
-    """A standby that had read everything before it was damaged must not go on from what the operator gave up."""
+    """A standby that had read everything before it was damaged must not continue from what the operator gave up."""
     backend = SqliteBackend(tmp_path / "store.db")
     await lived.keep(await backend.store())
     leader, follower = a_member(await backend.store(), "leader"), a_member(await backend.store(), "standby")
@@ -186,7 +186,7 @@ async def test_who_follows_begins_anew_after_a_repair(lived: Lived, tmp_path: Pa
 
 
 async def test_an_empty_batch_hides_no_missing_one(tmp_path: Path):
-    """It may leave numbers out, but it says after which revision."""
+    """It may skip numbers, but it records after which revision."""
     store = SqliteStore(tmp_path / "store.db")
     epoch = await store.open_term()
     term = encode([TermOpened(at=1.0, epoch=epoch)])

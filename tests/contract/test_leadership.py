@@ -1,4 +1,4 @@
-"""The office, asked of every store: one holder, epochs that only grow, and a fence before anybody has said anything."""
+"""The leadership, asked of every store: one holder, epochs that only grow, and a fence from the first moment on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_renewed_lease_keeps_the_office(backend: Backend):
 
 
 async def _beaten(store: Store, won: Leader) -> None:
-    """Until longer than the first lease has passed, by renewals."""
+    """Renew until longer than the first lease has passed."""
     end = asyncio.get_running_loop().time() + 1.5 * LEASE_S
     while asyncio.get_running_loop().time() < end:
         await store.renew(won.epoch, LEASE_S)
@@ -137,7 +137,7 @@ async def test_epochs_grow_over_a_hundred_alternations_and_reopenings(backend: B
         epochs.append(won.epoch)
         if turn % 3:
             await store.resign(won.epoch)
-        else:  # not even asked: as by an operator
+        else:  # without asking: as by an operator
             epochs.append(await store.open_term())
         await store.close()
     assert epochs == sorted(set(epochs))

@@ -1,6 +1,6 @@
-"""What a runner may rely on, and what it may not do, whichever way it speaks: frames over TCP, or streams of gRPC.
+"""What a runner may rely on, and what it may not do, over each transport: frames over TCP, or streams of gRPC.
 
-The fences and what becomes of reports are asked in `test_cases.py`, over both ways as well; the order of all replies in
+Fences and dispositions are tested in `test_cases.py`, over both as well; the order of all replies in
 `test_reply_sequence.py`.
 """
 

@@ -80,7 +80,7 @@ async def test_a_database_that_is_gone_is_noticed(folder: Path, how: str):
         path.unlink()
     if how == "emptied":
         (folder / "coordinator" / "phalanx.db").touch()
-    for _ in range(2):  # and trying again does not make it right
+    for _ in range(2):  # and a second try does not change it
         with pytest.raises(ConfigError, match=r"is at epoch 0, revision 0.*was emptied"):
             await start(folder)
 

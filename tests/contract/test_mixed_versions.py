@@ -1,7 +1,8 @@
-"""Two versions at one store: until the newer one leads the older may; after that it never does, also if it was running.
+"""Two versions on one store: until the newer one leads the older may; after that it never does, also if it was
+running.
 
-Version 0.2 passes over events that it cannot read, so it must not lead on top of them (R19). What its standbys look at
-before they take the office is written down here: a row, a key, or the schema that they have seen.
+Version 0.2 skips events that it cannot read, so it must not lead on top of them (R19). What its standbys check before
+they take the leadership is repeated here: a row, a key, or the schema that they have seen.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 async def former_holder(backend: Backend) -> str | None:
-    """Who holds the office in the eyes of a standby of version 0.2 that has been running."""
+    """The leader, as a running standby of version 0.2 sees it."""
     if isinstance(backend, SqliteBackend):
         with sqlite3.connect(backend.path) as db:
             row = db.execute("SELECT name FROM office WHERE until > 1e12").fetchone()
@@ -54,7 +55,7 @@ async def former_holder(backend: Backend) -> str | None:
             name = await client.hget(f"{{{backend.place.prefix}}}:office", "name")
         return name.decode() if isinstance(name, bytes) else None
     assert isinstance(backend, EtcdBackend)
-    async with backend._client() as client:  # it takes the office only if the schema is the one it saw
+    async with backend._client() as client:  # it takes the leadership only if the schema is the one it saw
         (entry,) = (await client.range(EtcdKeys(backend.place.prefix).schema)).entries
     return None if entry.value == b"1" else LEFT_BEHIND.name
 

@@ -27,11 +27,11 @@ JOBS = 150
 
 
 def quiet(_doing: str, _done: int) -> None:
-    """Progress nobody looks at."""
+    """Ignores the progress."""
 
 
 async def a_used_store(store: Store) -> int:
-    """A store that lived: its beginning was pruned, an image covers the half, jobs went into the past."""
+    """A store that was used: its beginning was pruned, an image covers half of it, jobs moved to the history."""
     epoch = (await store.elect(Candidate("ada"), 60.0)).epoch
     for revision in range(1, 41):
         records = [History(f"j{revision:03}-{at}", b"record %d" % at) for at in range(JOBS // 40 + 1)]
@@ -80,7 +80,7 @@ async def test_the_beginning_of_a_log_that_was_pruned_stays_pruned(backend: Back
 
 
 class Interrupted(Exception):
-    """Somebody pulled the plug."""
+    """The power failed."""
 
 
 class FailingStore(MemoryStore):
@@ -256,7 +256,7 @@ async def test_a_damaged_backup_is_refused_before_anything_is_written(harm: str,
 
 
 async def a_store_without(revision: int, tmp_path: Path) -> SqliteStore:
-    """One that lived, and from whose log a record was taken."""
+    """A used store from whose log a record was taken."""
     store = SqliteStore(tmp_path / "source.db")
     await a_used_store(store)
     store._db.execute("DELETE FROM log WHERE revision = ?", (revision,))

@@ -65,6 +65,6 @@ def test_a_record_of_version_0_2_is_read(name: str):
 
 
 def test_the_table_has_all_that_version_0_2_kept():
-    """Kinds that came later are no business of the table; those it has cannot disappear."""
+    """Kinds that came later are not in the table; those it has cannot disappear."""
     assert RELEASED.keys() <= TODAY.keys()
     assert {"AttemptEnded", "RoomPromised", "JobSettled", "Exit", "Job", "NodeImage"} <= RELEASED.keys()

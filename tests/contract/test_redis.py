@@ -1,4 +1,4 @@
-"""What only Redis has to be asked: whether its server may be trusted, lost answers, and what it forgets."""
+"""Tests of Redis only: whether its server may be trusted, lost answers, and what it loses."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ async def test_without_memory_nothing_is_kept_by_half():
 
 
 async def _fill(store: Store, epoch: int, body: bytes) -> tuple[int, str]:
-    """Append until it is refused: how much was acknowledged, and what was said then."""
+    """Append until it is refused: returns how much was acknowledged, and the refusal."""
     for revision in range(1, 100_000):
         try:
             await store.append(epoch, Batch(revision, body, ("n1",)), [History(f"j{revision:05}", b"x")])

@@ -1,7 +1,7 @@
 """C42: a coordinator inside one process answers as one behind a port for frames or gRPC does, to one recorded script.
 
-The script is what runners said and what users wished, in order, with the kinds of answers that it was recorded with.
-It is played to new coordinators, through the pipe of `phalanx.local()` and through each port, and all that was heard is
+The script has what runners sent and what users asked for, in order, with the types of the recorded answers. It is
+played to new coordinators, through the pipe of `phalanx.local()` and through each port, and everything received is
 compared. Everything in it is fixed: ids, epochs and leases.
 """
 
@@ -119,14 +119,14 @@ def script() -> list[Step]:
         Step("n1 again", beat(4, long), disposed, ("n1 again",)),
         Step("n1 anew", hello(epoch=1, held=(long,)), (*welcomed, wire.Orders)),
         Step("n1 anew", end(long, generation=3), (*disposed, wire.Orders)),  # its place is free again
-        Step("n2", wire.BeatAck(1, 1.0), (), ("n2",)),  # nothing that a runner says
+        Step("n2", wire.BeatAck(1, 1.0), (), ("n2",)),  # a message that a runner never sends
     ]
 
 
 async def played(
     group: CoordinatorGroup, coordinator: StartedCoordinator, dial: Dial
 ) -> dict[str, list[wire.Message]]:
-    """What was heard on each connection."""
+    """What was received on each connection."""
     lines: dict[str, Runner] = {}
     for at, step in enumerate(script()):
         if step.line not in lines:
@@ -147,13 +147,13 @@ async def played(
         await until(lambda: not any(lines[name].is_open for name in step.ends))  # noqa: B023 - as well
         kinds = [type(each) for each in line.heard[before:]]
         assert kinds == list(step.hears), f"step {at}: {step.does!r}"
-    await coordinator.resign()  # its last words
+    await coordinator.resign()  # its last messages
     await until(lambda: not any(line.is_open for line in lines.values()))
     return {name: [_without_time(each) for each in line.heard] for name, line in lines.items()}
 
 
 def _without_time(heard: wire.Message) -> wire.Message:
-    """The same, whenever it was said."""
+    """The same without times."""
     if not isinstance(heard, wire.BeatAck):
         return heard
     assert heard.at > 0.0
@@ -173,7 +173,7 @@ async def by(way: Way) -> dict[str, list[wire.Message]]:
 
 
 def _in_any_words(heard: wire.Message) -> wire.Message:
-    """What is not understood is told in the words of the transport."""
+    """Errors of the transport differ in their text only."""
     if isinstance(heard, wire.Rejected) and heard.code == "NotUnderstood":
         return structs.replace(heard, message="")
     return heard

@@ -1,4 +1,4 @@
-"""What only a store on a disk can owe: it survives a restart, damage, a kill, and a disk that fails it."""
+"""Tests of a store on a disk only: it survives a restart, damage, a kill, and a failing disk."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_a_file_that_may_not_grow_refuses_clearly_and_keeps_nothing_by_hal
 
 
 async def test_a_full_disk_refuses_clearly_and_keeps_nothing_by_half(disk: Path, path: Path):
-    """The disk is full when the writer asks for trouble, and larger when it asks for the end of it."""
+    """The disk is full when the writer asks for that, and larger when it asks for the end of it."""
     writing = (
         f'{PYTHON} -m tests.contract.writers when-told "{disk}/store.db" && cp "{disk}"/* "{path.parent}"'
     )
@@ -187,7 +187,7 @@ async def assert_nothing_is_half_written(path: Path, said: str) -> None:
 
 
 def talk(writer: subprocess.Popen[str], disk: Path) -> str:
-    """Answer when the writer asks, with a larger disk when it has seen enough, and return what it said."""
+    """Answer the writer's questions, with a larger disk when it has seen enough, and return its output."""
     assert writer.stdin is not None
     assert writer.stdout is not None
     said = ""
@@ -203,7 +203,7 @@ def talk(writer: subprocess.Popen[str], disk: Path) -> str:
 
 
 def inside(script: str) -> list[str]:
-    """A script in a mount namespace of its own, so that no mount is left behind."""
+    """A script in its own mount namespace, so that no mount is left behind."""
     return ["unshare", "--mount", "/bin/sh", "-c", script]
 
 

@@ -1,4 +1,4 @@
-"""What every store owes, asked of each: the log, images, stories and the past. The office is in test_leadership.py."""
+"""The contract of every store: the log, images, stories and ended jobs. The leadership is in test_leadership.py."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_batches_are_followed_with_their_subjects(store: Store):
 
 
 async def test_who_knows_more_than_the_log_is_told(store: Store):
-    """The store was put back, or is another one: a standby must not take it for the one that it has followed."""
+    """The store was replaced or restored: a standby must not take it for the one that it has followed."""
     epoch = await store.open_term()
     await store.append(epoch, a_batch(3), [])
     assert await store.since(3, 10) == []
@@ -298,7 +298,7 @@ def test_the_fake_answers_as_the_real_one_does(steps: list[tuple[str, tuple[str,
 
 
 async def play(store: Store, steps: list[tuple[str, tuple[str, ...], str]]) -> list[object]:
-    """Do all that, and answer every question there is."""
+    """Do all that, and ask every question."""
     epoch, said = await store.open_term(), list[object]()
     for revision, (what, names, job) in enumerate(steps, start=1):
         try:

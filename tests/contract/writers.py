@@ -1,7 +1,7 @@
-"""Small programs that write to a SQLite store and come to harm: run as `python -m tests.contract.writers`.
+"""Small programs that write to a SQLite store and fail: run as `python -m tests.contract.writers`.
 
-Each prints the revision of every batch once it is acknowledged. The tests kill it, fill its disk, or make its
-folder read-only, and then compare what was acknowledged with what is there.
+Each prints the revision of every batch once it is acknowledged. The tests kill it, fill its disk, or make its folder
+read-only, and then compare what was acknowledged with what is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from phalanx.store.sqlite.store import SqliteStore
 
 
 def a_batch(revision: int, size: int = 40_000) -> Batch:
-    """A batch that anyone can check: its body says its revision over and over."""
+    """A batch that can be checked: its body repeats its revision."""
     return Batch(revision, (b"%d." % revision) * (size // 4), ("n1", f"j{revision % 3}"))
 
 
@@ -43,7 +43,7 @@ async def append_once(path: Path) -> None:
 
 
 async def meet_trouble(path: Path, begin: Callable[[], None], end: Callable[[], None]) -> None:
-    """Append, then under trouble until refused, then again after it."""
+    """Append, then during the failure until refused, then again after it."""
     store = SqliteStore(path)
     epoch = await store.open_term()
     await store.append(epoch, a_batch(1), [])
@@ -80,7 +80,7 @@ def small_files(path: Path) -> None:
 
 
 def when_told(path: Path) -> None:
-    """The trouble begins and ends outside: the test does it when it reads our word, and answers with a line."""
+    """The failure begins and ends outside: the test causes it when it reads our line, and answers with a line."""
 
     def ask(word: str) -> None:
         say(word)

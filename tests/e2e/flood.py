@@ -1,8 +1,8 @@
-"""A flood, as a process of its own: many connections that submit as fast as they are answered, or follow a log.
+"""A flood, as a separate process: many connections that submit as fast as they are answered, or follow a log.
 
     python -m tests.e2e.flood HOST PORT TOKEN CONNECTIONS SECONDS [TASK]
 
-It tells on its last line how many answers of each status came, or for a log how many bytes. HTTP is spelled by hand,
+Its last line has the number of answers of each status, or for a log the number of bytes. HTTP is written by hand,
 because a client that checks everything would be the bottleneck instead of the coordinator.
 """
 

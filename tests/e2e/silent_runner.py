@@ -15,7 +15,7 @@ from tests.support.real_cluster import RealCluster
 
 
 class SilentRunner:
-    """Speaks the real protocol over a real connection, and ignores every order; or lists them, and does nothing."""
+    """Uses the real protocol over a real connection, and ignores every order; or lists them, and does nothing."""
 
     def __init__(self, cluster: RealCluster, name: str, beat_s: float = 0.2, accepts: bool = False) -> None:
         self._accepts = accepts

@@ -62,7 +62,7 @@ def _assert_quick(beats: list[float], cancels: list[float]) -> None:
 
 
 def _waiting(cluster: RealCluster, count: int) -> list[str]:
-    """Jobs that nobody can run, to be cancelled."""
+    """Jobs that no node can run, to be cancelled."""
     return [
         cluster.client.submit(command=["/bin/true"], cores=64, allow_infeasible=True).task_ids[0]
         for _ in range(count)
@@ -70,7 +70,7 @@ def _waiting(cluster: RealCluster, count: int) -> list[str]:
 
 
 def _cancelled(cluster: RealCluster, ids: list[str]) -> list[float]:
-    """How long each cancel took, one after another with a breath between, as long as the flood lasts."""
+    """How long each cancel took, one after another with a pause between, as long as the flood lasts."""
     took: list[float] = []
     end = time.monotonic() + SECONDS - 1.0
     pause = threading.Event()
@@ -84,7 +84,7 @@ def _cancelled(cluster: RealCluster, ids: list[str]) -> list[float]:
 
 @contextmanager
 def _flood(cluster: RealCluster, connections: int, task: str = "") -> Iterator[dict[str, int]]:
-    """What came of it is there when the block is left."""
+    """Its result is available when the block is left."""
     counts: dict[str, int] = {}
     where = ["127.0.0.1", str(cluster.port), str(cluster.user_token), str(connections), str(SECONDS)]
     argv = [sys.executable, "-m", "tests.e2e.flood", *where, *([task] if task else [])]

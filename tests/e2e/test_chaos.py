@@ -1,4 +1,5 @@
-"""The kill rig, for half a minute: whatever is killed, stopped, cut off or set, no promise is broken. And it can fail.
+"""The chaos rig, for half a minute: whatever is killed, stopped, cut off or set, no promise is broken. And it can
+fail.
 
 `scripts/chaos --minutes 10` is the long run. Both use network namespaces where we are root, else proxies on loopback.
 """
@@ -65,7 +66,7 @@ def _pause_the_leader(rig: Rig) -> None:
         undo()
         if rig.leaders.epoch > epoch:
             break
-        pause(0.5)  # it stood in the middle of a write, with the one file locked that they share
+        pause(0.5)  # it was stopped in the middle of a write, with the file locked that they share
     rig.storm.faults.append(Fault("coordinator paused", (leader,), began_at, 0.0, clock()))
     pause(3.0)
-    rig.cluster.parts[leader].kill()  # so that the rest can heal
+    rig.cluster.parts[leader].kill()  # so that the others can heal

@@ -1,4 +1,4 @@
-"""A coordinator over a damaged log: it stays up, says why it serves nothing, and goes on when it is repaired."""
+"""A coordinator over a damaged log: it stays up, says why it serves nothing, and continues when it is repaired."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _reasons(cluster: RealCluster, job: str) -> set[str]:
 
 
 async def _prepared(path: Path, lived: Lived) -> str:
-    """A log that does not tell the last end of a job any more; the job."""
+    """A log that has lost the last end of a job; returns the job."""
     path.parent.mkdir()
     backend = SqliteBackend(path)
     await lived.keep(await backend.store())

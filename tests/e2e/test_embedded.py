@@ -17,7 +17,7 @@ PRETEND = ["--nodes", "2", "--pretend", "cpus=4,gpus=2,ram=8GiB"]
 
 
 class Shell:
-    """A user's terminal with a state folder of its own."""
+    """A user's terminal with its own state folder."""
 
     def __init__(self, folder: Path) -> None:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PHALANX_", "KRISHIV_"))}
@@ -30,7 +30,7 @@ class Shell:
         return done.stdout
 
     def said(self, *words: str) -> str:
-        """What a command says beside its output."""
+        """What a command writes beside its output."""
         argv = [sys.executable, "-m", "phalanx", *words]
         return subprocess.run(
             argv, env=self.env, capture_output=True, text=True, timeout=50, check=True

@@ -1,6 +1,6 @@
-"""Several coordinators on one store: who leads, who follows, and what survives when the leader does not.
+"""Several coordinators on one store: which one leads, which follow, and what survives when the leader does not.
 
-Real processes. A leader is killed, stopped or told to end; the others must go on with everything that was accepted.
+Real processes. A leader is killed, stopped or terminated; the others must continue with everything that was accepted.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_a_leader_that_was_stopped_and_woken_says_nothing_and_follows(tmp_path: 
 
 @on_both
 def test_a_leader_that_is_told_to_end_hands_over_at_once(tmp_path: Path, store: str) -> None:
-    with a_trio(tmp_path, store, {}, lease_s=60.0) as cluster:  # nobody waits for that
+    with a_trio(tmp_path, store, {}, lease_s=60.0) as cluster:  # never waited for
         first = cluster.leader()
         cluster.kill(first, signal.SIGTERM)
         assert cluster.processes[first].returncode == 0
@@ -149,13 +149,13 @@ def test_c37_a_leader_killed_at_any_moment_of_a_job_loses_and_repeats_nothing(
     work = f"echo x >> {seen}; until test -e {gate}; do sleep 0.05; done; touch {done}"
     with a_trio(tmp_path / "c", store, nodes) as cluster:
         if when == "assigned":
-            cluster.kill("n1", signal.SIGSTOP)  # it is told to start, and does not hear it
+            cluster.kill("n1", signal.SIGSTOP)  # the order to start is sent, and not received
         id = cluster.client.submit(
             shell=work, max_retries=0, allow_infeasible=True, request_id="once"
         ).task_ids[0]
         _wait_until(cluster, id, when, seen)
         first = cluster.leader()
-        if when == "completed":  # its end is told to a leader that does not hear it
+        if when == "completed":  # its end is sent to a leader that does not receive it
             cluster.kill(first, signal.SIGSTOP)
             gate.touch()
             wait_until(done.exists)

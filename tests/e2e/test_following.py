@@ -1,4 +1,4 @@
-"""Commands and clients that live through the end of the leader: no output and no exit code is lost."""
+"""Commands and clients that survive the end of the leader: no output and no exit code is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 NAMES = ("a", "b", "c")
 NODE = {"n1": "cpus=4,ram=8GiB"}
-# Writes a line, waits until a file appears, writes another, and ends with a code of its own.
+# Writes a line, waits until a file appears, writes another, and ends with its own exit code.
 SCRIPT = 'i=0; while [ ! -e "$0" ]; do i=$((i+1)); echo line $i; sleep 0.1; done; echo the end; exit 7'
 
 

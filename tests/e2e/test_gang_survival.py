@@ -17,7 +17,7 @@ RACK = {f"n{number}": "cpus=4,ram=8GiB,labels=rack=r1" for number in range(1, 5)
 ELSEWHERE = {"n5": "cpus=4,ram=8GiB,labels=rack=r2"}
 
 
-@pytest.mark.timeout(400)  # fifty rounds, each with a runner that starts anew
+@pytest.mark.timeout(400)  # fifty rounds, each with a runner that restarts
 def test_all_or_none_under_fifty_kills_of_members_runners(tmp_path: Path) -> None:
     dice = random.Random(3)
     marks = tmp_path / "marks"

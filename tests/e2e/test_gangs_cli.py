@@ -64,7 +64,7 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
 
 
 def phalanx(cluster: RealCluster, *words: str, code: int = 0, text: str = "") -> str:
-    """Run a command line; what it wrote, once its exit code is the one expected."""
+    """Run a command line; returns its output, once its exit code is the one expected."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")}
     argv = [
         *(sys.executable, "-m", "phalanx", "--address", f"http://127.0.0.1:{cluster.port}"),
@@ -139,7 +139,7 @@ def test_what_can_never_start_whole_exits_with_4(cluster: RealCluster) -> None:
 
 
 def test_a_gang_that_is_evicted_starts_anew_whole(cluster: RealCluster) -> None:
-    deaf = "trap '' TERM; while :; do sleep 1; done"  # it is seen leaving, for as long as its grace
+    deaf = "trap '' TERM; while :; do sleep 1; done"  # it stays visible as leaving, for as long as its grace
     id = submit(cluster, "--tasks", "4", "--gpus", "2", "--grace", "2s", "--", "/bin/sh", "-c", deaf)
     until_running(cluster, id)
     assert "1 task being evicted" in phalanx(cluster, "evict", f"{id}.2")

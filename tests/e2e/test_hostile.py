@@ -66,7 +66,7 @@ def test_s35_thousands_of_half_handshakes_and_requests_keep_nobody_out(tmp_path:
 
 
 def _is_served(a_client: Callable[[], phalanx.Client]) -> None:
-    """Somebody with a good token comes anew, and submits, again and again."""
+    """A client with a good token connects again and submits, again and again."""
     for _ in range(10):
         with a_client() as client:
             client.submit(command=["/bin/true"], gpus=9, allow_infeasible=True)
@@ -74,7 +74,7 @@ def _is_served(a_client: Callable[[], phalanx.Client]) -> None:
 
 @contextmanager
 def _few_files(cluster: RealCluster, name: str) -> Iterator[None]:
-    """A coordinator that may not have more open files than is usual, and may not raise that."""
+    """A coordinator with the usual limit of open files, which it cannot raise."""
     try:
         cluster.start_coordinator(name)
         resource.prlimit(cluster.processes[name].pid, resource.RLIMIT_NOFILE, (FILES, FILES))
@@ -87,7 +87,7 @@ def _few_files(cluster: RealCluster, name: str) -> Iterator[None]:
 
 @contextmanager
 def _attacked(target: Target, attack: str, many: int) -> Iterator[None]:
-    """A stranger, as a process of its own, from the moment that so many connections were made."""
+    """A stranger, as a separate process, from the moment that so many connections were made."""
     argv = [
         sys.executable,
         "-m",

@@ -35,7 +35,7 @@ def join_token(cluster: RealCluster, path: Path, node: str | None = None, expire
 
 
 def keepers(folder: Path) -> list[str]:
-    """The processes that keep tasks for the runner of a folder."""
+    """The keepers of the runner of a folder."""
     return [path.name for path in Path("/proc").glob("[0-9]*") if is_keeper(int(path.name), str(folder))]
 
 

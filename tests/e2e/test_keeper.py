@@ -1,4 +1,4 @@
-"""The keeper with real processes: what ends, what is killed, and what survives whom.
+"""The keeper with real processes: what ends, what is killed, and what survives.
 
 Tests wait for conditions, with a deadline. A task that has to be alive at a certain moment waits on a FIFO.
 """
@@ -114,8 +114,10 @@ def test_what_cannot_start_is_refused_with_a_reason(
         refusal = await node.refused("j/0/1")
         assert refusal.code == code
         assert words in refusal.message
-        assert "s3cr3t" not in refusal.message  # a value of the job's environment, and others read this
-        node.start("j/1/1", "true")  # the keeper itself is back in its own place
+        assert (
+            "s3cr3t" not in refusal.message
+        )  # a value of the job's environment, and others can read the message
+        node.start("j/1/1", "true")  # the keeper itself is back in its own folder
         assert (await node.ended("j/1/1")).code == 0
 
     tell(tmp_path, story)
@@ -271,7 +273,7 @@ def test_who_escaped_ends_with_its_attempt(tmp_path: Path):
         node.processes.stop("other/0/1", 0.0)
         await node.ended("other/0/1")
         assert not alive(node.pid_in("other"))
-        assert not alive(node.pid_in("bare"))  # nobody's any more: it goes with the last attempt
+        assert not alive(node.pid_in("bare"))  # unknown by now: it is killed with the last attempt
 
     tell(tmp_path, story)
 
@@ -298,7 +300,7 @@ def test_background_processes_end_before_the_attempt_is_called_ended(tmp_path: P
     tell(tmp_path, story)
 
 
-# Who outlives whom
+# What outlives what
 
 
 def test_a_killed_runner_loses_neither_task_nor_exit_code(tmp_path: Path):

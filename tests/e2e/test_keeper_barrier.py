@@ -1,6 +1,6 @@
-"""The keeper and members of gangs, with real processes: got ready, held, and started when told to go.
+"""The keeper and members of gangs, with real processes: prepared, held, and started by go.
 
-That a held attempt has not run is seen by a file that it would have written first of all.
+A file that an attempt would have written first of all shows that a held one has not run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def hold(node: Node, key: str = "g/0/1", then: str = "exit 3", **launch: Any) -> None:
-    """Get a member ready that says it ran by making a file."""
+    """Prepare a member that makes a file when it runs."""
     node.sh(key, f"touch ran; {then}", held=True, **launch)
 
 
@@ -98,7 +98,7 @@ def test_what_could_not_start_is_refused_before_anybody_goes(
         refusal = await node.refused("g/0/1")
         assert refusal.code == code
         assert words in refusal.message
-        node.start("g/1/1", "true", lane=1)  # the keeper is back in its own place, and the lane is free
+        node.start("g/1/1", "true", lane=1)  # the keeper is back in its own folder, and the lane is free
         assert (await node.ended("g/1/1")).code == 0
 
     tell(tmp_path, story)

@@ -111,7 +111,7 @@ def remove(journal: Path) -> None:
 
 
 def damage(journal: Path) -> None:
-    """One byte of the line that says in which boot it was written."""
+    """One byte of the line with the boot in which it was written."""
     text = journal.read_bytes()
     journal.write_bytes(text.replace(b"boot", b"coot", 1))
 
@@ -125,7 +125,7 @@ harms = pytest.mark.parametrize("harm", [remove, damage, forge])
 
 
 def hidden(base: str | None) -> tuple[str, tuple[str, ...]]:
-    """A script with a child that hides as well as it is found, and the cgroups that the keeper is told of."""
+    """A script with a child that hides as well as it can while it can still be found, and the keeper's cgroups."""
     return (ALONE, ()) if base is None else (UNMARKED, (base,))
 
 
@@ -190,7 +190,7 @@ HOPPERS = 8
 
 
 def test_processes_that_become_others_all_the_time_are_killed_at_once(tmp_path: Path, tracked: str):
-    """Whoever is listed has ended when it is signalled; frozen, it cannot go on. The keeper is stopped meanwhile."""
+    """A listed process has ended when it is signalled; frozen, it cannot fork. The keeper is stopped meanwhile."""
 
     async def story(node: Node) -> None:
         node.cgroups = tracked

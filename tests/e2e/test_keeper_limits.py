@@ -267,7 +267,7 @@ def test_a_full_disk_refuses_a_task_as_one_that_may_run_later(small_disk: Path):
         with suppress(OSError), filler.open("wb", buffering=0) as file:
             while file.write(bytes(4096)):
                 pass
-        for number in range(1, 50):  # the journal has room for a few lines
+        for number in range(1, 50):  # the journal has space for a few lines
             node.start(f"j/{number}/1", "true")
         assert {(await node.refused(f"j/{number}/1")).code for number in range(40, 50)} == {"exhausted"}
         filler.unlink()
@@ -315,7 +315,7 @@ def test_a_shutdown_ends_the_tasks_and_then_the_keeper(tmp_path: Path):
         await node.until(lambda: not alive(keeper))
         assert not any(map(alive, pids))
         assert (await node.ended("j/0/1")).signal == signal.SIGTERM
-        await node.connect()  # a new one, which knows what the old one wrote
+        await node.connect()  # a new one, which has read what the old one wrote
         exits = {row.key: row.exit and row.exit.signal for row in (await node.processes.listing()).attempts}
         assert exits == {"j/0/1": signal.SIGTERM, "deaf/0/1": signal.SIGKILL}
 
@@ -334,13 +334,13 @@ def test_a_terminated_keeper_stops_its_tasks(tmp_path: Path):
 
 
 def test_a_keeper_that_nobody_needs_ends(tmp_path: Path):
-    """XW9: its runner was refused for good, nothing runs; what it knew stays in its journal."""
+    """XW9: its runner was refused for good, nothing runs; its journal stays."""
     path = Path(service.__file__).with_name("__main__.py")
     subprocess.run([sys.executable, "-I", "-S", str(path), str(tmp_path), "0.3"], check=True)
     node, socket = Node(tmp_path), tmp_path / listener.NAME
 
     async def story() -> None:
-        await node.connect()  # while a runner is there it stays
+        await node.connect()  # while a runner is connected it stays
         node.sh("j/0/1", "exit 3")
         assert (await node.ended("j/0/1")).code == 3
         await node.processes.close()

@@ -1,4 +1,4 @@
-"""What a task leaves where its keeper will look next: it delays nobody, and nothing is disabled by it."""
+"""What a task plants where its keeper looks next: it delays nothing and disables nothing."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_whoever_listens_while_there_is_no_keeper_is_not_believed(tmp_path: Path
 
 
 def test_who_connects_can_tell_the_keeper_from_a_task_in_its_place(tmp_path: Path):
-    """A task that looks like a keeper and keeps its marks; the runner asks the socket who listens."""
+    """A task that looks like a keeper and keeps its marks; the runner asks the socket which process listens."""
 
     async def story(node: Node) -> None:
         os.mkfifo(tmp_path / "fifo")

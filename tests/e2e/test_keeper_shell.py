@@ -1,6 +1,6 @@
-"""A runner's shell with a real keeper: orders about members of gangs in, processes and reports out.
+"""A runner's loop with a real keeper: orders about members of gangs in, processes and reports out.
 
-The coordinator is the test, which holds the other end of the wire.
+The test is the coordinator and holds the other end of the wire.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Said = TypeVar("Said", Ready, Started, Ended)
 
 
 class Coordinator:
-    """The other end of the wire: what it was told, and ways to wait for more."""
+    """The other end of the wire: what it received, and ways to wait for more."""
 
     local_address = "10.0.0.2"
 
@@ -70,7 +70,7 @@ class Coordinator:
         self.said.append(message)
 
     def close(self) -> None:
-        """The shell leaves."""
+        """The loop closes."""
 
     @property
     def hello(self) -> wire.HelloMessage:
@@ -213,7 +213,7 @@ def test_a_runner_tells_where_it_is_reached(tmp_path: Path) -> None:
 def test_what_happens_while_a_runner_reads_the_listing_is_not_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The listing says ready, and before that is read the lease is over: the keeper's word came too early."""
+    """The listing says ready, and before that is read the lease is over: the keeper's answer came too early."""
 
     async def story(coordinator: Coordinator) -> None:
         coordinator.order(a_brief("exit 5"), ROLL, START)
@@ -224,7 +224,7 @@ def test_what_happens_while_a_runner_reads_the_listing_is_not_missed(
         async def slow_listing(processes: Processes) -> Listing:
             found = await listing(processes)
             processes.lease(0.0)
-            await listing(processes)  # by then the refusal has been heard
+            await listing(processes)  # by then the refusal has been received
             return found
 
         monkeypatch.setattr(Processes, "listing", slow_listing)
@@ -253,7 +253,7 @@ def test_a_runner_that_was_stopped_leaves_no_cgroup_behind(tmp_path: Path, memor
     assert not any(folder.exists() for folder in folders)
 
 
-# What tasks and damaged files say is not believed
+# What tasks and damaged files contain is not trusted
 
 
 def test_a_task_that_forges_a_key_and_kills_its_keeper_harms_no_runner(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_a_keeper_is_found_to_be_ended_however_its_folder_is_spelt(tmp_path: Pat
 def test_a_runner_hangs_up_on_a_silent_keeper_that_cannot_be_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is gone, and another process holds its end of the connection; here it is only not seen."""
+    """It is gone, and another process holds its end of the connection; here it only cannot be found."""
     monkeypatch.setattr(health, "SILENT_AFTER", 2)
     monkeypatch.setattr(health, "ENDS_S", 1.0)
     monkeypatch.setattr(LocalMachine, "end_keeper", lambda _: False)

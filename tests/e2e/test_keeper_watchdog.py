@@ -1,4 +1,4 @@
-"""The end of a lease with a keeper that cannot act: killed or frozen for good, with nobody to start another."""
+"""The end of a lease with a keeper that cannot act: killed or frozen for good, and no other is started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEAF = "trap '' TERM; echo ready; sleep 300; sleep 300"
 
 
 async def two_attempts(node: Node) -> list[int]:
-    """One with a child in a session of its own, and one that does not heed SIGTERM; the pids of all."""
+    """One with a child in its own session, and one that ignores SIGTERM; returns the pids of all."""
     node.sh(
         "j/0/1", escape("child", "sleep 300") + "trap 'echo bye; exit 0' TERM; echo ready; sleep 300 & wait"
     )
@@ -38,7 +38,7 @@ def test_with_keeper_and_runner_killed_for_good_the_tasks_end_with_the_lease(tmp
         assert (
             SystemClock().monotonic() - began < lease_s * 3 / 2
         )  # when the coordinator counts the node as lost
-        assert "bye" in node.out("j/0/1").read_text()  # it was asked first
+        assert "bye" in node.out("j/0/1").read_text()  # it got SIGTERM first
         await node.until(lambda: not node.watchdog_pids())
 
     tell(tmp_path, story)
@@ -100,7 +100,7 @@ def test_a_lease_that_ends_soon_after_another_is_kept_as_well(tmp_path: Path):
         os.kill(keeper, signal.SIGSTOP)
         await node.until(lambda: not alive(first))
         looked_at = clock.monotonic() + 0.5
-        await node.until(lambda: clock.monotonic() > looked_at)  # it has seen that nobody is left
+        await node.until(lambda: clock.monotonic() > looked_at)  # it has seen that no process is left
         os.kill(keeper, signal.SIGCONT)
         await node.ended("first/0/1")
         node.processes.lease(lease_s)
@@ -180,7 +180,7 @@ def test_nothing_is_left_of_a_keeper_that_was_shut_down(tmp_path: Path):
 
 
 def test_the_watchdog_of_a_dead_keeper_is_found_though_its_title_is_cut(tmp_path: Path):
-    """The keeper was started with a short name of its folder, and there is no room for the long one."""
+    """The keeper was started with a short name of its folder, and there is no space for the long one."""
     folder, other = tmp_path / ("x" * 200), tmp_path / ("x" * 200 + "y")
     folder.mkdir()
     (tmp_path / "link").symlink_to(folder)

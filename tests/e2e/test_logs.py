@@ -1,4 +1,4 @@
-"""Logs are there: of every attempt, wherever it ran, with what was not kept marked."""
+"""Logs are available: of every attempt, wherever it ran, with dropped parts marked."""
 
 from __future__ import annotations
 

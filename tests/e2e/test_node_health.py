@@ -1,4 +1,4 @@
-"""A node that does not work is not Online: its keeper frozen, or dead and not to be replaced, or its runner broken."""
+"""A node that does not work is not Online: its keeper frozen, or dead and not replaceable, or its runner broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any bytes at any door of a real coordinator: a 4xx or a closed connection, never a 500, never a hang."""
+"""Any bytes at any port of a real coordinator: a 4xx or a closed connection, never a 500, never a hang."""
 
 from __future__ import annotations
 

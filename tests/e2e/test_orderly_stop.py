@@ -1,4 +1,4 @@
-"""An orderly stop of a runner is no worse than a kill: the coordinator knows, and tasks lose nothing they need not."""
+"""An orderly stop of a runner is no worse than a kill: the coordinator knows, and tasks lose no more than they must."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODES = {"n1": "cpus=4,ram=4GiB"}
 
 
 def stop_runner(cluster: RealCluster, *words: str, code: int = 0) -> str:
-    """`phalanx runner stop` on the machine of n1; what it said."""
+    """`phalanx runner stop` on the machine of n1; returns its output."""
     argv = [sys.executable, "-m", "phalanx", "runner", "stop", *words]
     env = os.environ | {"PHALANX_RUNNER_STATE_DIR": str(cluster.folder / "n1")}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=50, check=False)
@@ -28,7 +28,7 @@ def stop_runner(cluster: RealCluster, *words: str, code: int = 0) -> str:
 
 
 def gated(cluster: RealCluster, gate: Path) -> str:
-    """A task that runs until the gate is there."""
+    """A task that runs until the gate exists."""
     waits = f"until test -e {gate}; do sleep 0.05; done; exit 7"
     id = cluster.client.submit(shell=waits, max_retries=0).task_ids[0]
     cluster.wait_task(id, "Running")
@@ -43,7 +43,7 @@ def test_sigterm_is_told_and_leaves_the_tasks_to_the_keeper(tmp_path: Path) -> N
         node = cluster.client.node("n1")
         assert (node.status, "was stopped" in node.note) == ("Unreachable", True), "known at once"
         assert cluster.client.task(id).status == "Running"
-        gate.touch()  # it ends while nobody but the keeper is there
+        gate.touch()  # it ends while only the keeper is there
         cluster.start_runner("n1")
         task = cluster.wait_task(id, "Failed")
         assert (task.exit_code, task.attempt, task.losses) == (7, 1, 0)

@@ -1,4 +1,4 @@
-"""Tasks meet over real sockets where their environment says: gangs with one another, tasks of an array with nobody."""
+"""Tasks meet over real sockets where their environment says: gangs with one another, tasks of an array alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from phalanx import local
 from phalanx.embedded import LocalCluster
 
-# Each trial listens, and holds its port until all three do: were two told the same one, the second could not.
+# Each trial listens, and holds its port until all three do: if two got the same one, the second could not.
 TRIAL = """
 import os, socket, sys, time
 from pathlib import Path
@@ -22,7 +22,7 @@ until = time.monotonic() + 20
 while len(list(folder.iterdir())) < 3 and time.monotonic() < until:
     time.sleep(0.01)
 """
-# What a process group does at its start: rank 0 listens, the others come and say who they are, all are told so.
+# What a process group does at its start: rank 0 listens, the others connect and send their rank, all get an answer.
 MEMBER = """
 import os, socket, sys, time
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -62,7 +62,7 @@ def script(folder: Path, text: str) -> str:
 
 
 def ended(cluster: LocalCluster, id: str) -> list[tuple[str, str]]:
-    """How each task of a job ended, and what it said last."""
+    """How each task of a job ended, and its last output."""
     cluster.wait(id, timeout=30)
     return [(task.status, task.stderr_tail) for task in cluster.tasks(id).items]
 

@@ -1,6 +1,6 @@
-"""Secrets planted in a full run with failures stand nowhere but in their own files (S9).
+"""Secrets planted in a full run with failures are nowhere but in their own files (S9).
 
-Looked through: every file that the cluster wrote (logs, the database with its log of events and its images, the audit,
+Searched: every file that the cluster wrote (logs, the database with its log of events and its images, the audit,
 journals), every answer of REST, every command line of every process while the run lasts.
 """
 
@@ -32,7 +32,7 @@ FLOOD = "for i in 1 2 3; do echo $i; done; exit 3"
 
 
 class Eyes(threading.Thread):
-    """Looks at every command line of the machine, again and again."""
+    """Reads every command line of the machine, again and again."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -67,7 +67,7 @@ def looking() -> Iterator[Eyes]:
 
 
 def found_in(folder: Path, secrets: dict[str, bytes]) -> set[tuple[str, str]]:
-    """Which secret stands in which file."""
+    """Which secret is in which file."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     bodies = {str(path.relative_to(folder)): path.read_bytes() for path in files}
     return {
@@ -87,7 +87,7 @@ def ask(cluster: RealCluster, path: str, token: str, method: str = "GET", body: 
 
 
 def everything_told(cluster: RealCluster, task: str) -> bytes:
-    """All that REST tells to an admin."""
+    """Everything that REST shows to an admin."""
     told = []
     for route in (each for each in ROUTES if each.method == "GET"):
         noun = route.path.split("/")[2] if route.path.startswith("/v1/") else ""
@@ -104,7 +104,7 @@ def everything_told(cluster: RealCluster, task: str) -> bytes:
 
 
 def a_run_with_failures(cluster: RealCluster, stray: str) -> str:
-    """Jobs that work and jobs that fail, strangers, wrong words, killed parts; a task that is still running."""
+    """Jobs that work and jobs that fail, strangers, bad requests, killed parts; a task that is still running."""
     client = cluster.client
     env = {"PASSWORD": "planted-env"}
     task = client.submit(command=["sh", "-c", "echo started; sleep 60"], env=env).task_ids[0]
@@ -186,7 +186,7 @@ def test_planted_secrets_stand_nowhere_but_in_their_own_files(tmp_path: Path):
         told = everything_told(cluster, task)
         assert {name for name, each in eyes.secrets.items() if each in told} <= {"env"}  # an admin sees it
         environ = Path(f"/proc/{pid_of(task)}/environ").read_bytes()
-        assert eyes.secrets["task"] in environ  # it is where it should be, so that the search can find it
+        assert eyes.secrets["task"] in environ  # it is where it should be, so the search can find it
         eyes.secrets.pop("env")
         assert eyes.looks > 20
         assert eyes.seen == set()
@@ -203,12 +203,12 @@ def test_planted_secrets_stand_nowhere_but_in_their_own_files(tmp_path: Path):
     }
     assert found == own
     places = {file for _, file in found_in(tmp_path, {"env": b"planted-env"})}
-    # A job's environment is a part of the job: the database holds it, and nothing else does.
+    # A job's environment is a part of the job: the database has it, and nothing else does.
     assert {Path(file).name.partition("-")[0] for file in places} == {"phalanx.db"}
 
 
 def pid_of(task: str) -> int:
-    """The process of a task, known by its environment."""
+    """The process of a task, found by its environment."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "environ").read_bytes().split(b"\0")

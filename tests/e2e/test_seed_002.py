@@ -49,7 +49,7 @@ def test_five_evictions_are_survived_and_the_sixth_fails_the_experiment(tmp_path
 def test_ten_completions_drain_two_at_a_time(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
-    # Each part counts who is there while it is.
+    # Each part counts the others while it runs.
     inside = f"touch {marks}/in.$JOB_COMPLETION_INDEX; ls {marks} | grep -c in. > {marks}/saw.$JOB_COMPLETION_INDEX"
     script = tmp_path / "part.sh"
     script.write_text(f"{inside}; sleep 0.2; rm {marks}/in.$JOB_COMPLETION_INDEX\n")

@@ -1,4 +1,4 @@
-"""A full disk and a read-only folder: a clear message, nothing accepted is lost, and work goes on when it can."""
+"""A full disk and a read-only folder: a clear message, nothing accepted is lost, and work continues when it can."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_full_disk_refuses_clearly_keeps_what_was_accepted_and_recovers(small_
         assert "free some space" in caught.value.hint
         with pytest.raises(Unavailable):
             cluster.client.ready()
-        # Longer than the lease: heartbeats need no disk, so the task must not be given up meanwhile.
+        # Longer than the lease: heartbeats need no disk, so the task must not be declared lost meanwhile.
         wait_until(lambda: cluster.client.cluster().nodes_online == 1, 2.0)
         seen = cluster.client.node("n1").last_seen_at or 0.0
         wait_until(lambda: (cluster.client.node("n1").last_seen_at or 0.0) > seen + 5.0, 15.0)
@@ -96,7 +96,7 @@ def _try_submit(cluster: RealCluster) -> str | None:
 
 
 def test_on_a_full_disk_coordinator_and_runner_can_be_restarted(small_disk: Path) -> None:
-    """XW16: what is there is served, the runner finds its tasks, and all go on by themselves when there is room."""
+    """XW16: what exists is served, the runner finds its tasks, and all continue by themselves when there is space."""
     for part in ("n1", "coordinator"):  # all of it on the small disk
         (small_disk / part).mkdir()
     with a_real_cluster(small_disk, {"n1": "cpus=2,ram=4GiB"}, lost_after_s=60.0) as cluster:

@@ -1,4 +1,4 @@
-"""What survives: processes killed with -9, nodes that fall silent, runners that tell less than they should."""
+"""What survives: processes killed with -9, nodes that fall silent, runners that report less than they should."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks on real processes: what they find, what they leave, and what can be done to them."""
+"""Tasks on real processes: their environment, their output, and what can be done to them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_watch_resumes_without_gap_or_repetition(cluster: RealCluster) -> None
     id = cluster.client.submit(command=["/bin/true"], array="1-30").task_ids[0]
     cluster.client.wait(id)
     seen: list[int] = []
-    for _ in range(3):  # leave and come back twice
+    for _ in range(3):  # disconnect and come back twice
         for number, event in enumerate(cluster.client.watch(after=seen[-1] if seen else start, job=id)):
             seen.append(event.revision)
             if number == 9:

@@ -1,4 +1,4 @@
-"""A cluster over mutual TLS, with real processes: who gets in, who does not, and what the others are told."""
+"""A cluster over mutual TLS, with real processes: which clients are accepted, and what the others are answered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NODE = "cpus=2,ram=4GiB"
 
 
 class TlsCluster(RealCluster):
-    """A coordinator that speaks TLS on an address of its own, and runners with certificates."""
+    """A coordinator with TLS on its own address, and runners with certificates."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder / "ca")
@@ -195,7 +195,7 @@ def test_strangers_who_say_nothing_do_not_keep_others_out(tmp_path: Path):
 
 
 def _names_shown_at(cluster: TlsCluster) -> set[str]:
-    """The names in the certificate that the coordinator shows now."""
+    """The names in the certificate that the coordinator presents now."""
     from phalanx.tls import client_context
 
     with socket.create_connection((HOST, cluster.port), timeout=5) as raw:

@@ -37,7 +37,7 @@ def is_accepted(cluster: RealCluster, token: str) -> bool:
 
 
 class Holder(threading.Thread):
-    """Somebody who asks and submits all the time with one token, and counts what went wrong."""
+    """A client that asks and submits all the time with one token, and counts what went wrong."""
 
     def __init__(self, cluster: RealCluster, token: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the API says of tasks is what they wrote down themselves, though parts are killed with -9 meanwhile (R31)."""
+"""What the API reports of tasks is what they recorded themselves, though parts are killed with -9 meanwhile (R31)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ EXIT = re.compile(r"^(.*?)\s+# exits with (\d+)$", re.MULTILINE)
 
 
 def script(page: str) -> str:
-    """All commands of a page as one script that stops at the first surprise."""
+    """All commands of a page as one script that stops at the first unexpected result."""
     commands = "\n".join(BLOCK.findall(page))
     checked = EXIT.sub(
         r'code=0; \1 || code=$?; [ "$code" = \2 ] || { echo "exit $code, not \2"; exit 1; }', commands

@@ -1,7 +1,7 @@
-"""What tasks wrote down themselves, against what the API says of them, while parts are killed with -9 (R31).
+"""Compares what tasks recorded themselves with what the API reports, while parts are killed with -9 (R31).
 
-Every attempt appends its start, its end and the code it is about to exit with to a file of its own making; the verdict
-compares each line with the task's view and with the story. `python -m tests.e2e.truth` is the long form.
+Every attempt appends its start, its end and the code it is about to exit with to a file; the verdict compares each
+line with the task's view and with the story. `python -m tests.e2e.truth` is the long form.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import pause, wait_until
 
 NODES = {"n1": "cpus=8,ram=8GiB", "n2": "cpus=8,ram=8GiB"}
-# A task's code follows from its number and its attempt. One that is told to stop says so, and ends by that signal. With
-# a second word members of a gang fail in turn, so that whoever failed by itself before is stopped when its job fails.
+# A task's code follows from its number and its attempt. One that is stopped records that, and ends by that signal.
+# With a second word members of a gang fail in turn, so that one that failed by itself before is stopped when its job
+# fails.
 TASK = """
 say() { echo "$1 $PHALANX_TASK_ID $PHALANX_ATTEMPT $(date +%s.%N) $2" >> "$0.said"; }
 stopped() { say end -15; trap - TERM; kill -TERM $$; }
@@ -43,7 +44,7 @@ trap "" TERM
 say end $code
 exit $code
 """
-UNSEEN = ("lost", "unknown", "fenced", "unconfirmed", "evicted")  # ends of which nobody saw the code
+UNSEEN = ("lost", "unknown", "fenced", "unconfirmed", "evicted")  # ends whose exit code was not seen
 EARLY_S, LATE_S = (
     0.05,
     20.0,
@@ -52,7 +53,7 @@ _EXITED = re.compile(r"attempt (\d+) (?:ended: exited with code (\d+)|ended with
 
 
 class Said(Struct):
-    """What one attempt wrote of itself."""
+    """What one attempt recorded."""
 
     started: float
     ended: float | None = None
@@ -68,7 +69,7 @@ class Verdict(Struct):
 
 
 def run(folder: Path, attempts: int, seed: int = 1, pause_s: float = 1.0) -> Verdict:
-    """Give out work until so many attempts have run, kill parts meanwhile, let it end, and compare."""
+    """Submit work until so many attempts have run, kill parts meanwhile, let it end, and compare."""
     dice = random.Random(seed)
     script = folder / "task.sh"
     script.write_text(TASK)
@@ -90,7 +91,7 @@ def run(folder: Path, attempts: int, seed: int = 1, pause_s: float = 1.0) -> Ver
 
 
 def heard(script: Path) -> dict[tuple[str, int], Said]:
-    """Everything that attempts wrote, by task and number."""
+    """Everything that attempts recorded, by task and number."""
     found: dict[tuple[str, int], Said] = {}
     path = script.with_name(f"{script.name}.said")
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -115,7 +116,7 @@ def judge(cluster: RealCluster, jobs: list[str], said: dict[tuple[str, int], Sai
 
 
 def _of_view(task: TaskView, said: dict[tuple[str, int], Said], compared: Counter[str]) -> list[str]:
-    """What is shown of a task is what its last attempt wrote."""
+    """What is shown of a task is what its last attempt recorded."""
     who = f"{task.id} attempt {task.attempt}: {task.status}, code {task.exit_code}, {task.message!r}"
     if task.started_at and task.ended_at and task.ended_at < task.started_at:
         return [f"{who} ended before it started"]
@@ -142,7 +143,7 @@ def _times(who: str, task: TaskView, mine: Said, compared: Counter[str]) -> list
 def _of_line(
     job: str, line: StoryLine, said: dict[tuple[str, int], Said], compared: Counter[str]
 ) -> list[str]:
-    """A line of the story that tells a code tells the one that the attempt wrote."""
+    """A line of the story with a code has the one that the attempt recorded."""
     if line.event != "AttemptEnded" or (found := _EXITED.match(line.text)) is None:
         return []
     mine = said.get((line.task or job, int(found[1])))
@@ -194,7 +195,7 @@ def _is_well(cluster: RealCluster) -> bool:
 
 
 def _counts(cluster: RealCluster, id: str) -> tuple[int, bool]:
-    """How many tasks of a job are not over, and whether all are; a coordinator that is away says nothing."""
+    """How many tasks of a job are not over, and whether all are; unknown while no coordinator answers."""
     try:
         job = cluster.client.job(id)
         tasks = cluster.client.tasks(id, limit=1000).items

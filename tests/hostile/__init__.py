@@ -1,1 +1,1 @@
-"""A hostile user and a stranger, beside honest work: what they try, and what others notice of it."""
+"""A hostile user and a stranger beside honest work: what they try, and how it affects others."""

@@ -1,8 +1,8 @@
-"""One attacker as a process of its own: nothing for a while, each attack for a part of the time, then all at once.
+"""One attacker as a separate process: nothing for a while, each attack for a part of the time, then all at once.
 
     python -m tests.hostile.attacker user|stranger TARGET-AS-JSON SECONDS [ATTACK]
 
-It tells on a line of its own which attack begins, and what came of the one before.
+It prints a line for each attack that begins, with the result of the one before.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def attack(who: str, target: Target, seconds: float, only: str = "") -> No
 
 
 async def _nothing(target: Target, until: float, counts: Counts) -> None:
-    """What the others have to be compared with."""
+    """The baseline for the others."""
     await pause(until - time.monotonic())
 
 

@@ -1,4 +1,4 @@
-"""A process held to one core: by a cgroup of version 2 or 1 where one may be made, else by its affinity."""
+"""Limits a process to one core: by a cgroup of version 2 or 1 where one may be made, else by its affinity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 @contextmanager
 def held_to_one_core(pid: int, name: str) -> Iterator[str]:
-    """Within this block; tells how it is held."""
+    """Within this block; yields how it is limited."""
     made = _made(name)
     if made is None:
         os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})

@@ -1,4 +1,4 @@
-"""The rig: a real cluster, honest work, and an attacker beside it, held to one core. The table tells what was noticed.
+"""The rig: a real cluster, honest work, and an attacker beside it, held to one core. The table shows the effects.
 
 `scripts/hostile --minutes 5` runs the user and the stranger for five minutes each; a few seconds show that it works.
 """
@@ -30,7 +30,7 @@ NODES = {"n1": "cpus=2,ram=4GiB", "n2": "cpus=2,ram=4GiB"}
 
 
 class Row(NamedTuple):
-    """What the honest user noticed of one attack."""
+    """The effect of one attack on the honest user."""
 
     who: str
     attack: str
@@ -117,7 +117,7 @@ class Watch(threading.Thread):
 
 
 def _told(attacker: subprocess.Popen[str], honest: Honest, watch: Watch) -> dict[str, dict[str, int]]:
-    """Follow what the attacker says, until it is done: what each attack came to."""
+    """Follow the attacker's output until it is done; returns the result of each attack."""
     did: dict[str, dict[str, int]] = {}
     assert attacker.stdout is not None
     for line in attacker.stdout:

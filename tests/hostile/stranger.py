@@ -1,4 +1,4 @@
-"""What somebody without a token can try: connections, half of everything, and noise."""
+"""What a client without a token can try: connections, half of everything, and noise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def noise(target: Target, until: float, counts: Counts) -> None:
 
 
 async def handshakes(target: Target, until: float, counts: Counts) -> None:
-    """TLS handshakes that are begun and left, and whole ones where TLS is spoken."""
+    """TLS handshakes that are begun and left, and whole ones where TLS is used."""
     plain = target._replace(tls=False)
 
     async def whole() -> None:
@@ -79,7 +79,7 @@ async def handshakes(target: Target, until: float, counts: Counts) -> None:
 
 
 async def tokens(target: Target, until: float, counts: Counts) -> None:
-    """Whole requests with tokens that are nobody's, and probes."""
+    """Whole requests with unknown tokens, and probes."""
     guess = target._replace(token="phx_nobody")
     requests = [
         guess.request("POST", "/v1/jobs", {"command": ["x"] * 1000}),

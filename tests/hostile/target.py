@@ -1,4 +1,4 @@
-"""What is attacked, and raw connections to it. HTTP is spelled by hand: a careful client would be slow, and polite."""
+"""What is attacked, and raw connections to it. HTTP is written by hand: a real client would be slow, and polite."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Target(NamedTuple):
 
 @cache
 def _anybody() -> ssl.SSLContext:
-    """TLS with whoever answers. Made once: it costs more than many handshakes."""
+    """TLS without verification. Made once: it costs more than many handshakes."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 async def pause(seconds: float) -> None:
-    """Let everybody else have a turn."""
+    """Let other coroutines run."""
     over = asyncio.Event()
     asyncio.get_running_loop().call_later(seconds, over.set)
     await over.wait()
@@ -82,7 +82,7 @@ async def asking(target: Target, requests: list[bytes], until: float, counts: Co
 
 
 async def holding(target: Target, port: int, words: bytes, until: float, counts: Counts) -> None:
-    """One connection that says some words and then nothing, and comes back when it is closed."""
+    """One connection that sends some bytes and then nothing, and comes back when it is closed."""
     while time.monotonic() < until:
         try:
             reader, writer = await connected(target, port)

@@ -1,4 +1,4 @@
-"""What a user with a token of role `user` can try: the dearest requests, as many as possible."""
+"""What a user with a token of role `user` can try: the most expensive requests, as many as possible."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def unread(target: Target, until: float, counts: Counts) -> None:
 
 
 async def _submitted(target: Target, body: object) -> str:
-    """The id of a job of our own."""
+    """The id of a job submitted by the attacker."""
     for _ in range(50):
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, KeyError, ValueError):
             reader, writer = await connected(target, target.port)

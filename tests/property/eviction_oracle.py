@@ -1,4 +1,4 @@
-"""Brute force for evictions: whom one may ask to leave, whether that ever helps, and who could have stayed."""
+"""Brute force for evictions: which tenants may be evicted, whether that ever helps, and which could have stayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.property.placement_oracle import Counts, Errand, Keys, Picture, Searc
 
 
 def is_victim(picture: Picture, errand: Errand, tenant: Tenant) -> bool:
-    """Whether a tenant may be asked to leave for this errand, whatever becomes of its gang."""
+    """Whether a tenant may be evicted for this errand, whatever becomes of its gang."""
     return (
         tenant.priority < errand.priority
         and tenant.evictable_at <= picture.now
@@ -20,7 +20,7 @@ def is_victim(picture: Picture, errand: Errand, tenant: Tenant) -> bool:
 
 
 def on_their_way(picture: Picture, errand: Errand) -> Keys:
-    """Whoever is leaving an open node on which a promise stands that this errand could take over."""
+    """Tenants that are leaving an open node with a promise that this errand could take over."""
     rows = {each.node_row for each in picture.tenants if each.is_promise and is_victim(picture, errand, each)}
     return frozenset(
         each.key
@@ -30,7 +30,7 @@ def on_their_way(picture: Picture, errand: Errand) -> Keys:
 
 
 def keeps_gangs_whole(picture: Picture, gone: Keys) -> list[str]:
-    """The gangs that would be left standing with less than their minimum though they held it, or lose below it."""
+    """The gangs that would be left with less than their minimum though they held it, or lose below it."""
     broken = []
     for job, needed in picture.needed.items():
         mine = picture.of_job(job)
@@ -47,9 +47,9 @@ def keeps_gangs_whole(picture: Picture, gone: Keys) -> list[str]:
 
 
 def removals(picture: Picture, errand: Errand, breakable: frozenset[str] | None = None) -> Iterator[Keys]:
-    """Every largest set of tenants that may be asked to leave together; a smaller one never makes more room.
+    """Every largest set of tenants that may be evicted together; a smaller one never makes more room.
 
-    With `breakable` only these jobs lose single tasks or go whole; the others give up surplus members at the most.
+    With `breakable` only these jobs lose single tasks or leave whole; the others give up surplus members at the most.
     """
     choices: list[list[Keys]] = []
     for job in sorted({each.job for each in picture.tenants}):
@@ -127,7 +127,7 @@ def smaller(picture: Picture, gone: Keys) -> Iterator[Keys]:
 
 
 def fit_where_they_are(picture: Picture, errand: Errand, placed: dict[int, Counts], gone: Keys) -> bool:
-    """Whether members, so many of each group on each row, may stand there when only these tenants have left."""
+    """Whether members, so many of each group on each row, fit there when only these tenants have left."""
     total = tuple(map(sum, zip(*placed.values(), strict=True)))
     return admitted(picture, errand, total, gone) and all(
         fits(picture.free(row, gone), errand.wanted, counts) for row, counts in placed.items()

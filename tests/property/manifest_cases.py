@@ -1,4 +1,4 @@
-"""Documents of every kind that is read, right as they stand, for a property test to spoil."""
+"""Valid documents of every kind that is read, for a property test to spoil."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.property.placement_stage import Case, drawing
 
 
 def a_case(seed: int, crowded: bool = False, knotty: bool = False) -> Case:
-    """The case of a seed. A crowded one has little room and many tenants; in a knotty one the rare is common."""
+    """The case of a seed. A crowded one has little room and many tenants; in a knotty one rare things are common."""
     return Maker(seed, crowded, knotty).case()
 
 
@@ -32,7 +32,7 @@ def tried(case: Case, evicts: bool, seen: Counter[str], *, counts_best: bool = F
     trial.counts_best = counts_best
     try:
         return trial.complaints()
-    except Exception:  # whatever it is, the seed has to be told
+    except Exception:  # whatever it is, the seed has to be reported
         return [traceback.format_exc()]
 
 

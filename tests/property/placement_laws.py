@@ -1,8 +1,8 @@
-"""What must hold of every answer of the placement engine, asked of one case against the brute force.
+"""What must hold of every answer of the placement engine, compared with the brute force on one case.
 
-Each law is a sentence; a case that breaks some gives back those sentences. The engine's functions are arguments, so
-that a test can hand in one with a planted mistake and see that a law speaks up. What is worth knowing but is no law,
-such as how far the victims are from the fewest possible, is counted in `seen`.
+Each law is a sentence; a case that breaks some returns those sentences. The engine's functions are arguments, so that
+a test can pass one with a planted mistake and see that a law reports it. What is worth knowing but is no law, such as
+how far the victims are from the fewest possible, is counted in `seen`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOBODY: Keys = frozenset()
 
 
 class Trial:
-    """One case, played: units are placed one after another in one draft, and make room if they find none."""
+    """One case, played: units are placed one after another in one draft, and evict if they find no room."""
 
     def __init__(
         self, case: Case, place: Place, room: Room | None = None, seen: Counter[str] | None = None
@@ -89,7 +89,7 @@ class Trial:
     def _step(
         self, draft: Draft, unit: SmallUnit, picture: Picture, found: list[str]
     ) -> GangPlacement | Reason | None:
-        """What becomes of one unit; None if it is a single task that fits, which is not our question."""
+        """What becomes of one unit; None if it is a single task that fits, which is not tested here."""
         before = photograph(self.snapshot)
         answer: GangPlacement | Reason | None = None
         if isinstance(unit, SmallGang):
@@ -111,7 +111,7 @@ class Trial:
         return answer
 
     def _needless(self, draft: Draft, unit: SmallUnit) -> Iterator[str]:
-        """Nobody is evicted for a unit that fits as it is."""
+        """No tenant is evicted for a unit that fits without."""
         mark = draft.mark()
         answer = self.room(draft, unit, POLICY) if self.room is not None else None
         if isinstance(answer, GangPlacement) and (answer.victims or answer.displaced):
@@ -256,7 +256,7 @@ def grant_laws(picture: Picture, unit: SmallUnit, member: Placement) -> Iterator
 
 
 def rule_laws(picture: Picture, errand: Errand, placed: dict[int, Counts]) -> Iterator[str]:
-    """Must-gather holds with the members that are bound, and multiples hold wherever somebody new stands."""
+    """Must-gather holds with the members that are bound, and multiples hold wherever a new member is placed."""
     for rule in errand.gather:
         if rule.layer not in picture.layers:
             if rule.must:
@@ -274,7 +274,7 @@ def rule_laws(picture: Picture, errand: Errand, placed: dict[int, Counts]) -> It
 
 
 def level_laws(search: Search, placed: dict[int, Counts], seen: Counter[str]) -> Iterator[str]:
-    """The members stand in one domain of the lowest layer that holds all of them, or at least those needed."""
+    """The members are in one domain of the lowest layer that holds all of them, or at least those needed."""
     errand, picture = search.errand, search.picture
     counts = tuple(map(sum, zip(*placed.values(), strict=True)))
     goal = errand.most if search.can_place_all() else errand.need
@@ -282,11 +282,11 @@ def level_laws(search: Search, placed: dict[int, Counts], seen: Counter[str]) ->
         yield f"placed {counts} though all of {goal} would fit"
         return
     if not admitted(picture, errand, errand.most):
-        return  # how many may come is up to the quota, and which of them is not ours to say
+        return  # the quota decides how many may come, and which of them is not tested here
     home = common(picture, placed)
     apart = apart_from_devices(search)
     if apart is not None and len(goal) > 1 and any(picture.free(row).devices for row in placed):
-        apart = None  # groups beside each other may be found room elsewhere first
+        apart = None  # groups beside each other may be placed elsewhere first
     if apart is not None:
         seen["kept off nodes with free devices"] += 1
         if on := [picture.spots[row].name for row in placed if picture.free(row).devices]:
@@ -313,8 +313,8 @@ def level_laws(search: Search, placed: dict[int, Counts], seen: Counter[str]) ->
 def tightness_laws(search: Search, home: tuple[str, ...], goal: Counts) -> Iterator[str]:
     """Of the domains that would do, the one with the fewest slots is taken, so that the larger ones stay whole.
 
-    A node's slots may be counted to the end or only up to the members there are; both are tight. Who would rather
-    stand in few domains of some layer may pass over a tighter one for it.
+    A node's slots may be counted to the end or only up to the members there are; both are tight. A gang that prefers
+    few domains of some layer may skip a tighter one for it.
     """
     errand = search.errand
     if errand.bound or any(rule.multiple > 1 or not rule.must for rule in errand.gather):
@@ -333,7 +333,7 @@ def tightness_laws(search: Search, home: tuple[str, ...], goal: Counts) -> Itera
 def grade_laws(
     search: Search, home: tuple[str, ...], goal: Counts, placed: dict[int, Counts]
 ) -> Iterator[str]:
-    """Inside its domain a gang leaves alone the nodes that are more precious than those that would do."""
+    """Inside its domain a gang does not use nodes of a higher grade than those that would do."""
     errand = search.errand
     if errand.bound or any(rule.multiple > 1 or not rule.must for rule in errand.gather):
         return
@@ -354,7 +354,7 @@ def apart_from_devices(search: Search) -> Search | None:
 
 
 def rank_laws(picture: Picture, unit: SmallGang, gang_placement: GangPlacement) -> Iterator[str]:
-    """In order of index the members of a group stand in one run on each node, and in each domain of each layer."""
+    """In order of index the members of a group are in one run on each node, and in each domain of each layer."""
     paths = {spot.name: spot.path for spot in picture.spots}
     where = {member.position: paths[member.node] for member in gang_placement.members}
     for number in range(len(unit.asks)):
@@ -375,7 +375,7 @@ def waiting_positions(unit: SmallUnit, group: int) -> list[int]:
 
 
 def placed_by_row(picture: Picture, unit: SmallUnit, gang_placement: GangPlacement) -> dict[int, Counts]:
-    """How many members of each group stand on each row."""
+    """How many members of each group are on each row."""
     rows = {spot.name: row for row, spot in enumerate(picture.spots)}
     found: dict[int, list[int]] = {}
     for member in gang_placement.members:
@@ -392,7 +392,7 @@ def common(picture: Picture, placed: dict[int, Counts]) -> tuple[str, ...]:
 
 
 def leaving(picture: Picture, gang_placement: GangPlacement) -> Keys:
-    """Everybody who goes: the victims, the promises of the jobs that give way, and who was on the way out."""
+    """All tenants that go: the victims, the promises of the jobs that give way, and those that were leaving."""
     promised = [
         each.key for job in gang_placement.displaced for each in picture.of_job(job) if each.is_promise
     ]
@@ -400,7 +400,7 @@ def leaving(picture: Picture, gang_placement: GangPlacement) -> Keys:
 
 
 def tenants_of(picture: Picture, unit: SmallUnit, gang_placement: GangPlacement) -> list[Tenant]:
-    """The members as they stand in the draft: nobody may evict them there."""
+    """The members as they are in the draft: they cannot be evicted there."""
     rows = {spot.name: row for row, spot in enumerate(picture.spots)}
     return [
         Tenant(
@@ -418,7 +418,7 @@ def untouched(before: object, answer: GangPlacement | Reason, snapshot: Snapshot
 
 
 def same_accounts(snapshot: Snapshot, picture: Picture) -> Iterator[str]:
-    """The draft's ledgers say what the picture says."""
+    """The draft's ledgers agree with the picture."""
     for row, ledger in enumerate(snapshot.nodes.ledgers):
         free = picture.free(row)
         here = (*ledger.free, ledger.devices_free)

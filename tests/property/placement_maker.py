@@ -1,7 +1,7 @@
-"""Makes one small cluster, and the jobs that want to go onto it, from a seed.
+"""Makes one small cluster, and the jobs to be placed on it, from a seed.
 
-Everything that the contract speaks of comes up often enough to collide: few nodes, few devices, layers with gaps and
-with the same name twice, closed nodes, tenants of every priority, gangs with surplus, promises, quotas.
+Everything in the contract comes up often enough to collide: few nodes, few devices, layers with gaps and with the same
+name twice, closed nodes, tenants of every priority, gangs with surplus, promises, quotas.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Maker:
         return Case(self.seed, self.topology, self.capacities, self.picture, units)
 
     def _limit(self) -> None:
-        """A quota for the queue that everybody new is in: what it holds now, and a little more."""
+        """A quota for the queue of all new units: what it holds now, and a little more."""
         held = [each.grant for each in self.picture.tenants if each.queue == "default"]
         word, used, more = self.chance.choice(
             (
@@ -108,7 +108,7 @@ class Maker:
             name = f"{layer.name[0]}{self.chance.randint(1, 2)}"
             path += name
             if not (self.has_gaps and self.often(15)):
-                # Under two parents the same name stands for two domains; otherwise names are unique.
+                # Under two parents the same name means two domains; otherwise names are unique.
                 labels[self.chance.choice(layer.keys)] = name if self.has_twins else path
         if self.has_pools:
             labels["pool"] = self.chance.choice(("blue", "red"))
@@ -123,7 +123,7 @@ class Maker:
             for name, capacity in zip(self.names, self.capacities, strict=True)
         )  # fmt: skip
 
-    # Who is there already
+    # The tenants
 
     def _tenants_of(self, job: JobId) -> None:
         chance = self.chance
@@ -170,7 +170,7 @@ class Maker:
         return True
 
     def _grant(self, request: Request, rows: list[int] | None = None) -> tuple[int, Grant] | None:
-        """A place for one task on some node that has room for it; devices and NUMA cores as chance has it."""
+        """A place for one task on some node that has room for it; devices and NUMA cores at random."""
         rows = list(range(len(self.names))) if rows is None else rows
         self.chance.shuffle(rows)
         for row in rows:
@@ -215,7 +215,7 @@ class Maker:
         ]
         self.picture = self.picture.after([each.key for each in mine], leaving + promised)
 
-    # Who wants to come
+    # The waiting units
 
     def _request(self) -> Request:
         chance = self.chance
@@ -224,7 +224,7 @@ class Maker:
         cores = max(cores, 0 if gpus else 1)
         if (
             self.has_parts and self.parts.random() < 0.7
-        ):  # a chance of its own: other cases stay what they were
+        ):  # its own random numbers: other cases stay as they were
             cores = self.parts.choice((0.001, 0.1, 0.25, 0.3, 0.5, 0.7, 1.5, 2.333))
         memory = chance.randint(0, 4) if self.has_memory else 0
         kind = chance.choice(self.kinds) if gpus and len(self.kinds) > 1 and self.often(50) else None
@@ -232,7 +232,7 @@ class Maker:
         return Request(cores, memory, gpus, kind, size)
 
     def _likely(self) -> Request:
-        """A request that mostly fits somewhere: most of what is asked at random never does."""
+        """A request that mostly fits somewhere: most random ones never do."""
         request = self._request()
         for _ in range(3):
             if self._slots(request, 0)[()]:
@@ -292,7 +292,7 @@ class Maker:
         return max(1, min((10, 5, 4)[groups - 1], best if self.often(30, 60) else fewer))
 
     def _slots(self, request: Request, depth: int) -> dict[tuple[str, ...], int]:
-        """How many of one request each domain of a depth could hold, alone; when crowded, with nobody else there."""
+        """How many of one request each domain of a depth could hold, alone; when crowded, on empty nodes."""
         asks = (Wanted(request, 1, 1),)
         slots: dict[tuple[str, ...], int] = {}
         for row, spot in enumerate(self.picture.spots):
@@ -321,7 +321,7 @@ class Maker:
         return tuple(rules)
 
     def _bind(self, job: Job) -> dict[int, list[int]]:
-        """Some members hold places already, mostly close together; by group, the rows they stand on."""
+        """Some members hold places already, mostly close together; returns their rows by group."""
         first = self.chance.randrange(len(self.names))
         close = [first] if self.often(70) else list(range(len(self.names)))
         stands: dict[int, list[int]] = {}

@@ -1,11 +1,11 @@
 """Brute force for placement: what is possible on a small cluster, found by trying everything.
 
-Whom one may ask to leave is in `eviction_oracle.py`.
+`eviction_oracle.py` says which tenants may be evicted.
 
-Written from the contract alone, with plain counting, and without the ledgers, columns and trees that the engine
-uses. A `Picture` is the cluster as a person would draw it, an `Errand` is what somebody wants placed on it. Every
-question is answered over *all* divisions of the members over the nodes; one division is a vector of counts, one
-number for each group, and the set of the vectors that a domain can hold is the sum of its children's sets.
+Written from the contract alone, with plain counting, and without the ledgers, columns and trees that the engine uses.
+A `Picture` is the cluster as a person would draw it, an `Errand` is what is to be placed on it. Every question is
+answered over *all* divisions of the members over the nodes; one division is a vector of counts, one number for each
+group, and the set of the vectors that a domain can hold is the sum of its children's sets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Free:
 
 @dataclass(frozen=True)
 class Picture:
-    """The whole cluster. `layers` are the words for its depths, from the cluster to the node."""
+    """The whole cluster. `layers` are the names of its depths, from the cluster to the node."""
 
     layers: tuple[str, ...]
     spots: tuple[Spot, ...]
@@ -69,8 +69,8 @@ class Picture:
     def free(self, row: int, without: Keys = frozenset()) -> Free:
         """What is left of a node if the tenants of these keys had left it.
 
-        It is less than nothing where a place is promised to one before the other has gone; then nobody else comes
-        there at all, as the ledgers have it.
+        It is negative where a place is promised before its holder has gone; then nothing else is placed there at all,
+        as the ledgers have it.
         """
         spot = self.spots[row]
         there = [each for each in self.tenants if each.node_row == row and each.key not in without]
@@ -96,18 +96,18 @@ class Picture:
         return replace(self, tenants=(*(each for each in self.tenants if each.key not in left), *come))
 
     def of_job(self, job: str) -> list[Tenant]:
-        """Whom a job can count on: who was told to leave is as good as gone, though the place is not free yet."""
+        """The tenants that a job can count on: a leaving one counts as gone, though its place is not free yet."""
         return [each for each in self.tenants if each.job == job and not each.is_leaving]
 
 
 @dataclass(frozen=True)
 class Errand:
-    """Who wants to be placed: a gang, or one task as a gang of one."""
+    """What is to be placed: a gang, or one task as a gang of one."""
 
     job: str
     wanted: tuple[Wanted, ...]
     gather: tuple[Gather, ...] = ()
-    bound: tuple[int, ...] = ()  # rows where members of the job already stand
+    bound: tuple[int, ...] = ()  # rows where members of the job already are
     priority: int = 0
     may_evict: bool = True
     queue: str = "default"
@@ -303,7 +303,7 @@ class Search:
         return total
 
     def fewest(self, layer: str, home: tuple[str, ...], counts: Counts) -> int:
-        """In how few domains of a layer these members can stand inside `home`."""
+        """The smallest number of domains of a layer that can hold these members inside `home`."""
         depth, goal = self.picture.layers.index(layer), 1 << self.box.number(counts)
         inside = [domain for domain in self.domains(depth) if domain[: len(home)] == home]
         for size in range(1, len(inside) + 1):
@@ -341,7 +341,7 @@ class Search:
         )
 
     def _whole(self, domain: tuple[str, ...]) -> int:
-        """What may stand in a domain if nothing stands outside it: the multiples above it count too."""
+        """What may be in a domain if nothing is outside it: the multiples above it count too."""
         above = [domain[:depth] for depth in range(len(domain))]
         return reduce(lambda held, outer: held & self._multiple_in(outer), above, self.held_by(domain))
 
@@ -352,7 +352,7 @@ class Search:
         return reduce(lambda held, rule: held & self.box.of_multiple(rule, there), rules, self.box.all)
 
     def _must_depth(self) -> int | None:
-        """The depth of the deepest layer that everybody has to share; None if a rule names no layer at all."""
+        """The depth of the deepest layer that all members have to share; None if a rule names no layer at all."""
         musts = [rule.layer for rule in self.errand.gather if rule.must]
         if any(word not in self.picture.layers for word in musts):
             return None

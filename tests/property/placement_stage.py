@@ -22,7 +22,7 @@ from tests.property.placement_oracle import Errand, Picture
 
 @dataclass
 class SmallGang:
-    """A gang that waits, as `WaitingGang` wants it."""
+    """A waiting gang, as `WaitingGang` requires it."""
 
     job: Job
     rank: Rank
@@ -51,7 +51,7 @@ class SmallGang:
 
 @dataclass
 class SmallGroup:
-    """A group whose tasks are placed one by one, as `WaitingGroup` wants it."""
+    """A group whose tasks are placed one by one, as `WaitingGroup` requires it."""
 
     job: Job
     rank: Rank
@@ -84,7 +84,7 @@ SmallUnit = SmallGang | SmallGroup
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster and who wants to be placed on it, one after another. `capacities` has what the picture leaves out."""
+    """A cluster and the units to be placed on it, one after another. `capacities` has what the picture leaves out."""
 
     seed: int
     topology: Topology
@@ -94,7 +94,7 @@ class Case:
 
 
 def errand_of(unit: SmallUnit) -> Errand:
-    """What a unit asks for, in the words of the oracle."""
+    """What a unit asks for, as an oracle's errand."""
     job = unit.job
     if isinstance(unit, SmallGroup):
         return Errand(job.id, (Wanted(unit.request, 1, 1),), (), (), job.priority, job.may_evict, job.queue)
@@ -104,15 +104,13 @@ def errand_of(unit: SmallUnit) -> Errand:
 
 
 def snapshot_of(case: Case) -> Snapshot:
-    """The real objects: a table whose ledgers hold what the tenants hold, the tenants, the queues, who waits."""
+    """The real objects: a table whose ledgers hold what the tenants hold, the tenants, the queues, the units."""
     table, tenants, queues, waiting = NodeTable(), Tenants(), Queues(), Waiting()
     table.set_topology(case.topology)
     for spot, capacity in zip(case.picture.spots, case.capacities, strict=True):
         table.put(spot.name, capacity)
         table.set_open(spot.name, spot.is_open)
-    for tenant in sorted(
-        case.picture.tenants, key=lambda each: each.is_promise
-    ):  # who is there was there first
+    for tenant in sorted(case.picture.tenants, key=lambda each: each.is_promise):  # tenants were there first
         tenants.add(tenant)
         queues.take(tenant.queue, tenant.grant)
         come = table.promise if tenant.is_promise else table.take
@@ -127,8 +125,8 @@ def snapshot_of(case: Case) -> Snapshot:
 def standing(topology: Topology, labels: dict[str, str], name: str) -> tuple[str, ...]:
     """The domains that a node's labels put it in, the outermost first, and the node itself.
 
-    Where a label is missing, nodes that share the next inner label stand together; a node without any inner label
-    stands alone.
+    Where a label is missing, nodes that share the next inner label are together; a node without any inner label is
+    alone.
     """
     words, inner = [name], f"~{name}"
     for layer in reversed(topology.layers):

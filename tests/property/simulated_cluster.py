@@ -1,7 +1,7 @@
 """A cluster in memory: the real engine, real runner states, and connections that may be cut at any moment.
 
-What the machines really run is written down beside what both sides believe, so that a law can be asked of
-the world itself: no device serves two processes, no task runs twice at once. Time passes only by `wait`.
+What the machines really run is recorded beside what both sides believe, so that a law can be checked on the machines:
+no device serves two processes, no task runs twice at once. Time passes only by `wait`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.fake_keeper import FakeKeeper
 
 
 class Machine:
-    """One node: its keeper, which outlives the runner, and the runner of the moment."""
+    """One node: its keeper, which outlives the runner, and the current runner."""
 
     def __init__(self, name: str, capacity: Capacity) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Machine:
         self.frozen = False  # a machine that hangs cannot even stop its own processes
         self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
         self.spawned: set[AttemptKey] = set()
-        self.wakes: Callable[[AttemptKey], None] = lambda key: None  # told of every start
+        self.wakes: Callable[[AttemptKey], None] = lambda key: None  # called at every start
         self.keeper = FakeKeeper(self._seen)
         self.runner = RunnerState()
         self.keeper.attach(self.runner)
@@ -94,7 +94,7 @@ class Machine:
 
 
 class WatchedEngine(Engine):
-    """A heart that looks at where tasks are placed in the moment they are."""
+    """An engine that checks where tasks are placed at that moment."""
 
     def _applied(self, event: Event) -> list[Effect]:
         if isinstance(event, TaskPlaced):
@@ -116,7 +116,7 @@ class SimulatedCluster:
         self.history: dict[str, bytes] = {}
         self.images: list[tuple[int, bytes]] = []
         self.machines: dict[str, Machine] = {}
-        self.told: list[Tell] = []  # reports that were delivered, to be told again
+        self.told: list[Tell] = []  # reports that were delivered, to be sent again
         self.turns: list[Turn] = []
         self.formations: dict[tuple[str, int], set[AttemptKey]] = {}  # as they were decided
         self.released: set[tuple[str, int]] = set()
@@ -138,7 +138,7 @@ class SimulatedCluster:
             machine.connected = False
 
     def turn(self, *inputs: Input) -> list[Answer | None]:
-        """One turn, written down and carried out, and those that it asks for."""
+        """One turn, made durable and carried out, and those that it asks for."""
         turn = self.decide(*inputs)
         self.carry_out(turn)
         for _ in range(20):
@@ -148,7 +148,7 @@ class SimulatedCluster:
         raise AssertionError("the coordinator turns in circles")
 
     def decide(self, *inputs: Input) -> Turn:
-        """A turn that is durable and of which nobody has heard yet."""
+        """A turn that is durable and whose effects are not sent yet."""
         turn = self.engine.turn(list(inputs), self.now)
         self.turns.append(turn)
         if (batch := turn.batch()) is not None:
@@ -183,7 +183,7 @@ class SimulatedCluster:
         self.carry_out(turn)
 
     def beat(self, machine: Machine) -> None:
-        """A heartbeat; what was never answered goes out again after it."""
+        """A heartbeat; reports that were never answered go out again after it."""
         machine.runner.resend()
         listing = machine.runner.listing()
         answer = self.turn(Heartbeat(machine.name, machine.incarnation, listing, machine.generation))[0]
@@ -194,7 +194,7 @@ class SimulatedCluster:
             machine.connected = False
 
     def report(self, machine: Machine) -> None:
-        """Send what there is to tell; the coordinator's answers come back at once."""
+        """Send the reports; the coordinator's answers come back at once."""
         reports: list[Report] = machine.runner.take_fresh()
         if not reports:
             return
@@ -219,7 +219,7 @@ class SimulatedCluster:
         self.turn(Tick())
 
     def _look_at_places(self, released: GangReleased) -> None:
-        """In the moment of release no member of the formation may be missing from a machine that is alive."""
+        """At the moment of release no member of the formation may be missing from a machine that is alive."""
         members = self.formations[released.job, released.formation]
         newest = {key[:2]: key for key in sorted(members)}  # one that was lost may have been placed again
         for key in newest.values():
@@ -251,6 +251,6 @@ class SimulatedCluster:
 
 
 def loaded(batches: list[Batch], image: tuple[int, bytes] | None = None) -> Loaded:
-    """What a store would hand a new term."""
+    """What a store would load for a new term."""
     revision, body = image or (0, None)
     return Loaded(body, revision, [batch for batch in batches if batch.revision > revision])

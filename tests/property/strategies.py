@@ -61,7 +61,7 @@ def requests(hosts: tuple[str, ...] = HOSTS) -> st.SearchStrategy[Request]:
 def _request(
     cores: int, memory: int, gpus: int, kind: str | None, gpu_memory: int, target: Target | None
 ) -> Request:
-    """As `api/schema/submission.py` makes them: named devices are the count, and no device means no wish about it."""
+    """As `api/schema/submission.py` makes them: named devices are the count, and 0 means no request for one."""
     gpus = len(target.devices) if target and target.devices else gpus
     options = (kind, gpu_memory * GIB) if gpus else (None, 0)
     return Request(cores, memory * GIB, gpus, *options, target=target)

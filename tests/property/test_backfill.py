@@ -1,4 +1,4 @@
-"""Laws of the reservation: who passes never delays the head, and on one machine it is EASY to the letter."""
+"""Laws of the reservation: a unit that passes never delays the head, and on one machine it is exactly EASY."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_cluster(has: list, held: list, waiting: list) -> PlannedCluster:
 
 
 def earliest(cluster: PlannedCluster, unit: WaitingTasks | PlannedGang) -> float | None:
-    """When the unit could start if everybody leaves when expected, found by looking at every instant."""
+    """When the unit could start if all tenants leave when expected, found by looking at every instant."""
     request = unit.job.groups[0].request
     wanted = unit.wanted()[0].need if isinstance(unit, PlannedGang) else 1
     held = [each for each in cluster.tenants.tenants if each is not None]
@@ -114,7 +114,7 @@ wishes = st.lists(
 def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nodes(
     has: list, wishes: list, leaving: list[int]
 ) -> None:
-    """Nobody has a time limit. Whatever comes and in whatever order they leave, the head does not starve."""
+    """No job has a time limit. Whatever comes and in whatever order they leave, the head does not starve."""
     cluster = PlannedCluster()
     for rack, nodes in enumerate(has):
         for number, (cores, gpus) in enumerate(nodes):
@@ -137,7 +137,7 @@ def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nod
 
 
 def check_kept(cluster: PlannedCluster, known: dict[Rank, tuple[KeptNodes, set[TenantKey]]]) -> None:
-    """The head keeps its nodes until it starts, and starts as soon as all have left who were there at first."""
+    """The head keeps its nodes until it starts, and starts as soon as all that were there at first have left."""
     for rank in [rank for rank in known if rank not in cluster.kept]:
         del known[rank]
     for rank, kept in cluster.kept.items():

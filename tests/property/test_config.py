@@ -1,4 +1,4 @@
-"""Whatever stands in variables, flags and files: settings come out, or a ConfigError, and nothing else."""
+"""Whatever is in variables, flags and files: settings come out, or a ConfigError, and nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOML_VALUES = st.one_of(
 def loads(
     flags: dict[str, object] | None = None, env: dict[str, str] | None = None, file: str | None = None
 ) -> None:
-    """Load, and let a ConfigError pass as the answer that it is."""
+    """Load, and accept a ConfigError as an answer."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         if file is not None:

@@ -1,4 +1,4 @@
-"""The cluster's laws, whatever happens to it: users, broken wires, dying runners, machines and coordinators."""
+"""The cluster's laws, whatever happens to it: users, broken connections, dying runners, machines and coordinators."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(HOSTS), gone=st.booleans())
     def an_operator_says_that_a_node_is_gone(self, name: str, gone: bool) -> None:
-        """He may be wrong; then he is told so."""
+        """The operator may be wrong; then it is refused."""
         (answer,) = self.world.turn(RemoveNode(name) if gone else DeclareLost(name, "no power"))
         assert isinstance(answer, Accepted | Refused)
 
@@ -205,14 +205,14 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule(which=pick)
     def a_machine_hangs(self, which: int) -> None:
-        """It says nothing and stops nothing, past the end of its lease and longer."""
+        """It sends nothing and stops nothing, past the end of its lease and longer."""
         if (machine := self._connected(which)) is not None:
             machine.frozen, machine.connected = True, False
 
     @precondition(lambda self: self.world.told)
     @rule(which=pick)
     def a_report_is_told_again(self, which: int) -> None:
-        """Late or twice: it is told apart from a true one and ends nothing."""
+        """Late or twice: it is distinguished from a true one and ends nothing."""
         tell = self.world.told[which % len(self.world.told)]
         node = self.world.state.nodes.get(tell.node)
         answer = self._refused(tell)
@@ -236,7 +236,7 @@ class ClusterLife(RuleBasedStateMachine):
             tell = Tell(liar, state.nodes[liar].incarnation, state.epoch, report, lease)
             assert self._refused(tell) == Disposition.STALE_ATTEMPT
 
-    # What time and fate do.
+    # What time and faults do.
 
     @rule(seconds=st.sampled_from((0.3, 1.0, 4.0, 11.0, 21.0, 31.0)))
     def time_passes_in_silence(self, seconds: float) -> None:
@@ -256,7 +256,7 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule(fields=st.none() | jobs)
     def the_coordinator_is_replaced(self, fields: dict[str, object] | None) -> None:
-        """It dies, perhaps after writing down a job and before telling anyone."""
+        """It dies, perhaps after writing a job and before answering."""
         if fields is not None:
             self.world.decide(Submit(self._job(fields)))
         self._look()
@@ -302,7 +302,7 @@ class ClusterLife(RuleBasedStateMachine):
 
     @invariant()
     def no_task_and_no_device_serves_two_processes(self) -> None:
-        """Of a machine that hung past its lease only the second half can be promised."""
+        """For a machine that hung past its lease only the second half is guaranteed."""
         machines = self.world.machines.values()
         running = [key[:2] for machine in machines if not machine.frozen for key in machine.awake]
         assert len(set(running)) == len(running)
@@ -326,7 +326,7 @@ class ClusterLife(RuleBasedStateMachine):
         self._everything_heals()
 
     def _one_record_is_damaged(self) -> None:
-        """Whichever record is missing, nothing is decided over the hole; what stands before it agrees with itself."""
+        """Whichever record is missing, nothing is decided over the hole; what is before it is consistent."""
         log = self.world.log
         for missing in range(0, len(log) - 1, 1 + len(log) // 12):
             with pytest.raises(LogHole):
@@ -352,7 +352,7 @@ class ClusterLife(RuleBasedStateMachine):
         assert check(world.state) == []
 
     def _refused(self, tell: Tell) -> Disposition:
-        """Tell something that must end nothing, and say how it was answered."""
+        """Send a report that must end nothing, and return the answer."""
         (answer,) = self.world.turn(tell)
         assert isinstance(answer, Disposed)
         assert answer.disposition != Disposition.ACCEPTED
@@ -411,7 +411,7 @@ class ClusterLife(RuleBasedStateMachine):
 
 
 def heal(world: SimulatedCluster, machine: Machine) -> None:
-    """A good day: the machine is connected, drained no more, and its processes end well."""
+    """Undo every fault: the machine is connected, drained no more, and its processes succeed."""
     if not machine.connected or machine.name not in world.state.nodes:
         machine.thaw(world.now)
         world.hello(machine)

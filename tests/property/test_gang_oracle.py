@@ -1,6 +1,6 @@
-"""Gangs against brute force: placed whether and only where they fit, on the lowest layer, by every rule.
+"""Gangs against brute force: placed if and only if they fit, on the lowest layer, by every rule.
 
-A few hundred seeds run here; `python -m tests.property.placement_cases --cases 20000` runs the rest.
+A few hundred seeds run here; `python -m tests.property.placement_cases --cases 20000` runs more.
 """
 
 from __future__ import annotations

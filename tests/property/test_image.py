@@ -1,4 +1,4 @@
-"""Images and records: what was written is what is read, and what cannot be read is passed over."""
+"""Images and records: what was written is what is read, and what cannot be read is skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ effects = st.lists(st.tuples(words, st.integers(0, 9), st.integers(0, 9)), max_s
 
 
 def a_lived_in_cluster(effects: list[RunnerEffect]) -> Cluster:
-    """Two nodes that have seen some work."""
+    """Two nodes that have run some work."""
     cluster = a_cluster(n1={"cores": 3, "gpus": 2, "numa": 1}, n2={"cores": 2})
     for effect, which, what in effects:
         live = [attempt for job in cluster.state.jobs.values() for attempt in job.live.values()]

@@ -139,7 +139,7 @@ def test_a_refusal_is_a_reason_and_not_an_error():
 
 @given(st.lists(parts, max_size=200), st.randoms(use_true_random=False))
 def test_sums_of_thousandths_never_drift(cores: list[float], chance: Random):
-    """Whatever is taken and given back in whatever order, an empty node is as empty as on its first day."""
+    """Whatever is taken and given back in whatever order, an empty node is as empty as at first."""
     ledger, queues = Ledger("n1", Capacity(10_000, 0, (NumaNode(0, 10_000),))), Queues()
     grants = [ledger.fit(Request(cores=each)) for each in cores]
     for order in (1, -1):

@@ -137,7 +137,7 @@ VALUE = st.recursive(
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where everything in a document stands."""
+    """The paths of everything in a document."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [path, *(each for key, child in inner for each in paths(child, (*path, key)))]
 
@@ -162,7 +162,7 @@ def changed(document: dict[str, Any], path: tuple[Any, ...], value: Any, way: st
 
 @st.composite
 def spoiled(draw: st.DrawFn, kinds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A few documents, each with a few things in it that do not belong there."""
+    """A few documents, each with a few invalid values in it."""
     count = draw(st.integers(1, len(kinds)))
     documents = copy.deepcopy(draw(st.permutations(kinds))[:count])
     for _ in range(draw(st.integers(0, 3))):
@@ -174,12 +174,12 @@ def spoiled(draw: st.DrawFn, kinds: list[dict[str, Any]]) -> list[dict[str, Any]
 
 
 def as_text(documents: list[dict[str, Any]]) -> str:
-    """JSON, which YAML's reader is not asked for, and surrogates included as they are."""
+    """JSON, so that YAML's reader is not used; surrogates stay as they are."""
     return json.dumps(documents).replace("NaN", '"NaN"').replace("-Infinity", "-1").replace("Infinity", "1")
 
 
 def outcome(texts: list[str], cluster: list[str], **options: Any) -> Manifests | None:
-    """What was read, or None for a refusal; any other error goes up and fails the test."""
+    """What was read, or None for a refusal; any other error fails the test."""
     try:
         return read(
             [(f"a{number}", text) for number, text in enumerate(texts)],

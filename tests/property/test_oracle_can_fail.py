@@ -1,4 +1,4 @@
-"""Each law can speak up: an engine with a planted mistake is found within a few seeds."""
+"""Each law can fail: an engine with a planted mistake is found within a few seeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tenants(draft: Draft) -> Iterator[Tenant]:
 
 
 def enlisted_anew(draft: Draft, mark: Mark, gang_placement: GangPlacement, unit: SmallUnit) -> GangPlacement:
-    """Another muster instead of the last one, as if the engine had chosen it."""
+    """Another gang placement instead of the last one, as if the engine had chosen it."""
     draft.rollback(mark)
     for tenant in list(tenants(draft)):
         if tenant.key in gang_placement.victims or (

@@ -1,6 +1,6 @@
-"""Evictions against brute force: only when they let the whole unit in, nobody too many, no gang left in part.
+"""Evictions against brute force: only when they let the whole unit in, none too many, no gang left in part.
 
-A few hundred seeds run here; `python -m tests.property.placement_cases --cases 20000` runs the rest.
+A few hundred seeds run here; `python -m tests.property.placement_cases --cases 20000` runs more.
 """
 
 from __future__ import annotations

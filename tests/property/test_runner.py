@@ -65,7 +65,7 @@ def a_start(key: AttemptKey, lane: int) -> Start:
 
 
 class RunnerLife(RuleBasedStateMachine):
-    """Orders of one coordinator after another, news of the keeper, and time."""
+    """Orders of one coordinator after another, events of the keeper, and time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class RunnerLife(RuleBasedStateMachine):
         self.told_to_go: set[AttemptKey] = set()
         self.ran: set[AttemptKey] = set()  # every attempt that ever had a process
         self.answered: dict[AttemptKey, Report] = {}  # ends of what was held, as they came into the outbox
-        self.heard: set[AttemptKey] = set()  # whose end went out with some message
+        self.heard: set[AttemptKey] = set()  # whose end was sent in some message
         self.forgotten: set[AttemptKey] = set()
 
     @initialize(kept=st.lists(st.tuples(keys, kinds), max_size=3, unique_by=lambda row: row[0]))
@@ -87,7 +87,7 @@ class RunnerLife(RuleBasedStateMachine):
         self.keeper.lease_until = self.now + 1
         lane = 101
         for key, kind in kept:
-            lane += kind != "waits"  # who waits stands in the lane of the one before
+            lane += kind != "waits"  # an attempt that waits is in the lane of the one before
             self.lane_of[key] = lane
             self.keeper.do([Spawn(a_start(key, lane), a_brief(key[0]), held=key[0] == GANG)], self.now)
             if kind == "ended" and key in self.keeper.running:
@@ -114,7 +114,7 @@ class RunnerLife(RuleBasedStateMachine):
 
     @rule(key=members, twice=st.booleans())
     def go(self, key: AttemptKey, twice: bool) -> None:
-        """The word to go may come at any time and any number of times."""
+        """The order to go may come at any time and any number of times."""
         if key in self.runner.held and self.now <= self.runner.lease_until:
             self.told_to_go.add(key)
         self._order(Go(key))
@@ -196,7 +196,7 @@ class RunnerLife(RuleBasedStateMachine):
 
     @rule()
     def the_runner_dies_and_its_successor_adopts(self) -> None:
-        """What its keeper does not know is settled by the coordinator, which hears the listing."""
+        """The coordinator, which gets the listing, decides about what its keeper does not know."""
         self.runner = RunnerState()
         self.answered.clear()
         self._attach()
@@ -207,7 +207,7 @@ class RunnerLife(RuleBasedStateMachine):
 
     @rule()
     def the_keeper_dies(self) -> None:
-        """How processes ended is known to the next one; what had not started is sent to it again, or answered."""
+        """The next keeper knows how processes ended; what had not started is sent to it again, or answered."""
         unstarted = {*self.keeper.ready, *self.keeper.waiting}
         self.keeper.die(self.now)
         self._obey(self.runner.keeper_lost(self.now), with_lease=False)
@@ -257,7 +257,7 @@ class RunnerLife(RuleBasedStateMachine):
         assert ready <= {
             *self.keeper.ready,
             *self.keeper.running,
-        }  # it may run already, and nobody has said so
+        }  # it may run already, without a report of it
         assert all(key in self.lane_of for key in phases)
 
     @invariant()

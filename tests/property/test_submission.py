@@ -1,4 +1,4 @@
-"""Any document becomes jobs or a refusal of ours, and never anything else."""
+"""Any document becomes jobs or a typed refusal, and never anything else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ FEW_FIELDS = st.lists(st.sampled_from(FIELDS), max_size=4, unique=True).flatmap(
 
 
 def outcome(request: SubmitRequest | bytes) -> list[Job] | PhalanxError:
-    """The jobs, or the refusal; any other error goes up and fails the test."""
+    """The jobs, or the refusal; any other error fails the test."""
     ids = (f"id{number}" for number in itertools.count())
     try:
         if isinstance(request, bytes):
@@ -97,7 +97,7 @@ def outcome(request: SubmitRequest | bytes) -> list[Job] | PhalanxError:
 
 
 def spelled(value: object) -> bytes:
-    """The value as JSON; an example that JSON cannot say cannot be sent, and is passed over."""
+    """The value as JSON; an example that JSON cannot express is skipped."""
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError):

@@ -36,7 +36,7 @@ def test_any_text_is_a_target_or_refused_at_a_position_inside_it(text: str):
 
 @given(any_target, st.integers(0, 40), st.characters())
 def test_one_wrong_character_is_never_passed_over_in_silence(target: Target, at: int, extra: str):
-    """Whatever is accepted after an insertion has that character in its meaning or spells it canonically."""
+    """Whatever is accepted after an insertion has that character in its meaning or its canonical form."""
     text = str(target)
     text = text[:at] + extra + text[at:]
     read = attempt(text)

@@ -10,7 +10,7 @@ from phalanx.sim.trial import run
 
 SEEDS = 500
 CHUNK = 125
-FENCED_SHARE_MIN = 0.3  # R2: a rig in which no stale report is ever refused proves nothing
+FENCED_SHARE_MIN = 0.3  # R2: a simulator in which no stale report is ever refused proves nothing
 SHARES_MIN = {"gang released": 0.7, "formation recalled": 0.1, "eviction for room": 0.2, "whole restart": 0.2}
 
 

@@ -1,4 +1,4 @@
-"""What checkers must not complain of: runs that only seemed to break a promise, and why."""
+"""What checkers must not report: runs that only seemed to break a promise, and why."""
 
 from __future__ import annotations
 

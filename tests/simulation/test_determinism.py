@@ -1,4 +1,4 @@
-"""The seed is enough: the same one tells the same story, in this process and in any other."""
+"""The seed is enough: the same one gives the same trace, in this process and in any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of moves say what `apply` does: nothing else happens, and everything in them does."""
+"""The tables of moves match `apply`: nothing else happens, and everything in them does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def promise_phase(job: JobState) -> str:
 
 
 class Watch:
-    """Does what `apply` does, and notes how nodes, gangs and promises moved."""
+    """Does what `apply` does, and records how nodes, gangs and promises moved."""
 
     def __init__(self) -> None:
         self.nodes: Moves = set()
@@ -76,7 +76,7 @@ def phases(state: ClusterState) -> tuple[dict[str, str], dict[str, str], dict[st
 
 
 def rare_events() -> Iterator[Event]:
-    """What twelve seeds do not bring: nodes that come back empty or are removed, and gangs that come in pieces."""
+    """What twelve seeds do not produce: nodes that come back empty or are removed, and gangs that come in pieces."""
     yield NodeJoined(at=1.0, cause="t", node="n1", incarnation="a", origin="o", capacity=a_capacity())
     yield NodeLost(at=2.0, cause="t", node="n1")
     yield NodeJoined(at=3.0, cause="t", node="n1", incarnation="b", origin="o", capacity=a_capacity())

@@ -34,7 +34,7 @@ from phalanx.sim.trial import run
 from tests.support.state_image import snapshot_image
 
 SEEDS = range(6)
-EVERY = 7  # turns that leave somebody waiting
+EVERY = 7  # turns that leave a job waiting
 JOBS_MOST = 6  # jobs asked about after one turn
 CHECKED_MOST = 40  # turns looked at for each seed
 

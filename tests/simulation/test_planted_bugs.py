@@ -1,7 +1,7 @@
-"""Planted bugs: each breaks the real code in one place, and the rig must see it, with the right checker.
+"""Planted bugs: each breaks the real code in one place, and the simulator must see it, with the right checker.
 
-A rig that finds nothing may be blind. Each bug states how many seeds may pass before it is found, and by which
-sentence. The first five were asked for; the others are mistakes that this rig found in our own code, put back.
+A simulator that finds nothing may be blind. Each bug states how many seeds may pass before it is found, and by which
+check. The first five were asked for; the others are mistakes that it found in our own code, put back.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _answered_early(envelopes: list[Envelope], turn: Turn) -> list[Envelope]:
 
 
 def _say_nothing(answers: list[Answer | None]) -> None:
-    """It has been said."""
+    """The answer has been sent already."""
 
 
 def test_an_ignored_incarnation_is_found(monkeypatch: Patch):
@@ -139,11 +139,11 @@ def test_a_repeated_end_that_is_applied_again_is_found(monkeypatch: Patch):
     must_find({"one-commit", "one-run"}, within=40)
 
 
-# Mistakes that the rig found in our own code.
+# Mistakes that the simulator found in our own code.
 
 
 def test_a_replaced_coordinator_that_keeps_leases_alive_is_found(monkeypatch: Patch):
-    """It writes nothing, so nothing fences it, and its renewals are believed: its runners never come to the new one."""
+    """It writes nothing, so nothing fences it, and its renewals are accepted: its runners never come to the new one."""
 
     async def believed(self: object, epoch: int, lease_s: float = 0.0) -> None:
         return None

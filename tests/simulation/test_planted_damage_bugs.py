@@ -1,4 +1,4 @@
-"""Planted bugs about damaged records: whoever goes on over a hole in the log is found, and whoever refuses is not."""
+"""Planted bugs about damaged records: a coordinator that continues over a hole in the log is found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_damaged_record_is_refused_and_nothing_is_broken():
 
 
 def test_a_replay_that_goes_on_over_a_hole_is_found(monkeypatch: Patch):
-    """As it was: the record is passed over, and what follows is done to a state that it does not fit."""
+    """As it was: the record is skipped, and what follows is applied to a state that it does not fit."""
 
     def careless(state: ClusterState, batch: Batch) -> tuple[list[Any], list[Any]]:
         events = events_of(batch) or []
@@ -52,7 +52,7 @@ def test_a_replay_that_goes_on_over_a_hole_is_found(monkeypatch: Patch):
 
 
 def test_a_store_that_leaves_damaged_records_out_is_found(monkeypatch: Patch):
-    """A revision that does not follow is believed, so what the store leaves out is never missed."""
+    """A revision that does not follow is accepted, so what the store leaves out is never missed."""
     monkeypatch.setattr(turn, "missing_before", lambda revision, batch, events: None)
     monkeypatch.setattr(turn, "events_of", lambda batch: events_of(batch) or [])
     must_find(CHECKERS, within=40, faults=FAULTS)

@@ -1,7 +1,7 @@
 """Planted bugs about gangs, preemption, promises and restarts: each is seen, by the checker that is meant to see it.
 
-The first three were asked for. Further down are mistakes that this rig found in our own code, put back. How many seeds
-may pass before a bug is found stands with it.
+The first three were asked for. Further down are mistakes that the simulator found in our own code, put back. Each has
+the number of seeds that may pass before it is found.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkey
 
 
 def test_a_dead_member_that_counts_as_ready_is_found(monkeypatch: Patch):
-    """The formation goes on without a member whose node was lost, as if it were there."""
+    """The formation continues without a member whose node was lost, as if it were there."""
     monkeypatch.setattr(Endings, "_recall", lambda self, job, text: None)
     monkeypatch.setattr(GangState, "is_whole", True)
     must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER)
@@ -150,7 +150,7 @@ def test_a_victim_gang_that_is_left_too_small_is_found(monkeypatch: Patch):
 
     def forgetful(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> Any:
         lane = open_lane(state, job, attempt, at)
-        state.tenants.needed.clear()  # as if its members had nothing to do with each other
+        state.tenants.needed.clear()  # as if its members were independent
         return lane
 
     monkeypatch.setattr(apply_jobs, "open_lane", forgetful)
@@ -259,7 +259,7 @@ def test_an_urgent_job_that_evicts_nobody_is_found(monkeypatch: Patch):
     must_find({"heals"}, within=20)
 
 
-# Mistakes that the rig found in our own code.
+# Mistakes that the simulator found in our own code.
 
 
 def test_a_protection_that_counts_from_the_clock_of_the_node_is_found(monkeypatch: Patch):

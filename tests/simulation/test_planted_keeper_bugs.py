@@ -1,7 +1,7 @@
-"""Planted bugs in the runner's shell, in the keeper's table, and in what is decided about nodes that do not work.
+"""Planted bugs in the runner's loop, in the keeper's table, and in what is decided about nodes that do not work.
 
-Each was in the code once, or stands for a line that somebody could leave out. The faults are those of a keeper that
-is stopped or cannot be started, of a runner that starts nothing, and of a clock that is set.
+Each was in the code once, or is a line that could be left out. The faults are those of a keeper that is stopped or
+cannot be started, of a runner that starts nothing, and of a clock that is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_shell_that_gives_up_its_keeper_after_one_failure_is_found(monkeypatch: Patch):
-    """X3: the failure ended in a task that nobody awaited, and the node looked Online for ever."""
+    """X3: the failure ended in a task that was never awaited, and the node looked Online for ever."""
 
     async def once(self: RunnerLoop) -> None:
         with suppress(KeeperFailed):
@@ -58,7 +58,7 @@ def test_a_limit_counted_by_the_wall_clock_is_found(monkeypatch: Patch):
 def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
     """It waited in the socket of a stopped keeper, while its runner gave it back and another node ran it.
 
-    A lease that was over when it was sent, or is by now, would hide that, so it is not asked either.
+    A lease that was over when it was sent, or is by now, would hide that, so it is not checked either.
     """
 
     def patient(self: KeeperTable, key: str, options: dict[str, Any], now: float) -> tuple[str, str] | None:

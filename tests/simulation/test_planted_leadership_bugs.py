@@ -1,7 +1,7 @@
-"""Planted bugs about who may write and who may speak: epochs, fences, leases, promotions, renewals.
+"""Planted bugs about the right to write and to send: epochs, fences, leases, promotions, renewals.
 
 Each breaks the real store or the real coordinator in one place, on a modelled etcd with three candidates. Where a
-second guard would hide the bug, that guard is taken away as well, and it is said so.
+second guard would hide the bug, that guard is removed as well, and the test says so.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def must_find(checkers: set[str], within: int, faults: list[str] | None = None, 
 
 
 def test_an_append_that_does_not_compare_the_epoch_is_found(monkeypatch: Patch):
-    """Nor does it compare where the log ends, which is a second guard."""
+    """It does not compare where the log ends either, which is a second guard."""
     monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=False))
     must_find({"epochs", "leader"}, within=40, faults=TAKEOVERS)
 
@@ -69,7 +69,7 @@ def _fence(epoch: bool, head: bool) -> Any:
 
 
 def test_a_lease_that_is_used_as_a_lock_is_found(monkeypatch: Patch):
-    """Who has the office writes, whatever the clock says; no write is fenced."""
+    """The leader writes, whatever the clock says; no write is fenced."""
     monkeypatch.setattr(Fence, "__init__", _fence(epoch=False, head=False))
     monkeypatch.setattr(Term, "holds", lambda self, now: True)
     monkeypatch.setattr(EtcdLeadership, "confirm", _believed)
@@ -81,19 +81,19 @@ async def _believed(self: object, epoch: int) -> None:
 
 
 def test_an_epoch_that_goes_away_with_the_office_is_found(monkeypatch: Patch):
-    """It hangs on the same lease, so it restarts when nobody has led for a while."""
+    """It is attached to the same lease, so it restarts when there was no leader for a while."""
     monkeypatch.setattr(EtcdLeadership, "_take", _take(lambda epoch, lease: epoch + 1, bound=True))
     must_find({"epochs"}, within=20, faults=TAKEOVERS)
 
 
 def test_a_fence_that_comes_from_the_lease_grant_is_found(monkeypatch: Patch):
-    """Each member of etcd numbers its leases for itself, so the number of a lease says nothing about who came later."""
+    """Each member of etcd numbers its leases for itself, so the number of a lease does not show which came later."""
     monkeypatch.setattr(EtcdLeadership, "_take", _take(lambda epoch, lease: lease, bound=False))
     must_find({"epochs"}, within=10, faults=TAKEOVERS)
 
 
 def _take(minted: Any, bound: bool) -> Any:
-    """Taking the office with an epoch that the transaction does not compare."""
+    """Take the leadership with an epoch that the transaction does not compare."""
 
     async def take(
         self: EtcdLeadership, candidate: Any, lease: int, holder: Any, epoch: bytes
@@ -115,7 +115,7 @@ def _take(minted: Any, bound: bool) -> Any:
 
 
 def test_a_promotion_that_does_not_read_the_rest_of_the_log_is_found(monkeypatch: Patch):
-    """It knows where the log ends, so its writes are taken, and not what stands there."""
+    """It knows where the log ends, so its writes are accepted, but not what is in it."""
 
     async def hasty(self: Leadership, term: Term) -> None:
         if self._replica.engine is None:
@@ -132,7 +132,7 @@ def test_a_promotion_that_does_not_read_the_rest_of_the_log_is_found(monkeypatch
 
 
 def test_a_standby_that_leads_under_the_epoch_of_another_is_found(monkeypatch: Patch):
-    """It takes whoever was elected for itself."""
+    """It takes any elected leader for itself."""
     elect = EtcdStore.elect
 
     async def vain(self: EtcdStore, candidate: Any, lease_s: float) -> Leader:
@@ -161,7 +161,7 @@ def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
     must_find({"generations", "replay"}, within=20)
 
 
-# Speaking.
+# Sending.
 
 
 def test_orders_that_go_out_before_they_are_durable_are_found(monkeypatch: Patch):
@@ -183,7 +183,7 @@ def test_orders_that_go_out_before_they_are_durable_are_found(monkeypatch: Patch
 
 
 def test_a_renewal_that_counts_from_its_answer_is_found(monkeypatch: Patch):
-    """Without the second guard, which asks the store every few seconds whether somebody else was elected."""
+    """Without the second guard, which asks the store every few seconds whether another was elected."""
     monkeypatch.setattr(loop, "confirm_every_s", lambda rules: inf)
     monkeypatch.setattr(leadership, "Term", _OptimisticTerm)
     must_find({"leader"}, within=300, begin=81, faults=["slow-disk", "stall", "stall", "lonely-leader"])

@@ -1,4 +1,6 @@
-"""Mistakes about gangs and restarts that the rig found in our own code, too rare for a few seeds: told directly."""
+"""Mistakes about gangs and restarts that the simulator found in our own code, too rare for a few seeds: tested
+directly.
+"""
 
 from __future__ import annotations
 

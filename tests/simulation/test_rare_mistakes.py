@@ -1,4 +1,4 @@
-"""Mistakes that the rig found in our own code, too rare to be found again in a few seeds: told directly."""
+"""Mistakes that the simulator found in our own code, too rare to be found again in a few seeds: tested directly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kept:
         self.messages += messages
 
     def close(self) -> None:
-        """Nobody is there."""
+        """The other end is closed."""
 
     def starts(self) -> list[int]:
         """The numbers of the attempts that are to be started."""
@@ -36,7 +36,7 @@ class Kept:
 
 
 def test_an_attempt_that_ends_in_the_turn_that_placed_it_is_never_started():
-    """The coordinator hung; a job for a node and the node's new life came in meanwhile, in one turn."""
+    """The coordinator hung; a job for a node and the node's new incarnation came in meanwhile, in one turn."""
     cluster = a_cluster(n1={})
     links, connection = Links(lambda: cluster.state, SharedToken()), Kept()
     links.sessions["n1"] = RunnerSession(connection)

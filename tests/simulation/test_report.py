@@ -1,4 +1,4 @@
-"""How the command tells what it found: one seed, one sentence, one command to see it again."""
+"""The output of the command: one seed, one sentence, one command to repeat it."""
 
 from __future__ import annotations
 

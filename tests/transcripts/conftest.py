@@ -1,4 +1,4 @@
-"""The option that writes the answers down anew, so that the diff is what we review."""
+"""The option that rewrites the answers, so that the diff is what we review."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ from tests.transcripts.scripted_cluster import BEGINNING_S, Player, ScriptedClus
 
 
 class Script:
-    """A cluster and the words that move it."""
+    """A cluster and the commands that act on it."""
 
     def __init__(self) -> None:
         self.cluster = ScriptedCluster()
 
     def obey(self, line: str) -> list[str]:
-        """Do what a line says, and return what happened."""
+        """Carry out a line, and return what happened."""
         word, *rest = shlex.split(line)
         command: Callable[..., None] | None = getattr(self, "do_" + word.replace("-", "_"), None)
         if command is None:
@@ -151,7 +151,7 @@ class Script:
         self.cluster.players[node].connect()
 
     def do_deafen(self, node: str) -> None:
-        """Orders to this node get lost on the way."""
+        """Orders to this node are lost on the way."""
         self.cluster.players[node].deaf = True
 
     def do_restart_runner(self, node: str) -> None:
@@ -167,7 +167,7 @@ class Script:
         next(player for player in self.cluster.players.values() if key in player.keeper.running).forget(key)
 
     def do_impostor(self, node: str) -> None:
-        """Another machine says it is this node."""
+        """Another machine registers as this node."""
         impostor = Player(self.cluster, node, self.cluster.players[node].capacity)
         impostor.engine.incarnation, impostor.engine.origin = "another life", "another machine"
         impostor.connect()
@@ -182,12 +182,12 @@ class Script:
         self.cluster.pass_time(parse_seconds(seconds))
 
     def do_silence(self, node: str, seconds: str) -> None:
-        """Nothing is heard of a node, and its connection just hangs."""
+        """A node is not heard from, and its connection just hangs."""
         self.cluster.players[node].wire.close()
         self.cluster.pass_time(parse_seconds(seconds))
 
     def do_trouble(self, node: str, *words: str) -> None:
-        """The runner finds that it cannot start tasks, or without words that it can again, and says so."""
+        """The runner finds that it cannot start tasks, or without words that it can again, and reports it."""
         self.cluster.players[node].engine.trouble = " ".join(words)
         self.cluster.players[node].beat()
 
@@ -202,7 +202,7 @@ class Script:
         self.cluster.turn(envelope[0])
 
     def do_hush(self, *nodes: str) -> None:
-        """From now on nothing is heard of these nodes, and nobody notices."""
+        """From now on these nodes are not heard from, and it is not noticed."""
         for node in nodes:
             self.cluster.players[node].wire.close()
 
@@ -268,7 +268,7 @@ def _request(name: str, words: tuple[str, ...]) -> SubmitRequest:
 
 
 def _names(name: str, targets: list[str]) -> Iterator[str]:
-    """What to call the jobs of one submission: a batch has one for each target that can be read."""
+    """The names of the jobs of one submission: a batch has one for each target that can be read."""
     if len(targets) < 2:
         return iter([name])
     return iter([f"{name}@{target}" for target in targets if _is_readable(target)])
