@@ -85,7 +85,7 @@ def issue(
     renew: bool = False,
 ) -> None:
     """A certificate with its key, and a copy of ca.crt, in the folder `out`."""
-    _check_wish(kind, name, hosts, days)
+    _check_request(kind, name, hosts, days)
     if not renew:
         _refuse_overwriting(out, CERT, KEY)
     ca, ca_key = _read_authority(authority)
@@ -155,7 +155,7 @@ def _identity(found: x509.Certificate, names: x509.SubjectAlternativeName | None
     return (ours[0][1], ours[0][2]) if len(ours) == 1 else ("other", title)
 
 
-def _check_wish(kind: Kind, name: str, hosts: list[str], days: int) -> None:
+def _check_request(kind: Kind, name: str, hosts: list[str], days: int) -> None:
     if not NAME.fullmatch(name):
         raise ConfigError(f"{kind} {name[:80]!r}: expected a name such as n-1.rack-2")
     if kind == "coordinator" and not hosts:

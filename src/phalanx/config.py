@@ -226,10 +226,10 @@ def _spelled(name: str, value: object, base: Path) -> object:
     if name not in LISTS:
         return text
     parts = [part.strip() for part in text.split(",")]
-    return [_site(part) for part in parts] if name == "client.address" else parts
+    return [_url(part) for part in parts] if name == "client.address" else parts
 
 
-def _site(text: str) -> str:
+def _url(text: str) -> str:
     """An address with its scheme; gRPC without and with TLS may be written as Krishiv does."""
     scheme, _, place = text.rpartition("://")
     return f"{_SCHEMES.get(scheme, scheme)}://{place}".removesuffix("/")

@@ -28,7 +28,7 @@ class Secret(str):
 
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_SITE = rf"https?://{_HOST}(?::{_PORT})?"
+_URL = rf"https?://{_HOST}(?::{_PORT})?"
 LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 
 # The sentence beside a type says what is expected.
@@ -39,12 +39,14 @@ Share = Annotated[float, Meta(gt=0, le=1), "a share of all, such as 0.55"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "a text of one line"]
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
-Site = Annotated[str, Meta(pattern=rf"^{_SITE}\Z")]
-ApiAddress = Annotated[str, Meta(pattern=rf"^(?:{_SITE}|grpcs?://{_HOST}:{_PORT})\Z")]
+Url = Annotated[str, Meta(pattern=rf"^{_URL}\Z")]
+ApiAddress = Annotated[str, Meta(pattern=rf"^(?:{_URL}|grpcs?://{_HOST}:{_PORT})\Z")]
 Addresses = Annotated[tuple[ApiAddress, ...], Meta(min_length=1, max_length=16)]
 Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
-Door = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z")]
-Doors = Annotated[tuple[Door, ...], Meta(min_length=1, max_length=16), "host:port, or several with commas"]
+LinkPort = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z")]
+LinkPorts = Annotated[
+    tuple[LinkPort, ...], Meta(min_length=1, max_length=16), "host:port, or several with commas"
+]
 StoreUrl = Annotated[
     str,
     Meta(pattern=r"^(sqlite:[^\x00-\x1f\x7f?#]*|memory:|(etcds?|rediss?)://[^\x00-\x20\x7f@?#]+)\Z"),
@@ -72,8 +74,8 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     store_password_file: Annotated[Path | None, "a path", "the password to store_user"] = None
     name: Annotated[Name, "this coordinator's name among several, the same after a restart"]
     lease_s: Annotated[Seconds, "how long a silent coordinator keeps its office"] = 6.0
-    advertise: Annotated[Site | None, "https://host:port", "where clients reach this coordinator"] = None
-    link_advertise: Annotated[Door | None, "host:port", "where runners reach this coordinator"] = None
+    advertise: Annotated[Url | None, "https://host:port", "where clients reach this coordinator"] = None
+    link_advertise: Annotated[LinkPort | None, "host:port", "where runners reach this coordinator"] = None
     secret_file: Annotated[Folder, "the cluster's secret, the same for all its coordinators; made at first"]
     token: Annotated[Secret | None, "a token", "a token users may show; a file is safer"] = None
     tokens: Annotated[Secret | None, "tokens, with commas", "more tokens users may show"] = None
@@ -141,7 +143,7 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     token_file: Annotated[
         Folder, "the token shown to the coordinator, if the node has no credential of its own"
     ]
-    join: Annotated[Doors, "the link ports of the coordinators"] = ("127.0.0.1:7434",)
+    join: Annotated[LinkPorts, "the link ports of the coordinators"] = ("127.0.0.1:7434",)
     tls_ca_file: Annotated[Path | None, "a path", "whose certificates of coordinators are believed"] = None
     tls_cert_file: Annotated[Path | None, "a path", "the node's certificate"] = None
     tls_key_file: Annotated[Path | None, "a path", "the key to tls_cert_file"] = None

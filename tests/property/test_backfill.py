@@ -103,23 +103,23 @@ def test_a_second_plan_finds_nothing_that_the_first_has_missed(has: list, held: 
 racks = st.lists(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=3), min_size=1, max_size=3
 )
-wishes = st.lists(
+requests = st.lists(
     st.tuples(st.booleans(), st.booleans(), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2)),
     min_size=2,
     max_size=14,
 )
 
 
-@given(racks, wishes, st.lists(st.integers(0, 30), max_size=40))
+@given(racks, requests, st.lists(st.integers(0, 30), max_size=40))
 def test_without_limits_the_head_starts_when_those_have_left_who_were_on_its_nodes(
-    has: list, wishes: list, leaving: list[int]
+    has: list, requests: list, leaving: list[int]
 ) -> None:
     """No job has a time limit. Whatever comes and in whatever order they leave, the head does not starve."""
     cluster = PlannedCluster()
     for rack, nodes in enumerate(has):
         for number, (cores, gpus) in enumerate(nodes):
             cluster.add_node(f"r{rack}n{number}", cores, gpus, rack=f"r{rack}")
-    coming = list(enumerate(wishes))
+    coming = list(enumerate(requests))
     kept: dict[Rank, tuple[KeptNodes, set[TenantKey]]] = {}
     for step in range(len(leaving) + 1):
         for number, (is_gang, must, tasks, cores, gpus) in coming[:3]:

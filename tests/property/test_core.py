@@ -106,19 +106,19 @@ class ClusterLife(RuleBasedStateMachine):
         self.leases: dict[str, int] = {}  # the highest lease generation of each node so far
 
     @initialize(
-        wishes=st.lists(jobs, min_size=1, max_size=3), names=st.sampled_from((HOSTS, HOSTS[:2], HOSTS[:1]))
+        requests=st.lists(jobs, min_size=1, max_size=3), names=st.sampled_from((HOSTS, HOSTS[:2], HOSTS[:1]))
     )
-    def a_cluster_with_some_work(self, wishes: list[dict[str, object]], names: tuple[str, ...]) -> None:
+    def a_cluster_with_some_work(self, requests: list[dict[str, object]], names: tuple[str, ...]) -> None:
         for name in names:
             self._join(name)
-        self.world.turn(*(Submit(self._job(fields)) for fields in wishes))
+        self.world.turn(*(Submit(self._job(fields)) for fields in requests))
 
     # What users do.
 
     @rule(fields=jobs, no_queue=rarely, infeasible=rarely, twice=rarely)
     def submit(self, fields: dict[str, object], no_queue: bool, infeasible: bool, twice: bool) -> None:
-        wishes = [Submit(self._job(fields), "", infeasible, no_queue) for _ in range(1 + twice)]
-        for answer in self.world.turn(*wishes):
+        requests = [Submit(self._job(fields), "", infeasible, no_queue) for _ in range(1 + twice)]
+        for answer in self.world.turn(*requests):
             assert isinstance(answer, Accepted | Refused)
 
     @rule(fields=gangs)

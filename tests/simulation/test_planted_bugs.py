@@ -148,9 +148,9 @@ def test_a_replaced_coordinator_that_keeps_leases_alive_is_found(monkeypatch: Pa
     async def believed(self: object, epoch: int, lease_s: float = 0.0) -> None:
         return None
 
-    for office in (MemoryStore, SqliteStore, EtcdLeadership):
-        monkeypatch.setattr(office, "confirm", believed)
-        monkeypatch.setattr(office, "renew", believed)
+    for leadership in (MemoryStore, SqliteStore, EtcdLeadership):
+        monkeypatch.setattr(leadership, "confirm", believed)
+        monkeypatch.setattr(leadership, "renew", believed)
     must_find({"heals", "one-run", "leader"}, within=40, faults=["second-leader", "usurper"])
 
 

@@ -82,7 +82,7 @@ class FakeCommands:
         self.leaves: asyncio.Queue[str] = asyncio.Queue()  # and no longer does
         self.failure: Exception | None = None
         self.granted: dict[str, TokenView] = {}
-        self.standby: NotActive | None = None  # what a standby answers to wishes
+        self.standby: NotActive | None = None  # what a standby answers to requests
         self.behind = 0.0
         self._ids = itertools.count(1)
 

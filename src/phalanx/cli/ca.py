@@ -88,12 +88,12 @@ def show(
 
 
 def _wanted(node: str | None, coordinator: str | None, client: str | None) -> tuple[Kind, str]:
-    wishes: list[tuple[Kind, str | None]] = [
+    kinds: list[tuple[Kind, str | None]] = [
         ("node", node),
         ("coordinator", coordinator),
         ("client", client),
     ]
-    given = [(kind, name) for kind, name in wishes if name is not None]
+    given = [(kind, name) for kind, name in kinds if name is not None]
     if len(given) != 1:
         what = "a certificate is for one only" if given else "no subject given"
         raise BadRequest(what, hint="give one of --node NAME, --coordinator NAME, --client NAME")

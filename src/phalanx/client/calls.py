@@ -153,8 +153,8 @@ def gang(
     command: Sequence[str], tasks: int, gather: Sequence[str | GatherSpec], fields: GangFields
 ) -> Call[SubmitReply]:
     """A submission whose tasks start together; layers may be written as the command line writes them."""
-    wishes = [each if isinstance(each, GatherSpec) else parse_gather(each) for each in gather]
-    more: SubmitFields = {"command": list(command), "tasks": tasks, "gather": wishes}
+    rules = [each if isinstance(each, GatherSpec) else parse_gather(each) for each in gather]
+    more: SubmitFields = {"command": list(command), "tasks": tasks, "gather": rules}
     return submit(None, {**fields, **more})
 
 

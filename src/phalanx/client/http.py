@@ -149,7 +149,7 @@ class HttpTransport:
         self._patience_s = patience_s
         self._clock = SystemClock()
         self._closed = threading.Event()
-        self._sites = {each: self._opened(each) for each in self._known_leader.given}
+        self._pools = {each: self._opened(each) for each in self._known_leader.given}
 
     def send(self, call: Call[Any], token: str) -> Answer:
         """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""
@@ -165,13 +165,13 @@ class HttpTransport:
     def close(self) -> None:
         """Close what is idle, and wake the threads that use the others: each closes its own."""
         self._closed.set()
-        for site in list(self._sites.values()):
-            site.close()
+        for pool in list(self._pools.values()):
+            pool.close()
 
     def _try(self, search: LeaderSearch, call: Call[Any], token: str) -> Answer:
-        site = self._sites.get(search.address) or self._opened(search.address)
-        self._sites[search.address] = site
-        answer = site.send(call, call.headers_with(token, search.headers), search)
+        pool = self._pools.get(search.address) or self._opened(search.address)
+        self._pools[search.address] = pool
+        answer = pool.send(call, call.headers_with(token, search.headers), search)
         if answer.status < 400:
             search.found()
             if self._on_stale is not None and (behind := answer.headers.get("phalanx-behind")):
@@ -294,22 +294,22 @@ class StreamAnswer:
     """An answer that still flows, on a connection of its own."""
 
     def __init__(
-        self, response: HTTPResponse, connection: HTTPConnection, site: AddressPool, silence_s: float | None
+        self, response: HTTPResponse, connection: HTTPConnection, pool: AddressPool, silence_s: float | None
     ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = _headers(response)
         self._response = response
         self._connection = connection
-        self._site = site
+        self._pool = pool
         self._silence_s = silence_s
 
     def pieces(self) -> Iterator[bytes]:
         try:
-            with self._site.told(self._silence_s):
+            with self._pool.told(self._silence_s):
                 while piece := self._response.read1(PIECE_BYTES):
                     yield piece
         except Unavailable as error:
-            raise self._site.lost(error) from None
+            raise self._pool.lost(error) from None
         finally:
             self.close()
 

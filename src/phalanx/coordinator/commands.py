@@ -254,8 +254,8 @@ class CoordinatorCommands:
         if not taken:
             raise submit_refusal(self._loop.state, jobs, refused, failed)
         ids = [each.id for each in taken]
-        aim = jobs[0][1].groups[0].request.target
-        node = aim.host if len(jobs) == 1 and aim else None
+        wanted = jobs[0][1].groups[0].request.target
+        node = wanted.host if len(jobs) == 1 and wanted else None
         return SubmitReply(ids, ids[0], taken, failed, node)
 
     def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:

@@ -223,7 +223,7 @@ class Credentials:
                 hint="copy that file from a coordinator of this cluster, they all share it; or give another --store",
             )
 
-    def wishes(self) -> list[Input]:
+    def inputs(self) -> list[Input]:
         """What has to be written down once this coordinator is active."""
         known = self._known_state()
         is_known = known is not None and known.keyring.secret

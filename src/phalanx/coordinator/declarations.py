@@ -92,13 +92,13 @@ class Declarations:
             answers = await self._loop.ask(submits)
             return _replayed(self._loop.state, request.request_id or "", jobs, answers)
         self._refuse_infeasible(jobs, declared, request.allow_infeasible, priority_max, version)
-        wishes = declared.inputs(user)
-        answers = await self._loop.ask([*wishes, *submits])
-        await self._all_or_none(jobs, answers[len(wishes) :])
+        inputs = declared.inputs(user)
+        answers = await self._loop.ask([*inputs, *submits])
+        await self._all_or_none(jobs, answers[len(inputs) :])
         return ApplyReply(
             [
                 _told(self._loop.state, job, each)
-                for job, each in zip(jobs, answers[len(wishes) :], strict=True)
+                for job, each in zip(jobs, answers[len(inputs) :], strict=True)
             ],
             topology_changed=declared.topology is not None and accepted(answers, "topology").count > 0,
             quotas=list(declared.quotas),
@@ -208,7 +208,7 @@ class Declared:
         }
 
     def inputs(self, user: str) -> list[Input]:
-        """As wishes, the topology first."""
+        """As inputs, the topology first."""
         layers: list[Input] = [] if self.topology is None else [SetTopology(self.topology, user)]
         return [*layers, *(SetQuota(queue, quota, user) for queue, quota in self.quotas.items())]
 

@@ -21,9 +21,9 @@ class Shares(NamedTuple):
     """How many connections of each kind there may be. Unauthenticated ones are in a handshake or past it."""
 
     rest_known: int
-    rest_newcomers: int
+    rest_unauthenticated: int
     link_known: int
-    link_newcomers: int
+    link_unauthenticated: int
     rpc: int = 0  # where gRPC is served, of runners and clients together
 
 
@@ -55,9 +55,11 @@ def raise_limit() -> int:
 def shares(limit: int, *, with_rpc: bool = False) -> Shares:
     """Divide a number of descriptors."""
     usable = max(0, limit - min(KEPT, limit // 8))
-    rest_newcomers = max(8, min(1024, usable // 10))
-    link_newcomers = max(8, min(512, usable // 10))
+    rest_unauthenticated = max(8, min(1024, usable // 10))
+    link_unauthenticated = max(8, min(512, usable // 10))
     rest_known = max(8, min(4096, usable // 4))
-    link_known = max(8, min(20_000, usable - rest_known - 2 * rest_newcomers - 2 * link_newcomers))
+    link_known = max(
+        8, min(20_000, usable - rest_known - 2 * rest_unauthenticated - 2 * link_unauthenticated)
+    )
     rpc = link_known // 2 if with_rpc else 0
-    return Shares(rest_known, rest_newcomers, link_known - rpc, link_newcomers, rpc)
+    return Shares(rest_known, rest_unauthenticated, link_known - rpc, link_unauthenticated, rpc)

@@ -5,7 +5,7 @@
     Standby → Standby    the log has a hole: it does not stand for the office, and serves nothing until it is repaired
     any     → Stopped    it was told to stop; an active one resigns first
 
-What a standby knows is read from the log and may be a moment old; wishes are for the active one. Whoever stops being
+What a standby knows is read from the log and may be a moment old; inputs are for the active one. Whoever stops being
 active says so first, then throws its memory away, and then reads the log again.
 """
 
@@ -100,7 +100,7 @@ class Leadership:
         self._may_be_ours = True
         self._last_epoch = 0  # of the last term that we had
 
-    # What questions are asked of, and where wishes go.
+    # What questions are asked of, and where inputs go.
 
     @property
     def engine(self) -> Engine:
@@ -128,7 +128,7 @@ class Leadership:
         return self.loop is not None and self.loop.post(envelope)
 
     def require_active(self) -> None:
-        """Raise NotActive unless wishes may be handed in here."""
+        """Raise NotActive unless inputs may be handed in here."""
         if self.role is not Role.ACTIVE:
             self.refuse()
 
@@ -290,8 +290,8 @@ class Leadership:
             raise
         images = Images(self._keep, self._clock, self._replica.image_revision)
         self.loop = Loop(self._store, engine, term, self._clock, self._listener, images)
-        if self._check is not None and (wishes := self._check.wishes()):
-            self.loop.post((wishes, _no_reply))
+        if self._check is not None and (inputs := self._check.inputs()):
+            self.loop.post((inputs, _no_reply))
         self._replica.forget()
         self._listener.followed(batch, Turn([opened], effects, [], [], state.revision))
         self.role = Role.ACTIVE

@@ -17,7 +17,7 @@ class ClusterCheck(Protocol):
         """Raise if this one must not hold the office: it is not of this cluster."""
         ...
 
-    def wishes(self) -> list[Input]:
+    def inputs(self) -> list[Input]:
         """What every term begins with."""
         ...
 

@@ -18,7 +18,7 @@ from phalanx.link import wire
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
-ROAD_WITHIN_S = 3.0
+LOG_LINK_WITHIN_S = 3.0
 
 
 class LogLink(Protocol):
@@ -89,7 +89,7 @@ class LogLinks:
 
     async def _log_link(self, node: str) -> LogLink:
         """The way to a node. A runner that has just come back dials it a moment after it joined."""
-        deadline = asyncio.get_running_loop().time() + ROAD_WITHIN_S
+        deadline = asyncio.get_running_loop().time() + LOG_LINK_WITHIN_S
         while node not in self._log_links:
             if asyncio.get_running_loop().time() >= deadline:
                 raise _no_log_link(f"node {node} is not connected")

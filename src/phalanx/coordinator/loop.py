@@ -36,7 +36,7 @@ log = logger("coordinator")
 TICK_S = 0.25
 NOT_TAKEN = Refused(Reason("NotActive", Tier.HELD, "this coordinator is not the active one"), "stale")
 RUNNERS_MAX = 200_000  # envelopes; a connection that comes on top is closed, and tells again
-WISHES_MAX = 5_000
+REQUESTS_MAX = 5_000
 SUBMITS_MAX = 2_000
 FIRST_PER_TURN = 20_000  # inputs
 SUBMITS_PER_TURN = 100
@@ -293,7 +293,7 @@ class Mailbox:
 def _limit(inputs: list[Input], is_second: bool) -> int:
     if is_second:
         return SUBMITS_MAX
-    return RUNNERS_MAX if inputs and isinstance(inputs[0], _OF_RUNNERS) else WISHES_MAX
+    return RUNNERS_MAX if inputs and isinstance(inputs[0], _OF_RUNNERS) else REQUESTS_MAX
 
 
 def _take(lane: deque[Envelope], most: int) -> list[Envelope]:

@@ -91,7 +91,7 @@ class RunnerConnection(asyncio.Protocol):
         self._all = all
         self._unpacker = wire.Unpacker(STRANGERS_FRAME_MAX)
         self._session = RunnerSession(self)
-        self._is_log_road = False
+        self._is_log_link = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False  # what it still says is thrown away
@@ -132,7 +132,7 @@ class RunnerConnection(asyncio.Protocol):
         self._unpacker = wire.Unpacker()
         if self._deadline is not None:
             self._deadline.cancel()
-        if self._is_log_road:
+        if self._is_log_link:
             self._log_links.closed(self)
         elif (envelope := self._links.closed(self._session)) is not None:
             self._post(envelope)
@@ -188,8 +188,8 @@ class RunnerConnection(asyncio.Protocol):
             self.send([self._links.not_active])
             self.close()
         elif isinstance(message, wire.LogHello):
-            self._is_log_road = self._log_links.opened(self, message, self._session.peer_name)
-            if self._is_log_road:
+            self._is_log_link = self._log_links.opened(self, message, self._session.peer_name)
+            if self._is_log_link:
                 self._let_in()
         elif isinstance(message, wire.LogData):
             self._log_links.arrived(self, message)
@@ -217,7 +217,7 @@ async def serve(
 ) -> tuple[Acceptor, RunnerConnections]:
     """Listen for runners, with TLS if `tls` gives a context for it."""
     known, strangers = (
-        (CONNECTIONS_MAX, STRANGERS_MAX) if room is None else (room.link_known, room.link_newcomers)
+        (CONNECTIONS_MAX, STRANGERS_MAX) if room is None else (room.link_known, room.link_unauthenticated)
     )
     addresses = RunnerConnections(known, strangers)
 
@@ -278,8 +278,8 @@ def rest_server(
     server = RestServer(config)
     server.tls = tls
     if room is not None:
-        server.unauthenticated_max = room.rest_newcomers
-        set_connections(server.server_state, Connections(room.rest_known, room.rest_newcomers))
+        server.unauthenticated_max = room.rest_unauthenticated
+        set_connections(server.server_state, Connections(room.rest_known, room.rest_unauthenticated))
     return server
 
 

@@ -36,7 +36,7 @@ def fit_request(request: SubmitRequest, topology: Topology) -> tuple[SubmitReque
 def _fit(
     gather: list[GatherSpec], topology: Topology, where: str, field: str
 ) -> tuple[list[GatherSpec], list[Caution], Reason | None]:
-    wishes: dict[str, GatherSpec] = {}
+    rules: dict[str, GatherSpec] = {}
     cautions: list[Caution] = []
     missing: Reason | None = None
     for number, options in enumerate(gather):
@@ -45,7 +45,7 @@ def _fit(
         if meant is None:
             if options.must:
                 missing = missing or reason.layer_unknown(options.layer, topology.names())
-                wishes[options.layer] = options
+                rules[options.layer] = options
             else:
                 cautions.append(Caution(where, path, repr(options.layer), _ignored(options.layer, topology)))
             continue
@@ -53,10 +53,10 @@ def _fit(
             cautions.append(
                 Caution(where, path, repr(options.layer), f"it is read as {meant}, the layer of this network")
             )
-        former = wishes.get(meant)
+        former = rules.get(meant)
         must = options.must or (former is not None and former.must)
-        wishes[meant] = GatherSpec(meant, must, max(options.multiple, former.multiple if former else 1))
-    return list(wishes.values()), cautions, missing
+        rules[meant] = GatherSpec(meant, must, max(options.multiple, former.multiple if former else 1))
+    return list(rules.values()), cautions, missing
 
 
 def _ignored(word: str, topology: Topology) -> str:

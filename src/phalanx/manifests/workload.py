@@ -61,7 +61,7 @@ def _needs(gang: PodGang, numbers: list[int], sizes: list[int]) -> list[int]:
 
 def _with_kueue(spec: JobSpec, templates: list[Template], affinity: str) -> JobSpec:
     """Kueue admits a workload whole; where it asks for a topology, its pods are a gang that is placed together."""
-    wishes: list[GatherSpec] = []
+    rules: list[GatherSpec] = []
     is_gang = bool(affinity)
     for template in templates:
         annotations = template.view.view("annotations")
@@ -70,13 +70,13 @@ def _with_kueue(spec: JobSpec, templates: list[Template], affinity: str) -> JobS
             if layer := annotations.text(key):
                 options = GatherSpec(layer, must)
                 is_gang = True
-                if options not in wishes:
-                    wishes.append(options)
+                if options not in rules:
+                    rules.append(options)
         is_gang = is_gang or KUEUE_EITHER_WAY in annotations
     if not is_gang:
         return spec
-    if len(templates) > 1 and wishes:
+    if len(templates) > 1 and rules:
         templates[0].view.caution(
             "", "all groups of the job are placed together, not each by itself as in Kueue"
         )
-    return msgspec.structs.replace(spec, gang=GangSpec(affinity=affinity), gather=wishes)
+    return msgspec.structs.replace(spec, gang=GangSpec(affinity=affinity), gather=rules)

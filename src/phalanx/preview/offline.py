@@ -20,10 +20,10 @@ from phalanx.manifests.cluster import ClusterSpec
 from phalanx.manifests.found import Incomplete, ParsedJob
 from phalanx.manifests.layers import fit_request
 from phalanx.manifests.read import Manifests
+from phalanx.preview.described_state import DescribedState
 from phalanx.preview.incomplete import with_incomplete
 from phalanx.preview.names import Names, called
 from phalanx.preview.plan import preview
-from phalanx.preview.stage import Stage
 from phalanx.preview.taints import Tolerance
 
 RETRIES = 3
@@ -39,7 +39,7 @@ class Offline:
         self._count = 0
         said = [each.tolerations for each in (*spec.jobs, *made.found)]
         self._tolerance = Tolerance(spec.nodes, said if submit is None else [*said, ()])
-        self._stage = Stage(spec, self._tolerance, self.names, self.now)
+        self._described = DescribedState(spec, self._tolerance, self.names, self.now)
         self._everybody = submit is None and not _asks(made)
         self._incomplete: list[Incomplete] = [
             each for each in made.incomplete if each.asked or self._everybody
@@ -49,18 +49,18 @@ class Offline:
         entered = [(self._take_in(found), found) for found in (*spec.jobs, *made.found)]
         for job, found in entered:  # only now all jobs are there that make way for others
             if found.nominated:
-                self._stage.promise(job, found)
+                self._described.promise(job, found)
         if submit is not None:
             self._new += self._submitted(submit)
 
     @property
     def state(self) -> ClusterState:
-        return self._stage.state
+        return self._described.state
 
     @property
     def warnings(self) -> list[str]:
         """What does not fit in the files."""
-        return self._stage.warnings
+        return self._described.warnings
 
     def plan(self, policy: Policy | None = None) -> PlanReply:
         """What the scheduler would do with the jobs in question."""
@@ -74,7 +74,7 @@ class Offline:
         if asked and not (found.placed or found.nominated or found.done):
             self._new.append(job)
             return job
-        self._stage.enter(job, found)
+        self._described.enter(job, found)
         if asked and len(found.placed) + len(found.done) < job.tasks:
             self._known.append(job.id)
         return job

@@ -270,7 +270,12 @@ def _scalar(info: types.Type, theirs: FieldDescriptor) -> tuple[Callable[[Any], 
 
 
 def _enumerators(ours: Any, theirs: EnumDescriptor) -> tuple[Callable[[Any], int], Callable[[int], Any]]:
-    prefix = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in theirs.name)[1:] + "_"
+    prefix = (
+        "".join(f"_{character}" if character.isupper() else character.upper() for character in theirs.name)[
+            1:
+        ]
+        + "_"
+    )
     expected = {f"{prefix}UNSPECIFIED": 0} | {prefix + each.name: each.value + 1 for each in ours}
     found = {each.name: each.number for each in theirs.values}
     if found != expected:

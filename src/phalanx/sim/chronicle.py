@@ -114,8 +114,8 @@ class Chronicle:
         if event.key[2] != task.number + 1:
             raise Violation("one-commit", f"{event.key} was placed after attempt {task.number}")
         if task.live is not None or task.final is not None or task.is_done:
-            stands = task.live or task.final or "its good end"
-            raise Violation("one-commit", f"{event.key} was placed while {stands} stands")
+            holder = task.live or task.final or "its good end"
+            raise Violation("one-commit", f"{event.key} was placed while {holder} was in force")
         task.number, task.live = event.key[2], event.key
 
     def _cancelled(self, event: e.TasksCancelled) -> None:

@@ -105,12 +105,12 @@ class DiskStore:
         self._store = store
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        def stand() -> Leader:
+        def take() -> Leader:
             leader = drive(self._store.elect(candidate, lease_s))
             self._disk.minted(leader.epoch, leader.candidate.name)
             return leader
 
-        elected: Leader = await self._write(stand)
+        elected: Leader = await self._write(take)
         return elected
 
     async def open_term(self, at_least: int = 1) -> int:

@@ -264,9 +264,9 @@ def test_a_forged_or_truncated_job_token_is_nobodys(change):
 def test_a_coordinator_with_another_secret_must_not_serve():
     stage = Stage()
     stage.credentials.check()
-    (options,) = stage.credentials.wishes()
+    (options,) = stage.credentials.inputs()
     stage.do(options)
-    assert stage.credentials.wishes() == []
+    assert stage.credentials.inputs() == []
     stage.credentials.check()
     stage.do(KnowSecret("0" * 16))  # the first one stays
     stage.credentials.check()

@@ -303,8 +303,8 @@ def an_object(digest: str = "1", *, name: str = "default/a", command: str = "tru
 
 async def test_objects_applied_at_the_same_moment_make_one_job():
     async with a_coordinator() as here:
-        wishes = (here.commands.apply(ApplyRequest([an_object()]), "ada") for _ in range(5))
-        replies = await asyncio.gather(*wishes)
+        requests = (here.commands.apply(ApplyRequest([an_object()]), "ada") for _ in range(5))
+        replies = await asyncio.gather(*requests)
         assert len(here.member.state.jobs) == 1
         assert {reply.jobs[0].id for reply in replies} == set(here.member.state.jobs)
         assert sorted(reply.jobs[0].unchanged for reply in replies) == [False, True, True, True, True]
@@ -313,8 +313,8 @@ async def test_objects_applied_at_the_same_moment_make_one_job():
 async def test_objects_that_came_with_another_content_at_the_same_moment_are_refused():
     async with a_coordinator() as here:
         specs = [an_object("1"), an_object("2", command="other")]
-        wishes = (here.commands.apply(ApplyRequest([spec, a_spec()]), "ada") for spec in specs)
-        _, refused = await asyncio.gather(*wishes, return_exceptions=True)
+        requests = (here.commands.apply(ApplyRequest([spec, a_spec()]), "ada") for spec in specs)
+        _, refused = await asyncio.gather(*requests, return_exceptions=True)
         assert isinstance(refused, Conflict)
         assert refused.reason == "AppliedOtherwise"
         assert "command" in refused.detail

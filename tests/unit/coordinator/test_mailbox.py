@@ -60,7 +60,7 @@ def test_a_full_lane_refuses_submits_and_nothing_else():
 
 
 def test_wishes_are_bounded_before_runners_are(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(limits, "WISHES_MAX", 3)
+    monkeypatch.setattr(limits, "REQUESTS_MAX", 3)
     box = Mailbox()
     assert [box.post(an_envelope(Cancel("x"))) for _ in range(4)] == [True, True, True, False]
     assert box.post(an_envelope(BEAT))

@@ -42,7 +42,7 @@ class FakeCoordinator:
         self.address = ""
 
 
-class Voice:
+class RecordingListener:
     """A client that says hello and remembers what happened."""
 
     def __init__(self) -> None:
@@ -78,8 +78,10 @@ async def a_coordinator(answer: Callable[[], wire.Message | None]) -> AsyncItera
 
 
 @asynccontextmanager
-async def connected(dialler: Dialler, voice: Voice, log_link: Voice | None = None) -> AsyncIterator[None]:
-    work = [keep_connected(dialler, voice, lambda: 0.5)]
+async def connected(
+    dialler: Dialler, listener: RecordingListener, log_link: RecordingListener | None = None
+) -> AsyncIterator[None]:
+    work = [keep_connected(dialler, listener, lambda: 0.5)]
     if log_link is not None:
         work.append(keep_beside(dialler, log_link, lambda: 0.5))
     tasks = [asyncio.ensure_future(each) for each in work]
@@ -100,25 +102,25 @@ async def test_a_standby_sends_the_runner_to_the_leader():
         a_coordinator(lambda: WELCOME) as leader,
         a_coordinator(lambda: standby(leader.address)) as second,
     ):
-        voice = Voice()
-        async with connected(Dialler(LinkAddresses([second.address, leader.address])), voice):
-            await until(lambda: voice.heard == [WELCOME])
+        listener = RecordingListener()
+        async with connected(Dialler(LinkAddresses([second.address, leader.address])), listener):
+            await until(lambda: listener.heard == [WELCOME])
         assert len(second.clients) == 1
 
 
 async def test_dead_doors_are_passed_over():
     async with a_coordinator(lambda: WELCOME) as leader:
-        voice = Voice()
-        async with connected(Dialler(LinkAddresses(["127.0.0.1:1", leader.address])), voice):
-            await until(lambda: voice.heard == [WELCOME])
+        listener = RecordingListener()
+        async with connected(Dialler(LinkAddresses(["127.0.0.1:1", leader.address])), listener):
+            await until(lambda: listener.heard == [WELCOME])
 
 
 async def test_a_frozen_coordinator_is_left_for_the_next(monkeypatch):
     monkeypatch.setattr(link, "ANSWER_WITHIN_S", 0.1)
     async with a_coordinator(lambda: None) as frozen, a_coordinator(lambda: WELCOME) as leader:
-        voice = Voice()
-        async with connected(Dialler(LinkAddresses([frozen.address, leader.address])), voice):
-            await until(lambda: voice.heard == [WELCOME])
+        listener = RecordingListener()
+        async with connected(Dialler(LinkAddresses([frozen.address, leader.address])), listener):
+            await until(lambda: listener.heard == [WELCOME])
 
 
 async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_next():
@@ -131,25 +133,25 @@ async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_nex
         a_coordinator(lambda: answer_of("first")) as first,
         a_coordinator(lambda: answer_of("second")) as second,
     ):
-        voice, log_link = Voice(), Voice()
-        async with connected(Dialler(LinkAddresses([first.address, second.address])), voice, log_link):
-            await until(lambda: voice.up and log_link.up and len(first.clients) == 2)
+        listener, log_link = RecordingListener(), RecordingListener()
+        async with connected(Dialler(LinkAddresses([first.address, second.address])), listener, log_link):
+            await until(lambda: listener.up and log_link.up and len(first.clients) == 2)
             leads["first"] = False
             first.clients[0].abort()  # control is cut, the road is not
-            await until(lambda: len(second.clients) == 2 and voice.up and log_link.up)
-        assert voice.connections == 2
+            await until(lambda: len(second.clients) == 2 and listener.up and log_link.up)
+        assert listener.connections == 2
         assert log_link.connections == 2
 
 
 async def test_a_standby_that_becomes_the_leader_is_joined_within_a_second():
     answers: dict[str, wire.Message] = {"now": standby()}
     async with a_coordinator(lambda: answers["now"]) as coordinator:
-        voice = Voice()
-        async with connected(Dialler(LinkAddresses([coordinator.address])), voice):
+        listener = RecordingListener()
+        async with connected(Dialler(LinkAddresses([coordinator.address])), listener):
             await until(lambda: len(coordinator.clients) > 3)
             loop = asyncio.get_running_loop()
             answers["now"], began = WELCOME, loop.time()
-            await until(lambda: voice.heard == [WELCOME])
+            await until(lambda: listener.heard == [WELCOME])
             assert loop.time() - began < 1.0
 
 
@@ -157,11 +159,11 @@ async def test_a_coordinator_of_another_cluster_does_not_end_a_runner_that_other
     stranger = wire.Rejected("Unauthorized", "the token is not one of this cluster's", False)
     answers: dict[str, wire.Message] = {"second": standby()}
     async with a_coordinator(lambda: stranger) as first, a_coordinator(lambda: answers["second"]) as second:
-        voice = Voice()
-        async with connected(Dialler(LinkAddresses([first.address, second.address])), voice):
+        listener = RecordingListener()
+        async with connected(Dialler(LinkAddresses([first.address, second.address])), listener):
             await until(lambda: len(first.clients) > 2 and len(second.clients) > 2)
             answers["second"] = WELCOME
-            await until(lambda: WELCOME in voice.heard)
+            await until(lambda: WELCOME in listener.heard)
 
 
 async def test_a_runner_whom_every_coordinator_refuses_ends():
@@ -169,5 +171,5 @@ async def test_a_runner_whom_every_coordinator_refuses_ends():
     async with a_coordinator(lambda: refusal) as first, a_coordinator(lambda: refusal) as second:
         async with asyncio.timeout(5):
             await keep_connected(
-                Dialler(LinkAddresses([first.address, second.address])), Voice(), lambda: 0.5
+                Dialler(LinkAddresses([first.address, second.address])), RecordingListener(), lambda: 0.5
             )

@@ -270,7 +270,7 @@ def _check_gang_size(spec: JobSpec, array: Array | None) -> None:
 
 def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:
     if spec.gang is False:
-        _refuse_vain_wishes(spec)
+        _refuse_contradictions(spec)
         return None
     options = GangSpec() if spec.gang is True else spec.gang
     check_text("gang.affinity", options.affinity, TEXT_BYTES_MAX)
@@ -295,7 +295,7 @@ def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:
     )
 
 
-def _refuse_vain_wishes(spec: JobSpec) -> None:
+def _refuse_contradictions(spec: JobSpec) -> None:
     """What only a gang can have would be ignored in silence, so it is refused."""
     if spec.gather:
         raise BadRequest(
@@ -312,10 +312,10 @@ def _refuse_vain_wishes(spec: JobSpec) -> None:
             )
 
 
-def read_gather(wishes: list[GatherSpec]) -> tuple[Gather, ...]:
-    check_count("gather", len(wishes), LAYERS_MAX)
+def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:
+    check_count("gather", len(rules), LAYERS_MAX)
     seen: set[str] = set()
-    for number, options in enumerate(wishes):
+    for number, options in enumerate(rules):
         field = f"gather[{number}]"
         if not options.layer:
             raise BadRequest(f"{field}.layer: it is empty, name a layer such as rack")
@@ -326,7 +326,7 @@ def read_gather(wishes: list[GatherSpec]) -> tuple[Gather, ...]:
                 f"{field}.layer: {shown(options.layer)} is named twice, say all about a layer in one place"
             )
         seen.add(options.layer)
-    return tuple(Gather(options.layer, options.must, options.multiple) for options in wishes)
+    return tuple(Gather(options.layer, options.must, options.multiple) for options in rules)
 
 
 def _restart(spec: JobSpec, known: set[str], default: int, is_gang: bool) -> tuple[Restart, int]:
@@ -352,11 +352,11 @@ def _restart(spec: JobSpec, known: set[str], default: int, is_gang: bool) -> tup
     return Restart(whole, limit, options.fails_job, options.shared, options.counts_evictions, rules), own
 
 
-def _rules(wishes: list[RuleSpec], known: set[str]) -> tuple[Rule, ...]:
-    check_count("restart.rules", len(wishes), RULES_MAX)
+def _rules(rules: list[RuleSpec], known: set[str]) -> tuple[Rule, ...]:
+    check_count("restart.rules", len(rules), RULES_MAX)
     budget = PatternBudget()
     return tuple(
-        _rule(options, known, f"restart.rules[{number}]", budget) for number, options in enumerate(wishes)
+        _rule(options, known, f"restart.rules[{number}]", budget) for number, options in enumerate(rules)
     )
 
 

@@ -72,7 +72,7 @@ def build_app(
         http_request = None
         try:
             http_request = HttpRequest(scope, receive)
-            guard.check_site(http_request.headers)
+            guard.check_origin(http_request.headers)
             route = _admitted(tokens, http_request)
             if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
                 connection.identify(http_request)

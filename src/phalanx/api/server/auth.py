@@ -192,7 +192,7 @@ class Guard:
         # A Host header repeats for ever, so each spelling is judged once.
         self._is_ours = lru_cache(maxsize=256)(lambda host: _is_ours(host, extra))
 
-    def check_site(self, headers: Mapping[bytes, bytes]) -> None:
+    def check_origin(self, headers: Mapping[bytes, bytes]) -> None:
         """Refuse a Host that is not ours (DNS rebinding) and an Origin that is another site (web pages)."""
         host = headers.get(b"host", b"")
         if not self._is_ours(host):

@@ -85,7 +85,7 @@ class ConcurrencyLimit:
         if self._free and self._inside[user] < self._inside_max and user not in self._lines:
             self._enter(user)
         else:
-            await self._stand_in_line(user)
+            await self._wait_in_line(user)
 
     def leave(self, user: str, held_since: float) -> None:
         loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ class ConcurrencyLimit:
         else:
             self._leave(user)
 
-    async def _stand_in_line(self, user: str) -> None:
+    async def _wait_in_line(self, user: str) -> None:
         mine = self._lines.setdefault(user, deque())
         if self._waiting >= self._line_max or len(mine) >= max(1, self._line_max // LINE_SHARE):
             self._drop_if_empty(user)

@@ -30,21 +30,25 @@ class KeeperEndings:
     """Reaps children and finds which attempts are over."""
 
     def __init__(
-        self, table: KeeperTable, roster: ProcessTable, trimmer: Trimmer, ended: Callable[[KeptAttempt], None]
+        self,
+        table: KeeperTable,
+        processes: ProcessTable,
+        trimmer: Trimmer,
+        ended: Callable[[KeptAttempt], None],
     ) -> None:
         self._table = table
-        self._roster = roster
+        self._processes = processes
         self._trimmer = trimmer
         self._ended = ended
 
     def reap(self) -> None:
         """Reap every child that ended: leaders of attempts, and orphans."""
         while (pid := _ended_child()) is not None:
-            attempt = self._roster.leaders.pop(pid, None)
+            attempt = self._processes.leaders.pop(pid, None)
             if attempt is None:
                 os.waitpid(pid, 0)
-                self._roster.orphans.reaped(pid)
-                self._roster.watchdog.reaped(pid)
+                self._processes.orphans.reaped(pid)
+                self._processes.watchdog.reaped(pid)
             else:
                 # Until it is reaped its pid is not reused: that is the moment to signal the group by it.
                 tree.send_group(pid, signal.SIGKILL)
@@ -52,33 +56,33 @@ class KeeperEndings:
                 if attempt.signal == signal.SIGKILL and self._was_fenced(attempt):
                     attempt.reason = "fenced"
                 self._table.leader_ended(attempt)
-                self._roster.ending.append(attempt)
+                self._processes.ending.append(attempt)
 
     def _was_fenced(self, attempt: KeptAttempt) -> bool:
         """Whether the watchdog killed it, at the end of a lease during which this process was stopped."""
         unasked = attempt.reason is None and attempt.kill_at is None
-        return unasked and self._roster.watchdog.has_killed(attempt.born[1])
+        return unasked and self._processes.watchdog.has_killed(attempt.born[1])
 
     def settle(self) -> None:
         """Report the attempts of which nothing is left, and kill what is left of the others."""
-        ending, self._roster.ending = self._roster.ending, []
-        orphans = self._roster.orphans.find(self._roster.leaders)
+        ending, self._processes.ending = self._processes.ending, []
+        orphans = self._processes.orphans.find(self._processes.leaders)
         if orphans:
             self._kill_strays(orphans)
         for attempt in ending:
             if self._is_gone(attempt, orphans):
                 self._finish(attempt)
             else:
-                self._roster.ending.append(attempt)
+                self._processes.ending.append(attempt)
 
     def _kill_strays(self, orphans: dict[int, str | None]) -> None:
         """Kill the orphans of attempts that are over; also unknown ones, when nothing runs that could own them."""
         for pid, key in orphans.items():
-            if not self._roster.leaders or (key and key not in self._table.running):
+            if not self._processes.leaders or (key and key not in self._table.running):
                 tree.send_one(pid, signal.SIGKILL)
 
     def _is_gone(self, attempt: KeptAttempt, orphans: dict[int, str | None]) -> bool:
-        leaders = self._roster.leaders
+        leaders = self._processes.leaders
         # The pid may lead a newer attempt by now; that can only be when the old group is gone.
         if attempt.pid not in leaders and tree.send_group(attempt.pid, 0):
             return False
@@ -89,7 +93,7 @@ class KeeperEndings:
         if left:
             tree.kill_cgroups(attempt.cgroups, left)
             return False
-        if attempt.slot_folder and not (slot := self._roster.slots[attempt.slot]).is_empty():
+        if attempt.slot_folder and not (slot := self._processes.slots[attempt.slot]).is_empty():
             slot.kill()
             return False
         if not orphans:
@@ -110,7 +114,7 @@ class KeeperEndings:
         self._trimmer.trim_at_end(attempt)
         oom = bool(attempt.cgroups) and oom_kills(attempt.cgroups) > attempt.oom_kills_before
         attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
-        self._roster.slots.give_back(attempt)
+        self._processes.slots.give_back(attempt)
         self._ended(attempt)
 
 

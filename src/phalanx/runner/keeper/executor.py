@@ -42,18 +42,18 @@ class Executor:
     def __init__(
         self,
         table: KeeperTable,
-        roster: ProcessTable,
+        processes: ProcessTable,
         journal: Journal,
         spawner: Spawner,
         logs: LogWatch,
-        voice: Outbox,
+        outbox: Outbox,
     ) -> None:
         self._table = table
-        self._roster = roster
+        self._processes = processes
         self._journal = journal
         self._spawner = spawner
         self._logs = logs
-        self._outbox = voice
+        self._outbox = outbox
         self._lease_until: float | None = None
 
     def serve(self, requests: list[Any]) -> None:
@@ -72,7 +72,7 @@ class Executor:
     def _tell_watchdog(self) -> None:
         self._lease_until = self._table.lease_until
         if self._lease_until is not None:
-            self._roster.watchdog.renew(self._lease_until, self._table.fence_grace_s)
+            self._processes.watchdog.renew(self._lease_until, self._table.fence_grace_s)
 
     def ended(self, attempt: KeptAttempt) -> None:
         self._logs.ended(attempt)
@@ -102,12 +102,12 @@ class Executor:
                 case RecordLine():
                     self._journal.note(effect.line)
                 case Signal():
-                    self._roster.signal(effect.attempt, *effect.numbers)
+                    self._processes.signal(effect.attempt, *effect.numbers)
 
     def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
         key = effect.key
         try:
-            if self._roster.watchdog.is_killing():
+            if self._processes.watchdog.is_killing():
                 raise SpawnRefused("fenced", "the lease ran out, and what was left is being ended")
             if self._journal.trouble and not self._journal.try_flush():
                 raise SpawnRefused("exhausted", f"cannot write the keeper's journal: {self._journal.trouble}")
@@ -125,7 +125,7 @@ class Executor:
             return self._table.refused(
                 key, "not_readable", f"cannot read the start request: {error!r}", now()
             )
-        self._roster.leaders[attempt.pid] = attempt
+        self._processes.leaders[attempt.pid] = attempt
         self._logs.started(attempt, now())
         self._carry_out(self._table.started(attempt))
         self._journal.try_flush()  # at once: a keeper killed later in this turn still has it

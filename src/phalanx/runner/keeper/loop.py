@@ -59,12 +59,12 @@ class KeeperLoop:
         self._logs = LogWatch(trimmer)
         self._table = table
         table.pid = os.getpid()
-        self._roster = roster = ProcessTable(watchdog, slots)
+        self._processes = processes = ProcessTable(watchdog, slots)
         self._journal = journal
         self._boot = boot
         self._outbox = Outbox(journal)
-        self._executor = Executor(table, roster, journal, spawner, self._logs, self._outbox)
-        self._endings = KeeperEndings(table, roster, trimmer, self._executor.ended)
+        self._executor = Executor(table, processes, journal, spawner, self._logs, self._outbox)
+        self._endings = KeeperEndings(table, processes, trimmer, self._executor.ended)
         self._alone_s = alone_s
         self._alone_since: float | None = None
         self._backlog: list[Any] = []
@@ -81,7 +81,7 @@ class KeeperLoop:
 
     def run(self) -> None:
         """Serve until a shutdown has left nothing, or until there has been no need for long."""
-        while not (self._table.closing and not self._roster.leaders and not self._roster.ending):
+        while not (self._table.closing and not self._processes.leaders and not self._processes.ending):
             self._turn()
             if self._alone_for_s() >= self._alone_s:
                 return
@@ -104,18 +104,18 @@ class KeeperLoop:
             self._keep_listening()
         if self._backlog:
             self._serve()
-        if self._roster.ending:
+        if self._processes.ending:
             self._endings.settle()
         if self._table.is_on_watch:
             self._executor.keep_deadlines()
-        self._roster.watchdog.ensure()
+        self._processes.watchdog.ensure()
         self._write_down()
         self._speak()
 
     def _wait_s(self) -> float | None:
         """How long to wait for events: without a runner, not for long."""
         wait_s = self._wait_for_work_s()
-        if (again_s := self._roster.watchdog.wait_s()) is not None:
+        if (again_s := self._processes.watchdog.wait_s()) is not None:
             wait_s = again_s if wait_s is None else min(wait_s, again_s)
         if self._link is not None:
             return wait_s
@@ -127,7 +127,7 @@ class KeeperLoop:
             return 0.0
         if self._outbox.waiting_since is not None:
             return self._outbox.wait_s()
-        if self._roster.ending:
+        if self._processes.ending:
             return SETTLE_S
         if self._table.is_on_watch:
             return self._executor.wait_s()
@@ -135,7 +135,7 @@ class KeeperLoop:
 
     def _alone_for_s(self) -> float:
         """How long there has been no runner and nothing to keep."""
-        if self._link is not None or self._table.is_on_watch or self._roster.ending or self._backlog:
+        if self._link is not None or self._table.is_on_watch or self._processes.ending or self._backlog:
             self._alone_since = None
             return 0.0
         if self._alone_since is None:

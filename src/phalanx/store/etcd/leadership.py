@@ -48,7 +48,7 @@ class EtcdLeadership:
         for _ in range(_TRIES):
             holder, epoch, schema = await self._seen()
             self._note_schema(schema)  # another coordinator may have raised it since
-            if holder is not None and (found := _office(holder)) and found.name != candidate.name:
+            if holder is not None and (found := _leader_record(holder)) and found.name != candidate.name:
                 return found.leader
             lease = await self._kv.grant(ceil(lease_s))
             try:
@@ -123,8 +123,8 @@ class EtcdLeadership:
 
     async def leader(self) -> Leader | None:
         found = (await self._kv.range(self._keys.leader)).entries
-        office = _office(found[0]) if found else None
-        return office.leader if office else None
+        record = _leader_record(found[0]) if found else None
+        return record.leader if record else None
 
     async def open_term(self, at_least: int) -> int:
         keys = self._keys
@@ -164,7 +164,7 @@ class EtcdLeadership:
             log.debug("an unused lease could not be revoked; it ends by itself", error=str(error))
 
 
-def _office(entry: KeyValue) -> LeaderRecord | None:
+def _leader_record(entry: KeyValue) -> LeaderRecord | None:
     """The leader in an entry; None if it cannot be read: then there is none."""
     try:
         return msgspec.json.decode(entry.value, type=LeaderRecord)

@@ -31,7 +31,7 @@ class EtcdStore:
     def __init__(self, kv: Kv, prefix: str) -> None:
         self._kv = kv
         self._keys = EtcdKeys(prefix)
-        self._office = EtcdLeadership(kv, self._keys)
+        self._leadership = EtcdLeadership(kv, self._keys)
         self._log = EtcdLog(kv, self._keys)
         self._images = EtcdImages(kv, self._keys)
         self._stories = EtcdStories(kv, self._keys, self._log)
@@ -41,29 +41,29 @@ class EtcdStore:
     async def open(cls, kv: Kv, prefix: str) -> EtcdStore:
         """Open a store, if etcd answers and it has nothing of a newer version."""
         store = cls(kv, prefix)
-        await store._office.check_schema()
+        await store._leadership.check_schema()
         return store
 
     async def elect(self, candidate: Candidate, lease_s: float) -> Leader:
-        return await self._office.elect(candidate, lease_s)
+        return await self._leadership.elect(candidate, lease_s)
 
     async def renew(self, epoch: int, lease_s: float) -> None:
-        await self._office.renew(epoch, lease_s)
+        await self._leadership.renew(epoch, lease_s)
 
     async def resign(self, epoch: int) -> None:
-        await self._office.resign(epoch)
+        await self._leadership.resign(epoch)
 
     async def leader(self) -> Leader | None:
-        return await self._office.leader()
+        return await self._leadership.leader()
 
     async def open_term(self, at_least: int = 1) -> int:
-        return await self._office.open_term(at_least)
+        return await self._leadership.open_term(at_least)
 
     async def confirm(self, epoch: int) -> None:
-        await self._office.confirm(epoch)
+        await self._leadership.confirm(epoch)
 
     async def load(self) -> Loaded:
-        await self._office.check_schema()
+        await self._leadership.check_schema()
         damaged = 0
         for _ in range(_LOADS):
             # First of all: a batch that comes while we read must be noticed.

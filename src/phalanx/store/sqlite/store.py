@@ -41,7 +41,7 @@ from phalanx.store.sqlite.file import (
 log = logger("store")
 IMAGES_KEPT = 2
 RESTORE = "restore a backup into an empty store (`phalanx store restore`)"
-_TAKE_OFFICE = "INSERT OR REPLACE INTO leader VALUES (1, ?, ?, ?, ?)"
+_TAKE_LEADERSHIP = "INSERT OR REPLACE INTO leader VALUES (1, ?, ?, ?, ?)"
 _HOLDER = "SELECT name, address, link FROM leader WHERE until > ?"
 _HOLDER_BEFORE = "SELECT name, address, link FROM office WHERE until > ?"  # the schema was raised
 _CONCERNED = "SELECT DISTINCT name FROM subject WHERE revision > ? AND revision <= ? ORDER BY name"
@@ -86,7 +86,7 @@ class SqliteStore:
             if holder is None or holder.name == candidate.name:
                 until = now + lease_s
                 raise_schema(self._db)
-                self._db.execute(_TAKE_OFFICE, (candidate.name, candidate.address, candidate.link, until))
+                self._db.execute(_TAKE_LEADERSHIP, (candidate.name, candidate.address, candidate.link, until))
                 self._db.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
                 holder = candidate
                 self._head = None  # every earlier write is fenced off: the log ends where it ends now

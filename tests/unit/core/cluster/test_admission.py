@@ -129,10 +129,10 @@ def a_batch(*targets: str) -> list[Submit]:
 
 def test_a_batch_is_named_after_the_first_that_was_accepted_and_replayed_whole() -> None:
     cluster = a_cluster(n1={}, n2={})
-    wishes = a_batch("bogus", "n1", "n2")
-    answers = cluster.give(*wishes)
+    requests = a_batch("bogus", "n1", "n2")
+    answers = cluster.give(*requests)
     assert [type(answer) for answer in answers] == [Refused, Accepted, Accepted]
-    first, second = (options.job.id for options in wishes[1:])
+    first, second = (options.job.id for options in requests[1:])
     assert {job.job.batch for job in cluster.state.jobs.values()} == {first}
     assert cluster.give(Submit(a_job(), "r1")) == [Replayed((first, second))]
 

@@ -39,7 +39,7 @@ CAUSE = "cluster file"
 LEAVES = "it is being deleted"
 
 
-class Stage:
+class DescribedState:
     """The state, and what was found to be wrong with it."""
 
     def __init__(self, spec: ClusterSpec, tolerance: Tolerance, names: Names, now: float) -> None:
