@@ -1,0 +1,112 @@
+"""gRPC with real processes: the example runner, which knows nothing but the proto, and a client that was given grpc://."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.foreign_runner import a_grpc_cluster, a_runner, run_all
+from tests.support.real_cluster import RealCluster
+from tests.support.waiting import wait_until
+from tests.tidy.source import ROOT
+
+EXAMPLE = ROOT / "examples/runner.py"
+RUNNER = (sys.executable, str(EXAMPLE))
+LINES_MAX = 150
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """As the example's first lines say."""
+    folder = tmp_path_factory.mktemp("stubs")
+    out = [f"--python_out={folder}", f"--grpc_python_out={folder}"]
+    subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", "-I", ROOT / "proto/phalanx/v1", *out, "runners.proto"],
+        check=True,
+    )
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealCluster, str]]:
+    with a_grpc_cluster(tmp_path_factory.mktemp("grpc") / "c") as found:
+        yield found
+
+
+def test_the_example_uses_nothing_but_the_proto():
+    text = EXAMPLE.read_text()
+    assert text.count("\n") <= LINES_MAX
+    named = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    own = {name for name in named if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert own == {"grpc", "runners_pb2", "runners_pb2_grpc"}
+
+
+@pytest.mark.timeout(180)
+def test_the_example_runs_every_task_once_though_the_coordinator_is_killed(
+    cluster: tuple[RealCluster, str], stubs: str
+):
+    parts, address = cluster
+    with a_runner(parts, RUNNER, "n1", address, PYTHONPATH=stubs):
+        assert run_all(parts, tasks=120, kills=2)[:3] == (0, 0, 120)
+
+
+def test_the_example_starts_gangs_whole_stops_and_tells_how_tasks_ended(
+    cluster: tuple[RealCluster, str], stubs: str
+):
+    parts, address = cluster
+    client = parts.client
+    with a_runner(parts, RUNNER, "n2", address, PYTHONPATH=stubs):
+        gang = client.gang(["/bin/true"], 2, cores=1).batch_id
+        failing = client.submit(shell="exit 7", max_retries=0).batch_id
+        slow = client.submit(command=["sleep", "300"], time_limit=0.2, grace=0.1, max_retries=0).batch_id
+        assert client.wait(gang, 30.0).status == "Completed"
+        parts.wait_task(failing, "Failed")
+        assert client.task(failing).exit_code == 7
+        assert (parts.wait_task(slow, "Failed").reason) == "timeout"
+        long = client.submit(command=["sleep", "300"], max_retries=0).batch_id
+        parts.wait_task(long, "Running")
+        client.cancel(long)
+        wait_until(lambda: client.node("n2").task_count == 0, what="the place is given back")
+
+
+def test_the_command_line_speaks_grpc_where_its_variable_says_so(
+    cluster: tuple[RealCluster, str], stubs: str
+):
+    parts, address = cluster
+    variables = {
+        "KRISHIV_COORDINATOR": f"grpc+tcp://{address}",
+        "PHALANX_TOKEN_FILE": str(parts.folder / "token"),
+        "XDG_STATE_HOME": str(parts.folder / "state"),
+        "HOME": str(parts.folder),
+        "PATH": "/usr/bin:/bin",
+    }
+
+    def phalanx(*words: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-m", "phalanx", *words],
+            env=variables,
+            cwd=parts.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    with a_runner(parts, RUNNER, "n3", address, PYTHONPATH=stubs):
+        id = phalanx("submit", "--", "/bin/true").split()[-1]
+        phalanx("wait", id)
+        long = phalanx("submit", "--", "sleep", "300").split()[-1]
+        phalanx("cancel", long)
+        assert "n3" in phalanx("nodes")
+        shown = phalanx("ps", "--all")
+        assert "Completed" in shown and "Cancelled" in shown
