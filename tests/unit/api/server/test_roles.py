@@ -103,6 +103,11 @@ def test_every_route_has_a_permission_that_somebody_holds(route: Route):
     assert route.permission == "open" or any(route.permission in held for held in GRANTS.values())
 
 
+def test_a_route_that_names_a_job_or_a_task_asks_whose_it_is():
+    named = {each.path for each in ROUTES if each.path.startswith(("/v1/jobs/{id}", "/v1/tasks/{id}"))}
+    assert {each.path for each in ROUTES if each.is_about_a_job} == named
+
+
 def test_every_permission_is_asked_for_by_some_route():
     assert {route.permission for route in ROUTES} == set(MEANINGS)
 
