@@ -22,7 +22,7 @@ Read = Callable[..., Settings]
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Load with these variables, standing in tmp_path/work, with a home and a system folder beside it."""
+    """Load with these variables, in tmp_path/work, with a home and a system folder beside it."""
     (tmp_path / "work").mkdir()
 
     def call(flags: dict[str, object] | None = None, /, **variables: str) -> Settings:
@@ -340,7 +340,7 @@ def test_those_who_make_it_at_once_agree(tmp_path: Path):
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder that everybody may enter, from the root on. Those of pytest are closed."""
+    """A folder that every account may enter, from the root on. Those of pytest are closed."""
     with TemporaryDirectory(dir="/tmp") as name:
         Path(name).chmod(0o755)
         yield Path(name)

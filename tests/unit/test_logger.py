@@ -1,4 +1,4 @@
-"""What a daemon writes about itself when it cannot start: what is wrong, and what to do."""
+"""What a daemon logs when it cannot start: what is wrong, and what to do."""
 
 from __future__ import annotations
 

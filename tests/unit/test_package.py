@@ -1,4 +1,4 @@
-"""`import phalanx` is cheap, and a name is there when it is used."""
+"""`import phalanx` is cheap, and a name is loaded when it is used."""
 
 from __future__ import annotations
 

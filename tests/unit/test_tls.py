@@ -1,4 +1,4 @@
-"""TLS between two ends in memory: who is let in, who the other side is, and what a failure means in words."""
+"""TLS between two ends in memory: which peer is accepted, its identity, and the message of a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.certificate_authority import Authority
 
 
 class Handshake:
-    """Both ends of a connection, shaking hands without a network. Raises what either end would."""
+    """Both ends of a connection that make a handshake without a network. Raises what either end would."""
 
     def __init__(self, server: ssl.SSLContext, client: ssl.SSLContext, host: str = "127.0.0.1") -> None:
         to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -27,7 +27,7 @@ GUARDED = "[client]\naddress = 'https://elsewhere:7433'\n"
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Load with these variables, standing in tmp_path/work/deep."""
+    """Load with these variables, in tmp_path/work/deep."""
     (tmp_path / "work/deep").mkdir(parents=True)
 
     def call(**variables: str) -> Settings:
@@ -134,7 +134,7 @@ def test_the_list_is_its_owners_alone(read: Read, tmp_path: Path):
 
 
 class Listener:
-    """Whoever waits for tokens."""
+    """A server that waits for tokens."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []

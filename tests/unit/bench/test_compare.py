@@ -53,7 +53,7 @@ def test_figures_of_others_are_left_out_and_names_are_told_apart() -> None:
 
 
 def a_tree(folder: Path, bench: str) -> Path:
-    """A tree whose phalanx and whose benchmarks say who they are."""
+    """A tree whose phalanx and whose benchmarks print their names."""
     for name in ("src/phalanx", "bench"):
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text("")
@@ -112,7 +112,7 @@ fill_with_gangs = fill_with_tasks
         for name in ("old", "new")
     ]
     assert all(measured(sides, "placement", ["--quick"]))
-    order = ("new", "old", "old", "new")  # who goes first changes from turn to turn
+    order = ("new", "old", "old", "new")  # the first one changes from turn to turn
     assert log.read_text().split("\n")[:-1] == [
         f"{name} {what}" for name in order for what in ("begins", "ends")
     ]

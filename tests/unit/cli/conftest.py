@@ -14,7 +14,7 @@ from tests.support.fake_client import Cli, CliResult, FakeClient
 
 @pytest.fixture
 def away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty home, an empty folder to stand in, and no variable of ours."""
+    """An empty home, an empty working folder, and no variable of ours."""
     for name in list(os.environ):
         if name.startswith(("PHALANX_", "KRISHIV_", "XDG_")):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""`phalanx apply`: files read, cautions told, all handed in at once."""
+"""`phalanx apply`: files read, cautions shown, all submitted at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx ca`: what it writes, what it says, and what it refuses."""
+"""`phalanx ca`: what it writes, what it prints, and what it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion offers what there is, and keeps quiet when it cannot ask."""
+"""Completion offers what exists, and prints nothing when it cannot ask."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fake_client import ID, Cli, FakeClient, a_job
 
 @pytest.fixture
 def completed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is offered after some words, the last of which is not finished."""
+    """The offers after some words, the last of which is not finished."""
 
     def ask(*words: str) -> None:
         monkeypatch.setenv("_PHALANX_COMPLETE", "complete_bash")

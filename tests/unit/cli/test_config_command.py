@@ -1,4 +1,4 @@
-"""`phalanx config`: every value can say where it comes from."""
+"""`phalanx config`: every value has its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx status` with several coordinators: each is asked for itself, and one that hangs holds up nobody (M12)."""
+"""`phalanx status` with several coordinators: each is asked separately, and one that hangs delays no other (M12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_one_that_hangs_is_named_after_a_short_while(
     token.write_text("phx_x")
     token.chmod(0o600)
     with (
-        socket.create_server(("127.0.0.1", 0)) as first,  # they take connections and say nothing
+        socket.create_server(("127.0.0.1", 0)) as first,  # they accept connections and send nothing
         socket.create_server(("127.0.0.1", 0)) as second,
         socket.create_server(("127.0.0.1", 0)) as gone,
     ):

@@ -44,7 +44,7 @@ def here(loop: asyncio.AbstractEventLoop) -> Iterator[Coordinator]:
 def become(
     here: Coordinator, loop: asyncio.AbstractEventLoop, away: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[As]:
-    """Makes every command from now on one of this user."""
+    """Runs every command from now on as this user."""
     with ExitStack() as held:
 
         def become(name: str, role: Bearer = "user") -> Client:
@@ -96,7 +96,7 @@ def test_an_admin_begins_a_gang_of_his_own_beside_anothers(
 
 
 class Refusing:
-    """A client that asks as ever, and is refused when it amends; `asked` are its applications."""
+    """A client that asks as usual, and is refused when it amends; `asked` are its applications."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

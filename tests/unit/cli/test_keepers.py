@@ -27,7 +27,7 @@ def held() -> Iterator[ExitStack]:
 
 
 def started(held: ExitStack, argv: list[str], executable: str) -> int:
-    """A process that stays until its standard input ends, once it has said that it is there."""
+    """A process that stays until its standard input ends, once it has written a line."""
     pipe = subprocess.PIPE
     child = held.enter_context(subprocess.Popen(argv, executable=executable, stdin=pipe, stdout=pipe))
     held.callback(child.kill)
@@ -40,7 +40,7 @@ def started(held: ExitStack, argv: list[str], executable: str) -> int:
 
 
 def a_keeper(held: ExitStack, folder: Path) -> int:
-    """One that does not obey."""
+    """A keeper that ignores signals."""
     script = "trap '' TERM; read x; echo; read x"
     return started(held, ["sh", "-c", script, PROGRAM, str(folder)], "/bin/sh")
 

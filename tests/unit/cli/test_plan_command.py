@@ -1,4 +1,4 @@
-"""`phalanx plan`: from files to words, and the exit codes that scripts rely on."""
+"""`phalanx plan`: from files to output, and the exit codes that scripts rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that only look: why, story, nodes, node, cluster, version."""
+"""The read-only commands: why, story, nodes, node, cluster, version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands are found, and how their ends are told."""
+"""How commands are found, and how their errors are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx runner stop`: the runner of the folder is found and told, and nobody else."""
+"""`phalanx runner stop`: the runner of the folder is found and stopped, and no other."""
 
 from __future__ import annotations
 

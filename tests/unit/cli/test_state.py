@@ -1,4 +1,4 @@
-"""The state folder: one owner, one announcement, clear words when it cannot be used."""
+"""The state folder: one owner, one announcement, a clear message when it cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx store …` on real files: what it says, what it refuses, and how it ends."""
+"""`phalanx store …` on real files: its output, its refusals, and its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phalanx submit`: what is asked of the cluster, what is said about it, and the exit code."""
+"""`phalanx submit`: the request, the output, and the exit code."""
 
 from __future__ import annotations
 

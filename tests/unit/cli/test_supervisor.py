@@ -16,7 +16,7 @@ from tests.support.clocks import ManualClock
 
 
 class FakeChild:
-    """Dies when told to; a stubborn one only by SIGKILL."""
+    """Dies when it is stopped; a stubborn one only by SIGKILL."""
 
     def __init__(self, name: str, logger: list[str], stubborn: bool = False) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class ScriptedSupervisor(Supervisor):
         return signal.SIGTERM if seconds is None else self.pause_over()
 
     def pause_over(self) -> int | None:
-        """The wait that was asked for passes, and no signal came."""
+        """The wait passes without a signal."""
         self.fake_clock.at += self.waits[-1] or 0.0
         return None
 

@@ -113,7 +113,7 @@ def test_where_tasks_share_the_clusters_account_that_is_said(
 ):
     Grants(cluster)
     cluster.machines = [a_node("n1")]
-    assert "become admin" not in cli("token", "create", "--role", role).err  # nothing of a cluster is here
+    assert "become admin" not in cli("token", "create", "--role", role).err  # there is no cluster here
     state = away.parent / "home/.local/state/phalanx"
     (state / "runners" / runner).mkdir(parents=True)
     endpoint = Endpoint("http://127.0.0.1:7433", "127.0.0.1:7434", str(state / "credentials"), 1)

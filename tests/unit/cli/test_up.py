@@ -1,4 +1,4 @@
-"""`phalanx up` and `down`: what they decide, and one life of a real cluster from its start to its end."""
+"""`phalanx up` and `down`: what they decide, and one real cluster from its start to its end."""
 
 from __future__ import annotations
 

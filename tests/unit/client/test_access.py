@@ -1,4 +1,4 @@
-"""A client whose token is replaced while it works: the file is read again, and what was begun goes on."""
+"""A client whose token is replaced while it works: the file is read again, and what was begun continues."""
 
 from __future__ import annotations
 

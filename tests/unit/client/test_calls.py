@@ -1,4 +1,4 @@
-"""Calls as values: the right words for each question."""
+"""Calls as values: the right request for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sync client: the same calls over HTTP and in process, and what it does when the line is cut."""
+"""The sync client: the same calls over HTTP and in process, and what it does when the connection breaks."""
 
 from __future__ import annotations
 

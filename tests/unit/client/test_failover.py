@@ -1,4 +1,4 @@
-"""Both clients over HTTP when the leader changes: whom they ask next, and what they go on with."""
+"""Both clients over HTTP when the leader changes: which coordinator they ask next, and what they continue with."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_watch_goes_on_with_the_new_leader_without_a_gap():
     with scripts(*answers) as (addresses, [first, second]), a_client(addresses) as client:
         assert list(islice(client.watch(), 2)) == [ONE, TWO]
     assert b"Last-Event-ID: 1\r\n" in second.requests[0]
-    assert len(first.requests) == 1  # whoever cut a stream is not asked first
+    assert len(first.requests) == 1  # the coordinator that cut a stream is not asked first
 
 
 def test_a_log_goes_on_with_the_new_leader_with_exactly_what_is_missing():

@@ -1,4 +1,4 @@
-"""Calls straight into an app: held back, hung up on, and carried over from another thread."""
+"""Calls straight into an app: held back, disconnected, and made from another thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_an_app_is_held_back_while_nobody_reads():
     await ahead.wait()
     assert sent == 11  # one piece ahead of its reader, and held back
     await answer.aclose()
-    assert sent == 100  # let go, to nobody
+    assert sent == 100  # released, though no client reads
 
 
 async def test_an_app_that_breaks_before_its_answer_is_no_answer():

@@ -1,4 +1,4 @@
-"""Following the leader: where a call goes next, when it is repeated, and what is told in the end."""
+"""Following the leader: where a call goes next, when it is repeated, and the final error."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_may_have_been_done_and_must_not_be_done_twice_is_not_repeated(reas
 
 @pytest.mark.parametrize("reason", ["Dropped", "TimedOut"])
 def test_a_submit_that_was_not_answered_may_have_been_accepted_and_says_how_to_repeat_it(reason: str):
-    """A frozen coordinator takes it up later: whoever submits again as something new has it twice."""
+    """A frozen coordinator carries it out later: a new submission instead of a repetition would run it twice."""
     search = a_search(KnownLeader([A]), calls.submit(None, {"command": ["true"], "request_id": "r1"}))
     search.failed(failure("Dropped"), 0.0)
     with pytest.raises(Unconfirmed) as caught:

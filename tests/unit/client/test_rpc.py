@@ -1,4 +1,4 @@
-"""Clients over gRPC: where they go, what they are told when nobody answers there, and what TLS is for."""
+"""Clients over gRPC: where they connect, their error when nothing answers there, and what TLS is for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The porter at a TLS port: who is let in, who is sent away, and how soon."""
+"""The TLS acceptor: which clients are accepted, which are refused, and how soon."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def anyio_backend() -> str:
 
 
 class Echo(asyncio.Protocol):
-    """Says the caller's node and gives back what it hears."""
+    """Sends the caller's node and echoes what it receives."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -91,7 +91,7 @@ async def test_a_crowd_of_silent_strangers_keeps_nobody_out(tmp_path: Path):
             writer.write(b"\x16\x03\x01")  # half a handshake
         assert await first_line(port, client_context(ca.node("n1"))) == b"n1\n"
         async with asyncio.timeout(5):  # long before its time for a handshake is over
-            assert await silent[0][0].read() == b""  # the oldest went
+            assert await silent[0][0].read() == b""  # the oldest was closed
         for _, writer in silent:
             writer.close()
 

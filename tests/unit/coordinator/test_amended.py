@@ -1,4 +1,4 @@
-"""Who follows or waits for one member of a gang finds it again when others have come; held jobs are released whole."""
+"""A client that follows or waits for one member of a gang finds it again when others have come; holds end together."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Road:
-    """The connection for logs of a node whose every log is empty and has ended."""
+class FakeLogLink:
+    """The log connection of a node whose every log is empty and has ended."""
 
     def __init__(self, here: Coordinator, node: str) -> None:
         self.asked: list[AttemptKey] = []
@@ -77,7 +77,7 @@ async def test_a_follower_reads_the_pod_it_asked_for_wherever_it_stands_now(
     index: int, pods: tuple[str, ...], at: int
 ):
     async with a_coordinator() as here:
-        log_links = [Road(here, f"n{number}") for number in range(4)]
+        log_links = [FakeLogLink(here, f"n{number}") for number in range(4)]
         job = await a_draft(here)
         _, reading = await follow(here, f"{job}.{index}")
         await amend(here, job, *pods)
@@ -87,7 +87,7 @@ async def test_a_follower_reads_the_pod_it_asked_for_wherever_it_stands_now(
 
 async def test_a_follower_of_a_pod_that_is_gone_is_at_its_end():
     async with a_coordinator() as here:
-        log_links = [Road(here, f"n{number}") for number in range(4)]
+        log_links = [FakeLogLink(here, f"n{number}") for number in range(4)]
         job = await a_draft(here)
         _, reading = await follow(here, f"{job}.2")
         await amend(here, job, "a", "b")

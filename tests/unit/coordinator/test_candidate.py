@@ -1,4 +1,4 @@
-"""Where a coordinator says that it is reached."""
+"""The addresses that a coordinator announces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collections stay short: what survived a full one is set aside, and looked at again when the memory has doubled."""
+"""Collections stay short: what survived a full one is frozen, and collected again when the memory has doubled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_survivors_of_a_full_collection_are_not_looked_through_again(monke
 
 
 async def test_a_collection_looks_at_few_objects_however_many_there_are():
-    """What is frozen at once is not in the next full collection; `gc.get_objects` has only what is not frozen."""
+    """What is frozen is not in the next full collection; `gc.get_objects` has only what is not frozen."""
     most = [0]
 
     def look(phase: str, info: dict[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Who is accepted: created tokens, join tokens, nodes, and what a job may show (S3, S5, S6)."""
+"""What is accepted: created tokens, join tokens, nodes, and a job's token (S3, S5, S6)."""
 
 from __future__ import annotations
 

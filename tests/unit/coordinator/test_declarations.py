@@ -40,7 +40,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def a_coordinator(rules: Timers | None = None) -> AsyncIterator[Coordinator]:
-    """A coordinator with four nodes, two in each row, that nobody runs anything on."""
+    """A coordinator with four nodes, two in each rack, on which nothing runs."""
     coordinator = Coordinator(
         MemoryStore(), LeadershipConfig(rules or Timers()), Credentials.local("user", "node"), 3
     )
@@ -88,7 +88,7 @@ async def test_one_that_can_never_fit_refuses_all_and_is_named():
 
 
 async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch: pytest.MonkeyPatch):
-    """Between the try and the turn the cluster may have changed; here the try is left out."""
+    """Between the trial and the turn the cluster may have changed; here the trial is left out."""
     monkeypatch.setattr(Declarations, "_refuse_infeasible", lambda *_: None)
     async with a_coordinator() as here:
         with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):

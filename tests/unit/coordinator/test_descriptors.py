@@ -1,4 +1,4 @@
-"""File descriptors are shared out so that strangers never take those of runners and users."""
+"""File descriptors are divided so that strangers never take those of runners and users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watchers are told: every event once and in order, across gaps in the numbers and readings of the log."""
+"""What watchers receive: every event once and in order, across gaps in the numbers and readings of the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def a_state(revision: int) -> ClusterState:
 
 
 async def told(feed: Feed, after: int, count: int) -> list[int]:
-    """The numbers of the next events after a revision; each event names its own number."""
+    """The numbers of the next events after a revision; each event has its own number."""
     watching = feed.watch(after, None, ClusterState)
     found = [await asyncio.wait_for(anext(watching), 2.0) for _ in range(count)]
     assert [f"n{each.revision}" for each in found] == [each.node for each in found]
@@ -82,7 +82,7 @@ async def test_a_log_that_begins_after_what_was_told_says_so():
 
 @pytest.mark.parametrize("position", [None, 1])
 async def test_one_who_waits_for_what_is_not_there_any_more_is_answered(position: int | None):
-    """A job that ended while nobody looked; a task that its gang does not have since it was amended."""
+    """A job that ended while no client waited; a task that its gang does not have since it was amended."""
     feed, job, state = Feed(), a_job(), a_state(0)
     if position is not None:
         state.add_job(JobState(job, 1, state.counts, state.incomplete, state.rules.aging_s))

@@ -1,4 +1,4 @@
-"""A batch that is missing from the log: it leaves a hole in the revisions, and nobody passes over it in silence."""
+"""A batch that is missing from the log leaves a hole in the revisions, and is never skipped in silence."""
 
 from __future__ import annotations
 

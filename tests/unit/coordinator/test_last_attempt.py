@@ -34,7 +34,7 @@ def exits(cluster: CoreCluster, job: Job, position: int, code: int, ran_s: float
 
 
 def is_stopped(cluster: CoreCluster, job: Job, position: int, code: int | None = -15) -> None:
-    """A runner that was told to stop it did."""
+    """A runner that was ordered to stop it did."""
     attempt = cluster.state.jobs[job.id].live[position]
     assert attempt.ending is not None and attempt.started_at is not None
     cluster.now += 1.0

@@ -286,7 +286,7 @@ def _lost() -> Exception:
 
 
 async def _watched(one: Lone):
-    """Every event that a watcher from the beginning has been told by now."""
+    """Every event that a watcher from the beginning has received by now."""
     last = one.listener.feed._last
     at = 0
     watching = one.listener.feed.watch(0, None, lambda: one.member.state)

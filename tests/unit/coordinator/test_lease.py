@@ -1,4 +1,4 @@
-"""The clock of an office: who may still speak, and when to renew."""
+"""The clock of a term: until when a leader may send, and when it renews."""
 
 from __future__ import annotations
 

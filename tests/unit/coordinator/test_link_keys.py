@@ -1,4 +1,4 @@
-"""The link port asks for a node's right at hello and again later, on the road of control and on that of logs."""
+"""The link port checks a node's credential at hello and again later, on the control and the log connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = ("01kx0000000000000000000001", 0, 1)
 
 
 class Port:
-    """Links and log roads over a state that decides at once."""
+    """Links and log links over a state that decides at once."""
 
     def __init__(self) -> None:
         self.state = ClusterState()
@@ -59,7 +59,7 @@ class Port:
         envelope = self.links.receive(session, hello)
         if envelope is not None:
             inputs, reply = envelope
-            assert connection.sent == []  # nothing is said before it is durable
+            assert connection.sent == []  # nothing is sent before it is durable
             reply(self.do(inputs))  # type: ignore[arg-type]
         return connection, session
 

@@ -42,7 +42,7 @@ def a_state(*numbers: int) -> ClusterState:
 
 
 async def a_round() -> None:
-    """Let the loop go round once."""
+    """Let the loop turn once."""
     over = asyncio.Event()
     asyncio.get_running_loop().call_soon(over.set)
     await over.wait()

@@ -1,4 +1,4 @@
-"""What may stand for an id: the job's own for its only task, and `ID.0` (M6); the names of Kubernetes (M10)."""
+"""What may be given as an id: the job's own for its only task, and `ID.0` (M6); the names of Kubernetes (M10)."""
 
 from __future__ import annotations
 

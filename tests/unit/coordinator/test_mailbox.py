@@ -1,4 +1,4 @@
-"""The laws of the mailbox: what goes first, what is bounded, and that nothing in it is lost or said twice."""
+"""The laws of the mailbox: what goes first, what is bounded, and that nothing in it is lost or answered twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BEAT = Heartbeat("n1", "life", [], 1)
 
 def an_envelope(*inputs: Input) -> Envelope:
     def reply(answers: list[Answer | None]) -> None:
-        """Nobody listens."""
+        """Ignores the answers."""
 
     return list(inputs), reply
 

@@ -1,4 +1,4 @@
-"""A store that does not answer: every coordinator says so to whoever asks, and writes it down now and then."""
+"""A store that does not answer: every coordinator reports it to its clients, and logs it now and then."""
 
 from __future__ import annotations
 

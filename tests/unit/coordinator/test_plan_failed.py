@@ -1,4 +1,4 @@
-"""A plan that fails with one job, a defect of ours: the cluster goes on without that job, and says so."""
+"""A plan that fails with one job, a defect of ours: the cluster continues without that job, and reports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
 def failing(act: Callable[..., Any], job: Job) -> Callable[..., Any]:
-    """The same, but it fails with this job, when it has changed the draft."""
+    """The same, but it fails with this job, after it has changed the draft."""
 
     def act_or_fail(draft: Any, unit: Any, *rest: Any, **more: Any) -> Any:
         if unit.job.id != job.id:

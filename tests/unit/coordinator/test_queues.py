@@ -1,4 +1,4 @@
-"""Queues are declared, never invented by a typo, and nobody is more urgent than their role or the queue allows (P6)."""
+"""Queues are declared, never invented by a typo, and no job is more urgent than its role or queue allows (P6)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_one_application_may_declare_the_queue_it_uses():
 async def test_jobs_of_older_stores_in_undeclared_queues_go_on():
     async with a_coordinator() as here:
         job = a_job(queue="old")
-        await here.member.ask([Submit(job)])  # as its event was written when nobody asked
+        await here.member.ask([Submit(job)])  # as its event was written when this was not checked
         assert here.member.state.jobs[job.id].live  # it is placed
         assert [queue.name for queue in await here.commands.queues()] == ["default", "old"]
         with pytest.raises(BadRequest, match="nobody has declared 'old'"):

@@ -1,4 +1,4 @@
-"""Every reason that anybody may be given stands in the operator's page, with what to do about it."""
+"""Every reason that users may get is in the operator's page, with what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST over TLS as both clients see it: it works, and where it does not they are told why."""
+"""REST over TLS as both clients see it: it works, and where it does not they get the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.rest_app import TOKEN, a_rest_app
 
 @contextmanager
 def serving(tls: ServerTls | None) -> Iterator[int]:
-    """A small cluster behind our own server; its port."""
+    """A small cluster behind our own server; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     app = a_rest_app(FakeCommands(endless=False)).app
@@ -41,7 +41,7 @@ def serving(tls: ServerTls | None) -> Iterator[int]:
 
 
 def told(address: str, tls_files: TlsFiles) -> PhalanxError:
-    """What the sync client is told; the async one is told the same."""
+    """The error of the sync client; the async one has the same."""
     with Client(address, TOKEN, tls_files=tls_files) as client, pytest.raises(PhalanxError) as caught:
         client.cluster()
 

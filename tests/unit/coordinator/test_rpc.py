@@ -1,4 +1,4 @@
-"""The gRPC port: who is let in, with which status others are sent away, and what TLS proves there."""
+"""The gRPC port: which callers are accepted, the status that others get, and what TLS proves there."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_a_standby_sends_runners_away_as_unavailable():
         coordinator.parts.closed()
         code, why = await caller.end()
         assert code == StatusCode.UNAVAILABLE and why.startswith("NotActive")
-        late = Caller(channel, token=None)  # whatever it wants, and whoever it is
+        late = Caller(channel, token=None)  # whatever it asks for, and whatever its token
         refused = await late.hear()
         assert isinstance(refused, wire.Rejected) and refused.code == "NotActive"
 
@@ -247,7 +247,7 @@ async def test_a_renewed_certificate_is_taken_up_by_new_connections(tmp_path: Pa
         async with secure(port, authority.alone) as channel:
             await welcomed(Caller(channel))
         tls.pem = read_pem(elsewhere._replace(ca_file=None))
-        async with secure(port, authority.alone) as channel:  # it is no longer for this host
+        async with secure(port, authority.alone) as channel:  # the certificate is no longer for this host
             assert (await Caller(channel).end())[0] == StatusCode.UNAVAILABLE
 
 

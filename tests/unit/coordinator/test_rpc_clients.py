@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 
 class Caller:
-    """Somebody with a channel and a token."""
+    """A client with a channel and a token."""
 
     def __init__(self, channel: Any, token: str | None = TOKEN) -> None:
         self._channel = channel

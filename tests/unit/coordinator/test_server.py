@@ -1,4 +1,4 @@
-"""The door for runners: strangers may neither say much nor be many; whoever was let in may."""
+"""The port for runners: strangers may send little and be few; authenticated runners are not limited so."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Line:
 
 
 class Wiring:
-    """A hall and the doors into it. Letters are answered at once."""
+    """Runner connections and what they share. Envelopes are answered at once."""
 
     def __init__(self) -> None:
         self.connections = RunnerConnections()
@@ -86,7 +86,7 @@ class Wiring:
 
 
 def head(size: int) -> bytes:
-    """The beginning of a frame that will be so long."""
+    """The beginning of a frame of this length."""
     return size.to_bytes(4, "big")
 
 
@@ -142,7 +142,7 @@ async def test_a_stranger_who_is_not_understood_is_told_so(noise: bytes):
     connection.data_received(noise)
     (said,) = line.said
     assert isinstance(said, wire.Rejected) and (said.code, said.retry) == ("NotUnderstood", True)
-    connection.data_received(noise)  # what follows is thrown away
+    connection.data_received(noise)  # what follows is dropped
     assert len(line.said) == 1
 
 

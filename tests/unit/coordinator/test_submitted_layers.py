@@ -1,4 +1,4 @@
-"""The layers of a submission against those of the network: what is told, what is meant, what to write instead."""
+"""The layers of a submission against those of the network: warnings, what is meant, what to write instead."""
 
 from __future__ import annotations
 

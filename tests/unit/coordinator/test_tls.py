@@ -1,4 +1,4 @@
-"""A coordinator's certificate at work: the hosts that follow from it, and what becomes of a bad one."""
+"""A coordinator's certificate in use: the hosts that follow from it, and how a bad one is handled."""
 
 from __future__ import annotations
 

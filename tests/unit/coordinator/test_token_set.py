@@ -102,11 +102,11 @@ def test_no_token_stands_in_the_log(tmp_path: Path, caplog):
 
 
 async def changed(found: Credentials) -> None:
-    """Until the sets are other ones, as connections are told."""
+    """Wait until the sets have changed, as connections do."""
     told = asyncio.Event()
     keeping = asyncio.ensure_future(found.keep(lambda envelope: None, (told.set,)))
     try:
-        async with asyncio.timeout(4.5):  # less than what a look for its own sake takes
+        async with asyncio.timeout(4.5):  # less than the interval of a periodic look
             await told.wait()
     finally:
         keeping.cancel()

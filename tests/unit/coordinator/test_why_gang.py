@@ -1,4 +1,4 @@
-"""Why a gang waits: what stands in its way, whom it waits for, and a fix that helps."""
+"""Why a gang waits: what it lacks, which jobs it waits for, and a fix that helps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def why(cluster: CoreCluster | Cluster, job: Job, position: int | None = None) -
 
 
 def held(cluster: Cluster, *nodes: str) -> list[Job]:
-    """Nodes that small jobs hold whole."""
+    """Nodes that small jobs fill."""
     jobs = [a_job(target=node, gpus=8) for node in nodes]
     for job in jobs:
         cluster.submit(job)
@@ -153,7 +153,7 @@ def test_what_can_never_be_says_so_first():
     assert reply.fix.text.startswith("it would fit")
 
 
-# What the job itself says
+# What the job itself requires
 
 
 def a_core_cluster() -> CoreCluster:

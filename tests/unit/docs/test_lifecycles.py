@@ -1,4 +1,4 @@
-"""A drawing shows every state and every move, and the table under it says what each move means."""
+"""A drawing shows every state and every move, and the table under it explains each move."""
 
 from __future__ import annotations
 

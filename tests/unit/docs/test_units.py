@@ -1,4 +1,4 @@
-"""The systemd units: what tasks depend on stands in them, and systemd itself finds nothing wrong."""
+"""The systemd units: what tasks depend on is in them, and systemd itself finds nothing wrong."""
 
 from __future__ import annotations
 

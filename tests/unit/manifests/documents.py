@@ -1,4 +1,4 @@
-"""Documents for tests: pods, gangs and clusters of which a test says only what matters, and readings of them."""
+"""Documents for tests: pods, gangs and clusters of which a test writes only what matters, and readings of them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def the_job(*documents: Doc, **options: Any) -> JobSpec:
 
 
 def refusal(*documents: Doc, **options: Any) -> str:
-    """What a reading complains about."""
+    """The error of a reading."""
     try:
         made = reading(*documents, **options)
     except ManifestError as error:
@@ -129,6 +129,6 @@ def warned(*documents: Doc, **options: Any) -> str:
 
 
 def seed(name: str) -> str:
-    """A manifest of a seed, word for word but for the dots that stand for what was left out."""
+    """A manifest of a seed, unchanged except for the dots in place of what was left out."""
     text = (SEEDS / f"{name}.yaml").read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if line.strip() != "...") + "\n"

@@ -1,4 +1,4 @@
-"""The documents say what there is: every field of a job file, every annotation that is read."""
+"""The documents are complete: every field of a job file, every annotation that is read."""
 
 from __future__ import annotations
 

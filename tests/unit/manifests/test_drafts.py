@@ -1,4 +1,4 @@
-"""Gangs of which not all has been applied: what is kept of them, and read again with the rest (M11)."""
+"""Gangs of which not all has been applied: what is kept of them, and read again with what follows (M11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents out of text: what is read, where it stands, and what is refused."""
+"""Documents from text: what is read, its lines, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods: what a task asks for, runs and obeys."""
+"""Pods: the request, the command and the policies of a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of the files in `examples`, or of texts that a test writes out."""
+"""Plans of the files in `examples`, or of texts in a test."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def places(reply: PlanReply) -> dict[str, str]:
 
 
 def domains(reply: PlanReply) -> list[list[str]]:
-    """The domains that the tasks stand in, each once."""
+    """The domains of the tasks, each once."""
     found = sorted({tuple(each.domain) for each in reply.placements})
     return [list(path) for path in found]
 
 
 def evicted(reply: PlanReply) -> list[tuple[str, str]]:
-    """Who has to leave which node."""
+    """Which task has to leave which node."""
     return [(each.task.removeprefix("default/"), each.node) for each in reply.evictions]
 
 

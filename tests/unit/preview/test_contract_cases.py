@@ -40,7 +40,7 @@ def test_d2_of_equal_domains_the_one_that_costs_less_is_cleared():
 
 
 def test_d3_a_node_is_not_dear_for_tasks_that_need_not_leave():
-    """n1 carries many small tasks of which one is enough; n2 one job of higher priority."""
+    """n1 has many small tasks of which one is enough; n2 one job of higher priority."""
     cluster = """
     nodes: [{name: "n[1-2]", cores: 8, gpus: 8}]
     running:

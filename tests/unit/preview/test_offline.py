@@ -1,4 +1,4 @@
-"""Files become a real state: who runs holds its place, who waits waits, and whoever is closed takes nothing."""
+"""Files become a real state: what runs holds its place, what waits waits, and closed nodes take nothing."""
 
 from __future__ import annotations
 

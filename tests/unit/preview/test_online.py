@@ -1,4 +1,4 @@
-"""What a coordinator answers about jobs that nobody has submitted."""
+"""What a coordinator answers about jobs that were not submitted."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def look(cluster: Cluster, *jobs: Job, names: Names | None = None) -> PlanReply:
 
 
 def a_busy_cluster() -> Cluster:
-    """Two nodes with somebody on each, and somebody who waits."""
+    """Two nodes with a running job on each, and a job that waits."""
     cluster = a_cluster(n1={"cores": 8, "gpus": 4}, n2={"cores": 8, "gpus": 4})
     cluster.submit(a_job(cores=4, gpus=3))
     cluster.submit(a_job(cores=4, gpus=3))
@@ -170,7 +170,7 @@ def test_ids_become_names():
 
 
 def test_domains_are_numpy_free():
-    """What is answered travels as JSON, so every number is a plain one."""
+    """The answer travels as JSON, so every number is a plain one."""
     cluster = a_busy_cluster()
     reply = look(cluster, a_gang(a_group(2, gpus=4), gather=(Gather("node", must=True),), may_evict=False))
 

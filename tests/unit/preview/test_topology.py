@@ -1,4 +1,4 @@
-"""The map: domains depth first, what is free in them, who sits where, and which labels are missing."""
+"""The topology map: domains depth first, what is free in them, the tasks on each node, and missing labels."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ status: {{phase: Running}}
 
 
 def busy(*numbers: int) -> str:
-    """A cluster file in which nobody else finds room on these nodes."""
+    """A cluster file in which no other job finds room on these nodes."""
     return "\n---\n".join(BUSY.format(node=f"node-{number}") for number in numbers)
 
 

@@ -1,4 +1,4 @@
-"""A keeper of its own for a test: started in the test's folder, and gone with everything it ran at the end."""
+"""A keeper for one test: started in the test's folder, and gone with everything it ran at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 class Node:
-    """One connection to the keeper, all that it said, and the ways a test waits for more."""
+    """One connection to the keeper, everything it sent, and ways to wait for more."""
 
     def __init__(self, folder: Path, bases: tuple[str, ...] = ()) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class Node:
                     await asyncio.wait_for(self._news.wait(), LOOK_S)
 
     def start(self, key: str, *argv: str, cwd: str | None = None, **launch: object) -> None:
-        """Start an attempt with a brief of its own."""
+        """Start an attempt with its own brief."""
         self.processes.brief(key, argv, ENV, cwd, self.cgroups)
         paths = {"out": str(self.out(key)), "err": str(self.err(key))}
         self.processes.start(key, key, Launch(**{**paths, **launch}))  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ class Node:
         return next((row for row in rows if row.key == key), None)
 
     def has_started(self, key: str) -> bool:
-        """Whether the keeper ever said that it runs."""
+        """Whether the keeper ever reported that it runs."""
         return bool(self._find(ProcessStarted, key))
 
     def _find(self, kind: type[Said], key: str) -> list[Said]:
@@ -149,7 +149,7 @@ def alive(pid: int) -> bool:
 
 
 def escape(name: str, command: str) -> str:
-    """Shell text: run this in a session of its own, and go on once its pid is in a file of that name."""
+    """Shell text: run this in its own session, and continue once its pid is in a file of that name."""
     return f"setsid sh -c 'echo $$ >{name}; exec {command}' & while ! [ -s {name} ]; do :; done; "
 
 

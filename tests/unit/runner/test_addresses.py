@@ -1,4 +1,4 @@
-"""Which door a runner knocks at next."""
+"""Which address a runner connects to next."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_stranger_whom_our_authority_vouches_for_is_followed():
 def test_a_door_that_kept_silent_is_not_believed_to_be_the_leaders_for_a_while():
     addresses = LinkAddresses([A, B])
     addresses.failed(0.0, silent=True)
-    addresses.standby("", 0.0)  # a pause, after which every door is worth trying again
+    addresses.standby("", 0.0)  # a pause, after which every address is worth trying again
     addresses.at = B
     assert not addresses.standby(A, 1.0)
     addresses.at = B

@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def a_tree(root: Path, files: dict[str, str]) -> Path:
-    """The files a kernel would make. Folders that exist already stand for those it makes on mkdir."""
+    """The files a kernel would make. Existing folders take the place of those it makes on mkdir."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -133,7 +133,7 @@ def test_what_may_not_be_written_is_why_not(tmp_path: Path):
 
 
 def a_busy_folder(monkeypatch: pytest.MonkeyPatch, control: Path, is_busy: Callable[[], bool]) -> None:
-    """v2 refuses to hand controllers down while processes are inside."""
+    """v2 refuses to enable controllers while processes are inside."""
     write_text = Path.write_text
 
     def write(path: Path, text: str) -> int:

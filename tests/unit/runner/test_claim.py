@@ -1,4 +1,4 @@
-"""One runner for each state folder: a second one refuses, whatever tasks did to the lock; a task keeps none away."""
+"""One runner for each state folder: a second one refuses, whatever tasks did to the lock; a task blocks none."""
 
 from __future__ import annotations
 

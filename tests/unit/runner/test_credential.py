@@ -1,4 +1,4 @@
-"""What a runner shows: what it was given to begin with, then the credential of its node."""
+"""What a runner shows: the token it started with, then the credential of its node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def started(folder: Path, node: str = "n1", **variables: str) -> NodeCredential:
 
 
 def joined(folder: Path) -> Path:
-    """A node that gave the join token in this file for a credential."""
+    """A node that exchanged the join token in this file for a credential."""
     file = a_file(folder / "t", "join-1")
     runner = started(folder, PHALANX_RUNNER_TOKEN_FILE=str(file))
     assert runner.shown() == "join-1"

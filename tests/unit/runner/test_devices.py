@@ -1,5 +1,5 @@
 # ruff: noqa: N802 (the names are those of NVML)
-"""Finding hardware: NUMA from an invented sysfs, devices from a stand-in for NVML."""
+"""Finding hardware: NUMA from an invented sysfs, devices from a fake NVML."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LibraryNotFound(NVMLError):
 
 
 class Nvml:
-    """Two devices, as nvidia-ml-py tells of them; older versions give bytes where newer ones give text."""
+    """Two devices, as nvidia-ml-py reports them; older versions give bytes where newer ones give text."""
 
     NVMLError = NVMLError
     NVMLError_LibraryNotFound = LibraryNotFound

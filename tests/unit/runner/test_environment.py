@@ -1,4 +1,4 @@
-"""What a task finds in its environment: alone, in gangs of one or several nodes, and in gangs of several groups."""
+"""The environment of a task: alone, in gangs of one or several nodes, and in gangs of several groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def a_brief(tasks: int = 1, **fields: object) -> Brief:
 
 
 def a_roll(nodes: Sequence[int], formation: int = 1) -> Roll:
-    """Member 0, 1, … on the nodes of these numbers, each with an address of its own."""
+    """Member 0, 1, … on the nodes of these numbers, each with its own address."""
     seen = [*dict.fromkeys(nodes)]
     named = tuple((f"n{number}", f"10.0.0.{number}") for number in seen)
     return Roll(
@@ -49,7 +49,7 @@ def an_environment(
     port: int = 0,
     **fields: object,
 ) -> dict[str, str]:
-    """All that one attempt gets, as the keeper would put it together."""
+    """The whole environment of one attempt, as the keeper would assemble it."""
     brief = brief or a_brief()
     grant = Grant(1, 0, tuple(range(gpus)))
     given = {"index": None, "restarts": 0, "formation": roll.formation if roll else 0} | fields
@@ -250,7 +250,7 @@ def test_ranks_go_over_all_groups_and_places_over_ones_own() -> None:
 
 
 def test_members_of_several_groups_get_ranks_only_if_nobody_has_several_devices() -> None:
-    """Of an older coordinator nobody here can know whether the others have one device each."""
+    """With an older coordinator it is unknown whether the others have one device each."""
     for roll, is_ranked in (
         (MIXED, False),
         (structs.replace(MIXED, most_devices=1), True),
@@ -287,7 +287,7 @@ def test_a_group_that_started_with_fewer_members_counts_those_that_are_there() -
     assert some(an_environment(3, a_brief(4), roll), *names) == ["2", "3", "2", "3"]
 
 
-# Whose word counts
+# Which value wins
 
 
 def test_what_the_user_gives_beats_conventions_and_is_beaten_by_ours() -> None:

@@ -1,4 +1,4 @@
-"""The keeper's journal: what is written is read back, whatever befell the file meanwhile."""
+"""The keeper's journal: what is written is read back, whatever happened to the file meanwhile."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_no_line_makes_the_machines_own_processes_an_attempts(tmp_path: Path, pi
 
 @pytest.mark.parametrize("procs", ["no number\n", "9" * 5000, "99999999999\n"])
 def test_a_folder_that_is_no_cgroup_stops_nobody(tmp_path: Path, procs: str):
-    """A task can write it into the journal, and whatever it likes into the folder."""
+    """A task can write it into the journal, and anything into the folder."""
     folder = tmp_path / "phalanx-x" / "slot-0"
     folder.mkdir(parents=True)
     (folder.parent / "keeper").mkdir()

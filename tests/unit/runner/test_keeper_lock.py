@@ -1,4 +1,4 @@
-"""One keeper for a folder: another that is being started at the same moment is seen, though one look may miss it."""
+"""One keeper for a folder: another that starts at the same moment is seen, though one look may miss it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from phalanx.runner.keeper import lookup, service
 from phalanx.runner.keeper.slots import Mark
 
-ANOTHER = 4_000_000  # no process has this number
+ANOTHER = 4_000_000  # no process has this pid
 
 
 def _looks(monkeypatch: pytest.MonkeyPatch, *found: set[int]) -> None:

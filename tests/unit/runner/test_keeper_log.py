@@ -46,7 +46,7 @@ def test_a_thousand_refused_connections_are_one_line(tmp_path: Path, capsys: pyt
     for _ in range(1000):
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(str(tmp_path / NAME))
-            assert listener.accept() is None  # whoever descends from the keeper is a task
+            assert listener.accept() is None  # every descendant of the keeper is a task
     listener.close()
     os.close(listener._folder)
     (line,) = capsys.readouterr().err.splitlines()

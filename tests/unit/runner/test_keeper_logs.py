@@ -1,4 +1,4 @@
-"""The logs of a held member: those that its check made, unless somebody put something else in their place."""
+"""The logs of a held member: those that its check made, unless something else was put in their place."""
 
 from __future__ import annotations
 

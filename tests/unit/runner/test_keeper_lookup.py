@@ -1,4 +1,4 @@
-"""Who is the keeper of a folder, among processes that look more or less like one."""
+"""Which process is the keeper of a folder, among processes that look more or less like one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PROGRAM = "/somewhere/runner/keeper/__main__.py"
 
 @contextmanager
 def a_process(*words: str) -> Iterator[int]:
-    """One that waits, with these words at the end of its command line."""
+    """A process that waits, with these words at the end of its command line."""
     command = ["/bin/sh", "-c", "echo; read line", *words]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()  # it is no longer ourselves
+        process.stdout.readline()  # it is no longer our own image
         yield process.pid
         process.kill()
 

@@ -61,7 +61,7 @@ def test_without_descriptors_no_cgroup_counts_as_empty(tmp_path: Path):
     base, slots = a_base(tmp_path), AttemptSlots(Mark(str(tmp_path)))
     attempt = an_attempt("j/0/1")
     slots.take(attempt, base)
-    Path(base, "slot-0", "cgroup.procs").write_text("4000000\n")  # no process has this number
+    Path(base, "slot-0", "cgroup.procs").write_text("4000000\n")  # no process has this pid
     with no_descriptors():
         assert not slots[0].is_empty()
         slots[0].kill()
@@ -75,7 +75,7 @@ def test_without_descriptors_no_cgroup_counts_as_empty(tmp_path: Path):
 def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_path: Path):
     base, slots = a_base(tmp_path), AttemptSlots(Mark(str(tmp_path)))
     procs = Path(base, "slot-0", "cgroup.procs")
-    procs.write_text("4000000\n")  # no process has this number
+    procs.write_text("4000000\n")  # no process has this pid
     folders = []
     for position, inside in enumerate(("4000000\n", "4000000\n", "")):
         procs.write_text(inside)
@@ -102,7 +102,7 @@ def test_an_attempt_that_the_system_cannot_read_leaves_its_slot(
 
 
 def late_after(looks: int) -> Callable[[], tuple[str, str] | None]:
-    """What the table says of a start whose lease ends after it was asked so often."""
+    """What the table answers for a start whose lease ends after so many checks."""
     asked = iter(range(looks))
     return lambda: ("fenced", "the lease is over") if next(asked, None) is None else None
 

@@ -1,4 +1,4 @@
-"""What the keeper decides, with nothing done: requests, ends and time in, deeds out."""
+"""What the keeper decides, without side effects: requests, ends and time in, effects out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TERM, KILL, CONT, STOP = signal.SIGTERM, signal.SIGKILL, signal.SIGCONT, signal.
 
 
 class Driver:
-    """Carries nothing out: it says how each spawn came out, and writes down what was said, noted and signalled."""
+    """Carries nothing out: it answers each spawn, and records what was sent, journalled and signalled."""
 
     def __init__(self, table: KeeperTable | None = None) -> None:
         self.table = table or KeeperTable()
@@ -42,7 +42,7 @@ class Driver:
         self.ask("brief", "b", {"argv": ["work"], "env": {}})
 
     def ask(self, *request: Any) -> list[list[Any]]:
-        """Serve a request; what was said because of it."""
+        """Serve a request; returns what was sent because of it."""
         return self.do(self.table.serve(list(request), self.now))
 
     def start(self, key: str, **options: Any) -> list[list[Any]]:

@@ -103,7 +103,7 @@ def test_a_watchdog_that_dies_at_once_is_not_started_at_once(tmp_path: Path, mon
 
 @pytest.fixture
 def killing(tmp_path: Path) -> Iterator[Watchdog]:
-    """One that says that it kills, and never that it is done."""
+    """One that reports that it kills, and never that it is done."""
     started = Watchdog(Mark(str(tmp_path)))
     started.ensure()
     started._page[watchdog._KILLING] = clock.since_boot()
@@ -151,7 +151,7 @@ def test_a_watchdog_that_hangs_while_it_kills_is_replaced(killing: Watchdog):
 
 
 def test_a_watchdog_that_is_half_born_is_no_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It has the keeper's command line and descriptors: whoever comes after the keeper ends it by its mark."""
+    """It has the keeper's command line and descriptors: the next keeper ends it by its mark."""
     mark = Mark(str(tmp_path))
     monkeypatch.setattr(watchdog, "_become_watchdog", lambda *_: pause(60.0))
     monkeypatch.setattr(watchdog, "READY_S_MAX", 0.01)
@@ -180,7 +180,7 @@ def test_a_watchdog_carries_no_mark(tmp_path: Path):
 
 
 def _a_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[watchdog._Watch, list[str]]:
-    """A watch of nobody, and what it does."""
+    """A watch of no processes, and what it does."""
     done: list[str] = []
 
     def find(_: object) -> set[int]:

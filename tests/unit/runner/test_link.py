@@ -1,4 +1,4 @@
-"""A runner's connections over real sockets: it finds the leader, stays with it, and its log road comes along."""
+"""A runner's connections over real sockets: it finds the leader, stays with it, and its log connection follows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELLO = wire.LogHello(wire.VERSION, "token", "n1", "i1")
 
 
 class Coordinator(asyncio.Protocol):
-    """One door: it answers a first message with what `answer` says, and counts who came."""
+    """One listener: it answers a first message with what `answer` returns, and counts connections."""
 
     def __init__(self, coordinator: FakeCoordinator) -> None:
         self.coordinator = coordinator
@@ -43,7 +43,7 @@ class FakeCoordinator:
 
 
 class RecordingListener:
-    """A client that says hello and remembers what happened."""
+    """A client that sends hello and remembers what happened."""
 
     def __init__(self) -> None:
         self.heard: list[wire.Message] = []
@@ -137,7 +137,7 @@ async def test_when_the_leader_is_lost_the_runner_and_its_log_road_go_to_the_nex
         async with connected(Dialler(LinkAddresses([first.address, second.address])), listener, log_link):
             await until(lambda: listener.up and log_link.up and len(first.clients) == 2)
             leads["first"] = False
-            first.clients[0].abort()  # control is cut, the road is not
+            first.clients[0].abort()  # control is cut, the log connection is not
             await until(lambda: len(second.clients) == 2 and listener.up and log_link.up)
         assert listener.connections == 2
         assert log_link.connections == 2

@@ -1,4 +1,4 @@
-"""Pretend hardware: what the text means, and what is refused with which words."""
+"""Simulated hardware: what the text means, and what is refused with which message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the runner's requests to its keeper leave: together, at the end of a turn; what it may forget, with the next."""
+"""When the runner's requests to its keeper leave: together, at the end of a turn; `forget` with the next."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Frames:
 
 
 async def a_turn() -> None:
-    """Until the event loop has done what was to be done soon."""
+    """Until the event loop has run its pending callbacks."""
     done = asyncio.Event()
     asyncio.get_running_loop().call_soon(done.set)
     await done.wait()

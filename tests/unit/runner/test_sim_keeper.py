@@ -18,7 +18,7 @@ NAMES = {KEY: "g1/0/1/1", NEXT: "g1/1/1/1"}
 
 
 class Runner:
-    """Whoever is attached, and sees processes come and go: it writes down what it hears."""
+    """The attached runner and the watcher of processes: it records what it receives."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -36,7 +36,7 @@ class Runner:
         self.is_connected = False
 
     def process_ready(self, node: str, key: AttemptKey) -> None:
-        """Heard as well."""
+        """Recorded as well."""
 
     def process_started(self, node: str, start: Start) -> None:
         self.ran.append(start.key)
@@ -49,12 +49,12 @@ class Runner:
             self.remembered.append(key)
 
     def keeper_stopped(self, node: str) -> None:
-        """It is the test that does this."""
+        """The test itself does this."""
 
     keeper_resumed = keeper_stopped
 
     def journal_lost(self, node: str) -> None:
-        """Not in these stories."""
+        """Not in these tests."""
 
 
 class Node:
@@ -71,7 +71,7 @@ class Node:
         self.keeper.call(self.keeper.received, [list(request)])
 
     def wait(self, seconds: float) -> list[str]:
-        """What was heard in that time."""
+        """What was received in that time."""
         self.runner.heard.clear()
         self.world.run(self.world.now + seconds)
         return list(self.runner.heard)
@@ -110,7 +110,7 @@ def test_a_process_heeds_a_polite_signal_or_waits_for_the_other():
 
 
 def test_a_stopped_keeper_hears_and_sees_it_all_when_it_is_let_go_on():
-    """Its processes go on without it: an end is an end, though nobody has told it yet."""
+    """Its processes go on without it: an end is an end, though the keeper has not seen it yet."""
     node = Node()
     node.start()
     node.wait(1.0)
@@ -156,7 +156,7 @@ def test_what_a_dead_keeper_ran_is_asked_to_end_with_the_lease_and_killed_after_
 
 
 def test_a_new_runner_hears_no_answer_to_what_another_one_asked():
-    """The requests of a runner that is gone are carried out all the same, but for its questions."""
+    """The requests of a runner that is gone are carried out all the same, except its questions."""
     node = Node()
     node.wait(1.0)
     node.keeper.pause()

@@ -34,7 +34,7 @@ PLANTED: tuple[Callable[[Path], None], ...] = (a_folder, os.mkfifo, a_link, endl
 
 
 def in_time(work: Callable[[], None]) -> None:
-    """Whoever waits at a FIFO waits for ever."""
+    """A process that opens a FIFO would wait for ever."""
     failed: list[BaseException] = []
 
     def body() -> None:

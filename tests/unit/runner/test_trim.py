@@ -1,4 +1,4 @@
-"""What is kept of a large log: the first quarter of its allowance and the newest half."""
+"""What is kept of a large log: the first quarter of its limit and the newest half."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_growing_log_is_emptied_again_only_where_it_is_new(tmp_path: Path):
     with path.open("ab") as file:
         file.write(b"x" * MIB)
     trimmer.trim(attempt)
-    path.write_bytes(b"y" * 5 * MIB)  # the task began its log anew
+    path.write_bytes(b"y" * 5 * MIB)  # the task started its log again
     trimmer.trim(attempt)
     assert punched == [(MIB, 6 * MIB), (6 * MIB, 7 * MIB), (MIB, 3 * MIB)]
 

@@ -1,4 +1,4 @@
-"""A store that knows less than this coordinator has seen is not served; nothing is written to find out."""
+"""A store that is behind what this coordinator has seen is not served; nothing is written to find out."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_a_log_that_has_become_shorter_is_refused(tmp_path: Path):
 
 
 async def test_a_restored_backup_is_shorter_and_believed(tmp_path: Path):
-    """Its epochs begin far above all that anybody has seen."""
+    """Its epochs start far above all that was ever seen."""
     store = a_store(tmp_path, Memory())
     epoch = (await store.elect(ME, 6.0)).epoch
     for revision in (1, 2, 3):

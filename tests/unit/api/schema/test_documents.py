@@ -1,4 +1,4 @@
-"""Documents: what is refused and how it is said, and decoders that many threads meet for the first time at once."""
+"""Documents: what is refused and with which message, and decoders that many threads use for the first time at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.api.schema.documents import JobsQuery, LogsQuery, WaitQuery, read_d
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.errors import BadRequest
 
-# In a process of its own, because it would not fail but crash. New forms in every round: each is met once.
+# In a separate process, because it would not fail but crash. New types in every round: each is used once.
 SCRIPT = """
 import sys, threading
 from msgspec import defstruct

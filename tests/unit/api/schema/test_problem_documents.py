@@ -1,4 +1,4 @@
-"""Errors over the wire: what was raised there is raised here."""
+"""Errors over the wire: what the server raised is raised in the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written down: every change and every refusal, with who and from where, and neither a token nor a body."""
+"""What is recorded: every change and every refusal, with user and address, and neither a token nor a body."""
 
 from __future__ import annotations
 

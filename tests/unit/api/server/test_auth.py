@@ -1,4 +1,4 @@
-"""Who may enter: tokens, hosts, origins, and a permission for every route."""
+"""Access: tokens, hosts, origins, and a permission for every route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large bodies: who sends slowly holds no place that others wait for, and only so many are in memory at once."""
+"""Large bodies: a slow sender holds no place that others wait for, and only so many are in memory at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def headers(user: str, size: int = len(LARGE)) -> dict[str, str]:
 
 @asynccontextmanager
 async def a_slow_sender(app: App, user: str, size: int = len(LARGE)) -> AsyncIterator[asyncio.Task[None]]:
-    """Its request has begun, and the rest of its body does not come."""
+    """Its request has begun, and the remainder of its body does not come."""
     begun = asyncio.Event()
 
     async def receive() -> Message:

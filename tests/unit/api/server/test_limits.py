@@ -156,7 +156,7 @@ def an_http_request(user: str, role: Bearer = "viewer", address: str = "10.0.0.1
 
 
 def take(slots: StreamLimit, held: ExitStack, http_request: HttpRequest) -> int:
-    """Take places until there are no more for this visitor; how many there were."""
+    """Take places until there are no more for this user; returns how many there were."""
     for number in range(10_000):
         try:
             held.enter_context(slots.taken(http_request))

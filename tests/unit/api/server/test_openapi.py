@@ -1,4 +1,4 @@
-"""The OpenAPI document tells the truth, and the copy in the repository is the newest."""
+"""The OpenAPI document is correct, and the copy in the repository is the newest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /leaderz: anybody may ask, who shows a token learns more, and nobody can load the store so."""
+"""/livez, /readyz and /leaderz: no token is needed, a token shows more, and probes cannot load the store."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ async def test_life_does_not_hang_on_a_token():
     assert (await asked(a_rest_app(), "/livez", WRONG)).status == 200
 
 
-# One question for all.
+# One read for all probes.
 
 
 class Counted:
-    """Says yes, when it is let go, and counts how often it was asked."""
+    """Answers yes, when it is released, and counts how often it was asked."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""The server's own limits: a stranger cannot fill its memory, nor hold its connections by saying nothing."""
+"""The server's own limits: a stranger cannot fill its memory, nor hold its connections by sending nothing."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ def a_line(address: str) -> Iterator[socket.socket]:
 
 
 def told(line: socket.socket) -> bytes:
-    """All that the server says until it hangs up."""
+    """Everything that the server sends until it closes."""
     said = b""
     try:
         while piece := line.recv(65_536):
             said += piece
     except ConnectionResetError:
-        pass  # it hung up on what we still had to say
+        pass  # it closed before we had sent everything
     return said
 
 
 def said_until(line: socket.socket, words: bytes) -> None:
-    """Read until the server has said `words`; it says nothing behind them yet."""
+    """Read until the server has sent `words`; nothing follows them yet."""
     said = b""
     while words not in said:
         piece = line.recv(65_536)

@@ -1,4 +1,4 @@
-"""Every route against every role, with one's own job and with another's: what the table says is what happens."""
+"""Every route against every role, with one's own job and with another's: the table matches what happens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADMIN = Identity("root", "admin", "0" * 16)
 
 
 class Bearers:
-    """Accepts a token named like a role, as Ada's; a task's token is for the job of the moment."""
+    """Accepts a token named like a role, as Ada's; a task's token is for the current job."""
 
     job = ""
 
@@ -82,7 +82,7 @@ def expected(route: Route, role: str, is_own: bool) -> int:
     if scope == "all":
         return route.status
     if route.permission == "grant":
-        # The example asks for a user's token in Ada's name; another's token is not even said to exist.
+        # The example asks for a user's token in Ada's name; another's token is not shown to exist.
         about_one = "{id}" in route.path
         return (route.status if is_own else 404) if about_one else route.status
     return route.status if route.is_about_a_job and is_own else 403
@@ -92,7 +92,7 @@ def expected(route: Route, role: str, is_own: bool) -> int:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_a_route_answers_a_role_as_the_table_says(route: Route, role: str):
     for is_own in (True, False):
-        stage = await a_stage()  # a new one, because the first visit may end the job
+        stage = await a_stage()  # a new one, because the first request may end the job
         answered = await http_request(stage, route, role, stage.own if is_own else stage.other)
         assert answered.status == expected(route, role, is_own), (is_own, answered.body)
 

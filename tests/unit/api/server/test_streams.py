@@ -1,4 +1,4 @@
-"""Answers that take their time: watches, logs and waits, and what happens when somebody leaves."""
+"""Long answers: watches, logs and waits, and what happens when a client disconnects."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ async def test_offset_and_lines_contradict_each_other():
 
 
 class Holed(FakeCommands):
-    """A log whose middle was not kept."""
+    """A log whose middle was dropped."""
 
     async def logs(self, id: str, **words: object) -> AsyncIterator[LogChunk]:
         yield LogChunk(0, b"begin", 100, 1, end=False)

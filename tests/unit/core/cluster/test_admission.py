@@ -1,4 +1,4 @@
-"""What users want: accepted, refused, replayed, cancelled, paused."""
+"""Users' requests: accepted, refused, replayed, cancelled, paused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The barrier and nodes that go away: before the release nobody runs, after it the gang starts anew whole (XW15)."""
+"""The barrier and nodes that go away: before the release no member runs, after it the gang restarts whole (XW15)."""
 
 from __future__ import annotations
 

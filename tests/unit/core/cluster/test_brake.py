@@ -1,4 +1,4 @@
-"""The brake: if most nodes fall silent at once, nobody is declared lost (R12)."""
+"""The brake: if most nodes fall silent at once, none is declared lost (R12)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ten_nodes(rules: Timers | None = None) -> Cluster:
 
 
 def pass_time(cluster: Cluster, seconds: int, alive: list[str]) -> None:
-    """Second by second; whoever is alive sends a heartbeat every five, each at a time of its own."""
+    """Second by second; living nodes send a heartbeat every five, each at its own time."""
     for _ in range(seconds):
         cluster.now += 1.0
         for place, name in enumerate(NAMES):

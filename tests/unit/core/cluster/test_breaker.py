@@ -1,4 +1,4 @@
-"""Nodes that rest after failures in a row (C41)."""
+"""Nodes that are excluded after failures in a row (C41)."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_resume_ends_a_rest_and_forgives_what_failed() -> None:
     cluster.give(Undrain("n1"))
     assert cluster.state.nodes["n1"].rests_until is None
     assert takes(cluster, "n1")
-    fail(cluster, "n1", 4)  # the count begins anew
+    fail(cluster, "n1", 4)  # the count starts again
     assert takes(cluster, "n1")
     fail(cluster, "n1")
     assert not takes(cluster, "n1")
@@ -178,7 +178,7 @@ def fail_of(cluster: Cluster, user: str, tasks: int = 1) -> None:
 
 def test_one_users_broken_program_says_nothing_of_a_node() -> None:
     cluster = a_cluster(n1={}, n2={})
-    cluster.submit(a_job("n2", user="admin"))  # somebody else has work, too
+    cluster.submit(a_job("n2", user="admin"))  # another user has work, too
     for _ in range(4):
         fail_of(cluster, "bob", 10)
     assert cluster.state.nodes["n1"].failures == 40
@@ -311,12 +311,12 @@ def test_a_rest_outlives_the_coordinator() -> None:
     assert (again.nodes["n1"].failures, again.nodes["n1"].rests_until) == (5, cluster.now + 60.0)
     cluster.engine.state = again
     for name in ("n1", "n2"):
-        cluster.add_node(name)  # they connect again, in the same life
+        cluster.add_node(name)  # they connect again, in the same incarnation
     assert not takes(cluster, "n1")
 
 
 def test_the_price_of_a_failure_does_not_depend_on_the_number_of_nodes() -> None:
-    """The floor is counted, not looked for: an end touches one row of the table."""
+    """The floor is counted, not searched for: an end touches one row of the table."""
     cluster = Cluster()
     for number in range(50):
         cluster.add_node(f"n{number}")

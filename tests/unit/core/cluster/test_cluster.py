@@ -1,4 +1,4 @@
-"""The cluster as a state machine: what follows from what, with the invariants asked after every turn."""
+"""The cluster as a state machine: what follows from what, with the invariants checked after every turn."""
 
 from __future__ import annotations
 

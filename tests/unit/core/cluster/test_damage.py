@@ -1,4 +1,4 @@
-"""What is left when a record is missing agrees with itself: a repair may go on from it. A start does not."""
+"""What is left when a record is missing is consistent: a repair may continue from it. A start does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang whose members have not all come waits, holds up nobody, and is amended whole under its id (M11)."""
+"""A gang whose members have not all come waits, delays no other job, and is amended whole under its id (M11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node is taken out of service: what runs there goes on, or is asked to leave, gangs whole (M14)."""
+"""A node is taken out of service: what runs there goes on, or is evicted, gangs whole (M14)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TWO = {"n1": {"cores": 4}, "n2": {"cores": 4}}
 
 
 def drained(cluster: CoreCluster, *, evict: bool) -> set[int]:
-    """The positions of those who are told to stop."""
+    """The positions of the attempts that are ordered to stop."""
     before = len(cluster.told(Stop))
     cluster.give(Drain("n1", "a fan is broken", evict))
     return {key[1] for key in cluster.told(Stop)[before:]}

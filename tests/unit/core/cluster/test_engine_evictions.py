@@ -1,4 +1,4 @@
-"""Evictions in the plan: when it is looked for somebody to make way, and how often."""
+"""Evictions in the plan: when victims are searched, and how often."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def a_full_cluster() -> PlannedCluster:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which jobs it was worked out for whom to evict, in order."""
+    """The jobs for which victims were searched, in order."""
     asked: list[str] = []
     real = preempt_make_room.make_room
 

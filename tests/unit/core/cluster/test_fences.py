@@ -1,4 +1,4 @@
-"""Fences: what is said under an old epoch, life, lease or attempt changes nothing, and is told what is in force.
+"""Fences: a message of an old epoch, incarnation, lease or attempt changes nothing; its answer has the current one.
 
 Cases C31, C32, C34 and C40 of the contract, a test for each sentence. The same on processes: tests/e2e.
 """
@@ -44,7 +44,7 @@ def silence(cluster: Cluster, seconds: float, *others: str) -> None:
 
 
 def next_term(cluster: Cluster) -> Cluster:
-    """The coordinator that follows: everything it knows it has from the log."""
+    """The next coordinator: it reads everything from the log."""
     events = [event for turn in cluster.turns for event in turn.events if (turn.batch()) is not None]
     log = [Batch(len(events), encode(events))]
     follower = Cluster()
@@ -200,7 +200,7 @@ def test_a_broken_connection_keeps_the_generation_and_a_new_life_gets_the_next()
 
 
 def test_the_generation_outlives_the_coordinator() -> None:
-    """Or a report from the world of the former could equal one of this."""
+    """Otherwise a report of the former term could equal one of this."""
     cluster = a_cluster(n1={})
     cluster.add_node("n1", life="b")
     follower = next_term(cluster)

@@ -13,7 +13,7 @@ PAIRS = (Gather("node", multiple=2),)
 
 
 def a_pipeline() -> Job:
-    """X6's file: `first` ends at once, `prepare` fails its first attempt, `train` begins when it has completed."""
+    """X6's file: `first` ends at once, `prepare` fails its first attempt, `train` starts when it has completed."""
     return a_gang(
         a_group(1, name="first"),
         a_group(1, name="prepare"),
@@ -44,7 +44,7 @@ def test_a_failed_member_comes_back_though_finished_ones_leave_no_multiple():
     cluster = a_cluster(n1={"cores": 4}, n2={"cores": 4})
     job = a_pipeline()
     runs_until_prepare_fails(cluster, job)
-    assert node_of(cluster, job, 1) == node_of(cluster, job, 2)  # where its gang stands
+    assert node_of(cluster, job, 1) == node_of(cluster, job, 2)  # with its gang
     attempt = cluster.state.jobs[job.id].live[1]
     cluster.ready(attempt.node, attempt.key)
     cluster.started(attempt.node, attempt.key)
@@ -120,7 +120,7 @@ def test_nobody_is_evicted_for_a_surplus_while_another_group_has_finished():
 
 
 def a_gang_with_a_surplus() -> Job:
-    """One more chief than it needs, who stands nowhere: with it there would be five, and five are no pairs."""
+    """One more chief than it needs, without a place: with it there would be five, and five are no pairs."""
     return a_gang(
         a_group(2, name="chief", min=1),
         a_group(3, name="worker"),
@@ -149,7 +149,7 @@ def test_the_member_that_is_needed_comes_back_before_one_more_does():
 
 
 def test_one_more_does_not_come_alone_while_another_leaves():
-    """Seed 830025: it stood blocked under a rule that no longer held."""
+    """Seed 830025: it was blocked under a rule that no longer held."""
     cluster = a_cluster(n1={"cores": 8})
     job = a_gang_with_a_surplus()
     runs(cluster, job)

@@ -1,4 +1,4 @@
-"""How a gang ends: failures, evictions, restarts of all, and when it has done its work."""
+"""How a gang ends: failures, evictions, restarts of all, and success."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_failure_of_one_restarts_all():
     cluster.starts(gang, 0, 1, 2)
     cluster.ends(gang, 1, 1)
     assert sorted(key[1] for key in cluster.told(Stop)) == [0, 2]
-    assert not cluster.waits(job)  # not before the last attempt of its life before has gone
+    assert not cluster.waits(job)  # not before the last attempt of its previous run has gone
     cluster.confirm_stops()
     assert (cluster.statuses(gang), job.restarts) == ([PENDING] * 3, 1)
     assert cluster.waits(job)

@@ -1,4 +1,4 @@
-"""How a gang starts: whole or not at all, from the muster through the barrier."""
+"""How a gang starts: whole or not at all, from the gang placement through the barrier."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_gang_starts_with_its_minimum_and_the_rest_comes_later():
 def test_waiting_and_running_counts_those_that_run():
     """Contract 1.2: 5 in all, 3 needed, 3 ran and 2 of them finished; a 4th does not come alone.
 
-    Nobody is waited for who cannot come any more, or the last two would wait for ever.
+    Members that cannot come any more are not waited for, or the last two would wait for ever.
     """
     for match, need in (("once-satisfied", 1), ("waiting-and-running", 2), ("only-waiting", 2)):
         cluster = CoreCluster(**TWO)
@@ -162,7 +162,7 @@ def test_waiting_and_running_counts_those_that_run():
 
 
 def test_a_member_that_may_not_begin_does_not_take_the_place_of_the_one_it_waits_for():
-    """The chief failed and comes again; a worker that begins after it must not sit on its place by then."""
+    """The chief failed and comes again; a worker that starts after it must not hold its place by then."""
     cluster = CoreCluster(**TWO)
     chief, worker = (
         a_group(1, name="chief"),

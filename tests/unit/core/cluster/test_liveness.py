@@ -1,4 +1,4 @@
-"""Who is there, whose lease is over, and whether both sides agree on what runs."""
+"""Which nodes are alive, whose lease is over, and whether both sides agree on what runs."""
 
 from __future__ import annotations
 

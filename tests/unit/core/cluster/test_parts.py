@@ -1,4 +1,4 @@
-"""Gangs that may hold a part: only one at a time, only where the rest could come, and nobody leaves for a surplus."""
+"""Gangs that may hold a part: only one at a time, only where the others could come, and no eviction for a surplus."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_part_of_one_shape_waits_only_where_the_rest_could_ever_come():
 
 
 def test_nobody_is_evicted_for_a_surplus_while_its_gang_waits_at_the_barrier():
-    """Seed 918273404: a gang that held all it needed asked one more to leave, for a member it could do without."""
+    """Seed 918273404: a gang that held all it needed evicted one more, for a member it could do without."""
     cluster = a_cluster(n1={"cores": 4})
     low = [a_job(cores=1) for _ in range(4)]
     for job in low:
@@ -91,7 +91,7 @@ def test_a_plan_that_would_make_a_second_gang_hold_a_part_is_refused():
 
 
 def test_a_promised_task_is_ready_in_a_replay_though_nobody_saw_its_backoff_end():
-    """Seed 3141593629: another coordinator's clock was behind, and its log told of a promise to a task in backoff."""
+    """Seed 3141593629: another coordinator's clock was behind, and its log had a promise to a task in backoff."""
     cluster = a_cluster(n1={"cores": 1})
     urgent = a_job(cores=1, priority=5, max_retries=5)
     cluster.submit(urgent)

@@ -1,4 +1,4 @@
-"""Who is placed where, and who waits: the plan, asked through whole turns."""
+"""Which tasks are placed where, and which wait: the plan, tested through whole turns."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_proposal_is_checked_again_when_it_arrives() -> None:
 
 
 def short_tasks(cluster: Cluster, tasks: str = "1-60") -> str:
-    """An array that has shown itself to be quick, on the only node there is."""
+    """An array that has proved to be quick, on the only node."""
     job = a_job(array=tasks)
     cluster.submit(job)
     for position in range(5):

@@ -1,4 +1,4 @@
-"""Eviction and promises: places are set aside in the step that asks for them, and nobody else gets them."""
+"""Eviction and promises: places are set aside in the step that evicts, and no other job gets them."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_removing_what_is_not_there_is_refused() -> None:
 
 
 def test_a_removed_node_that_comes_back_has_a_higher_generation() -> None:
-    """Or a report from before could equal one of its new life."""
+    """Otherwise a report from before could equal one of its new incarnation."""
     cluster = a_cluster(n1={})
     job = a_job()
     cluster.submit(job)

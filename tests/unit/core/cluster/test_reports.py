@@ -143,7 +143,7 @@ def test_a_job_ended_when_its_last_task_did_and_not_when_that_was_told() -> None
     cluster = a_cluster(n1={"cores": 2})
     job = a_job(array="1-2", max_retries=0)
     cluster.submit(job)
-    began, cluster.now = cluster.now, cluster.now + 60.0  # nobody could be told for a minute
+    began, cluster.now = cluster.now, cluster.now + 60.0  # no report could be sent for a minute
     for position, took_s in ((0, 15.0), (1, 5.0)):
         exit = Exit(Why.EXITED, 0, started_at=began, ended_at=began + took_s)
         cluster.tell("n1", Ended((job.id, position, 1), exit))

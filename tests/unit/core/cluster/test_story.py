@@ -1,4 +1,4 @@
-"""Each event as one sentence that a person can read aloud."""
+"""Each event as one readable sentence."""
 
 from __future__ import annotations
 

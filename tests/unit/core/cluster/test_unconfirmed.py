@@ -1,4 +1,4 @@
-"""Attempts that a runner does not start: told again, given up in time, placed elsewhere, and never twice alive."""
+"""Attempts that a runner does not start: ordered again, declared lost in time, placed elsewhere, never alive twice."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Listed = list[tuple[AttemptKey, Phase]]
 
 
 def beat(cluster: Cluster, node: str, listed: Listed, expire: bool = True) -> None:
-    """A heartbeat five seconds later, of a runner that has heard all that was said until the last one."""
+    """A heartbeat five seconds later, of a runner that has received everything that was sent before."""
     seen_at = cluster.now
     cluster.now += 5.0
     cluster.give(Heartbeat(node, "a", listed, cluster.lease(node), seen_at=seen_at, starts_expire=expire))
 
 
 def silent_after(cluster: Cluster, key: AttemptKey, listed: Listed, expire: bool = True) -> float:
-    """How long the node beats like this until the attempt is given up; 200 if it is not."""
+    """How long the node beats like this until the attempt is declared lost; 200 if it is not."""
     began, node = cluster.now, cluster.state.live(key).node
     while cluster.now - began < 200.0 and cluster.state.attempt(key) is not None:
         beat(cluster, node, listed, expire)

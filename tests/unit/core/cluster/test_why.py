@@ -1,4 +1,4 @@
-"""`why` tells the truth: what it suggests, done, really helps."""
+"""`why` is true: what it suggests really helps."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_every_answer_has_a_reason_and_every_change_it_offers_starts_at_once(
         assert reply.dominant.text
         assert reply.status == cluster.status(job).word
         if reply.fix is not None and reply.fix.text.startswith("it would start now"):
-            # It takes the other's place: nobody who came later may be asked before it.
+            # It takes the other's place: no later job may be asked before it.
             again = structs.replace(
                 asking(changed(job.groups[0].request, reply.fix)), priority=1, may_evict=False
             )

@@ -1,4 +1,4 @@
-"""A fix that is offered was tried: who does what it says starts now, or could run here."""
+"""A fix that is offered was tried: a job changed so starts now, or could run here."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_is_held_back_is_offered_the_time_limit_that_lets_it_pass():
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[str, Doc]:
-    """A small cluster in which others have taken a part, and a gang that may be too much for it."""
+    """A small cluster that is partly taken, and a gang that may be too much for it."""
     nodes: list[Doc] = [
         {
             "name": f"n{number}",

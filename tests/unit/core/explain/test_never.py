@@ -1,4 +1,4 @@
-"""Whether a gang could ever start here: asked of empty nodes, those that are away counted."""
+"""Whether a gang could ever start here: tested on empty nodes, including those that are away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixes are for whoever asks: what is printed was tried, is not refused, and is allowed to the asker."""
+"""Fixes are for the asking user: what is printed was tried, is not refused, and is allowed to that user."""
 
 from __future__ import annotations
 

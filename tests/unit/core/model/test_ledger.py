@@ -1,4 +1,4 @@
-"""One node's account, by example: what is granted, and the first reason why not."""
+"""One node's ledger, by example: what is granted, and the first reason why not."""
 
 from __future__ import annotations
 

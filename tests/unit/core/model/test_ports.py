@@ -1,4 +1,4 @@
-"""Ports that tasks are told to meet at: the same for all members of a gang, and nobody else's on that node (M2)."""
+"""Ports at which tasks meet: the same for all members of a gang, and no other's on that node (M2)."""
 
 from __future__ import annotations
 

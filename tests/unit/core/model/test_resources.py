@@ -1,4 +1,4 @@
-"""What a node says it has is refused where it is read if it cannot be."""
+"""An impossible capacity is refused where it is read."""
 
 from __future__ import annotations
 

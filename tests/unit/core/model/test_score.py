@@ -23,7 +23,7 @@ def four_of_eight() -> PlannedCluster:
 
 
 def a_mixed_cluster() -> PlannedCluster:
-    """The largest node first, so that whoever takes the first or the emptiest one takes that."""
+    """The largest node first, so that a rule that takes the first or the emptiest one takes that."""
     cluster = PlannedCluster()
     cluster.add_node("big", 128, gpus="h100 " * 8)
     cluster.add_node("small", 32, gpus="t4 " * 4)

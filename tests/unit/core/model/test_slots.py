@@ -1,4 +1,4 @@
-"""Slots of a class and the ranking of nodes: kept up to date by what changed, and the same as if counted anew."""
+"""Slots of a class and the ranking of nodes: updated by what changed, and the same as if counted again."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def assert_ranked(table: NodeTable) -> None:
 
 
 def tightness(ledger: Ledger, request: Request) -> tuple[int, ...]:
-    """What `pack` compares, said once more without packing it into one number."""
+    """What `pack` compares, without packing it into one number."""
     free = [
         device.memory_bytes
         for device in ledger.capacity.devices
@@ -259,7 +259,7 @@ def test_a_long_run_takes_the_nodes_in_the_same_order_as_one_question_after_anot
         for table in (asked, run):
             table.take(*spot)
         spots.taken()
-        if spot[0] == 3 and run.ledgers[2].cores_free >= 5:  # somebody else takes from another node meanwhile
+        if spot[0] == 3 and run.ledgers[2].cores_free >= 5:  # another task takes from another node meanwhile
             for table in (asked, run):
                 table.take(2, Grant(5, 0))
     assert BestNode(asked, Request(cores=2), score).best() is None

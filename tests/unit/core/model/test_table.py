@@ -1,4 +1,4 @@
-"""The columns over all nodes, and who waits for a place."""
+"""The columns over all nodes, and the units that wait for a place."""
 
 from __future__ import annotations
 

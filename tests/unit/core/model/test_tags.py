@@ -21,7 +21,7 @@ JOB = a_gang(
         ("pod-group.scheduling.sigs.k8s.io=hello-job", [0, 1]),
         ("role=head", [0]),
         ("role == head , app=train", [0]),
-        ("app=train", [0]),  # a group's own word wins over its job's
+        ("app=train", [0]),  # a group's own tag wins over its job's
         ("app!=train", [1]),
         ("role", [0, 1]),
         ("!role", []),

@@ -1,4 +1,4 @@
-"""The order in which those who wait are asked, and who is passed over: the plan over single tasks."""
+"""The order of the waiting units, and which are passed over: the plan over single tasks."""
 
 from __future__ import annotations
 

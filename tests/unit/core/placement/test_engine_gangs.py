@@ -1,4 +1,4 @@
-"""Gangs in the plan: whole or not at all, with a reservation like everybody, and who may hold a part."""
+"""Gangs in the plan: whole or not at all, with a reservation like others, and which may hold a part."""
 
 from __future__ import annotations
 

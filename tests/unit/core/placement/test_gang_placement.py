@@ -22,7 +22,7 @@ def must(layer: str) -> tuple[Gather, ...]:
 
 
 def placed(draft: Draft, owner: GangOwner, *, partial: bool = False) -> dict[int, str]:
-    """Who stands where, by position, in the order of the muster."""
+    """The node of each position, in the order of the gang placement."""
     found = place_gang(draft, owner, partial=partial)
     assert isinstance(found, GangPlacement), found
     assert list(draft.gang_placements)[-1] == found
@@ -189,7 +189,7 @@ def test_part_of_a_gang_of_several_shapes_can_be_placed():
 
 
 def test_shapes_that_only_fit_one_way_are_found():
-    """Seven cores are 3 + 2 + 2, twice; whoever puts 3 + 3 on the first node is left with four of 2."""
+    """Seven cores are 3 + 2 + 2, twice; putting 3 + 3 on the first node leaves four of 2."""
     draft = a_draft("s1/b1/r1", "s1/b1/r1", cores=7)
     placed(draft, GangOwner(some(4, cores=2), some(2, cores=3)))
     assert free(draft) == [(0, set()), (0, set())]

@@ -1,4 +1,4 @@
-"""Which nodes a gang stands on, by example: the lowest domain, the tightest one, the fewest children."""
+"""The nodes of a gang, by example: the lowest domain, the tightest one, the fewest children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head of the queue is not passed (P5): what is kept for it when nobody has a time limit."""
+"""The head of the queue is not passed (P5): what is kept for it when no job has a time limit."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_node_that_is_gone_is_kept_no_longer() -> None:
 
 
 def test_one_who_makes_no_difference_may_enter() -> None:
-    """The head needs two cores and whoever leaves has three, so one core that is free now does not matter."""
+    """The head needs two cores and the leaving task has three, so one core that is free now does not matter."""
     cluster = PlannedCluster(n1=4)
     cluster.runs("old", "n1", 3)
     cluster.waits("head", cores=2)
@@ -165,7 +165,7 @@ def test_who_is_over_soon_may_go_first() -> None:
 
 
 def kept_for(cluster: PlannedCluster, name: str) -> Reason | None:
-    """What is said to be kept for one that waits."""
+    """What is reported as kept for a waiting job."""
     snapshot = cluster.snapshot()
     with Draft(snapshot) as draft:
         found = kept_now(snapshot, draft, cluster.units[name], Policy(), {})
@@ -210,7 +210,7 @@ def test_a_gang_that_needs_a_member_back_is_not_held_behind_a_head_that_waits_fo
 
 
 def test_no_node_is_let_go_because_another_one_empties_first() -> None:
-    """Found by a property test: its free core went to a task behind, and the head waited for somebody else."""
+    """Found by a property test: its free core went to a task behind, and the head waited for another."""
     cluster = PlannedCluster(n1=4, n2=2)
     cluster.runs("long", "n1", 1)
     cluster.runs("first", "n1", 3)

@@ -1,4 +1,4 @@
-"""Who is asked to leave for somebody more urgent, and when nobody is."""
+"""Which tasks are evicted for more urgent ones, and when none is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.full_cluster import LEAVING, NOW, FullCluster, a_gang, nodes_
 
 
 def full(*paths: str, gpus: int = 4, job: str = "low") -> FullCluster:
-    """Every device of every node is held by a task of its own job, low-n1-0 and so on."""
+    """Every device of every node is held by a task of a separate job, low-n1-0 and so on."""
     cluster = FullCluster(*paths, gpus=gpus)
     for number in range(1, len(paths) + 1):
         for device in range(gpus):

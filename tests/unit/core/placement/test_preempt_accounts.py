@@ -13,7 +13,7 @@ from tests.support.full_cluster import LEAVING, NOW, FullCluster, a_gang, nodes_
 
 
 def full(*paths: str, gpus: int = 4, job: str = "low") -> FullCluster:
-    """Every device of every node is held by a task of its own job, low-n1-0 and so on."""
+    """Every device of every node is held by a task of a separate job, low-n1-0 and so on."""
     cluster = FullCluster(*paths, gpus=gpus)
     for number in range(1, len(paths) + 1):
         for device in range(gpus):
@@ -93,7 +93,7 @@ class TestQuotas:
         assert cluster.leaving(a_gang(some(1, gpus=2))) == ["mine", "other"]
 
     def test_a_queue_over_its_quota_holds_up_nobody_who_asks_for_none_of_it(self):
-        """Found by the simulator (seed 830000886), as a coordinator that could not go on."""
+        """Found by the simulator (seed 830000886), as a coordinator that could not continue."""
         cluster = FullCluster("s/b/r1", gpus=2, cores=4)
         (
             cluster.sits("low", "n1", 0, 1, priority=99, cores=3),

@@ -1,4 +1,4 @@
-"""Preemption over columns: who could leave, what becomes free then, what it costs, which jobs give way."""
+"""Preemption over columns: what could leave, what becomes free then, what it costs, which jobs give way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption on the chosen nodes: who can come back, and which way is the better one."""
+"""Preemption on the chosen nodes: which victims can come back, and which way is the better one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class TestTrim:
 
     @given(st.data())
     def test_nobody_who_is_kept_away_could_come_back(self, data: st.DataObject):
-        """The law: the members fit, and with any bundle back they would not."""
+        """The law: the members fit, and with any eviction unit back they would not."""
         bundles, used = [], [0, 0]
         for number in range(data.draw(st.integers(1, 6))):
             rows = data.draw(st.lists(st.integers(0, 1), min_size=1, max_size=3))

@@ -1,4 +1,4 @@
-"""EASY backfill: the reservation of the first that found no room, and who may pass it."""
+"""EASY backfill: the reservation of the first unit that found no room, and which units may pass it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def an_end(code: int | None = 0, signal: int | None = None, **how: object) -> Pr
 
 
 def a_runner(**brief: object) -> RunnerState:
-    """A runner with a lease until 30 that has been told to start one attempt, at 10."""
+    """A runner with a lease until 30 that has been ordered to start one attempt, at 10."""
     runner = RunnerState()
     runner.welcome(1, 30.0)
     runner.order(1, a_brief(**brief), 10.0)

@@ -1,4 +1,4 @@
-"""A runner and the members of gangs: got ready, held, told to go."""
+"""A runner and the members of gangs: prepared, held, started by go."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tell(runner: RunnerState, *orders: Order, at: float = 10.0) -> list[RunnerEf
 
 
 def a_member() -> RunnerState:
-    """A runner that was told to get one member ready."""
+    """A runner that was ordered to prepare one member."""
     runner = a_runner()
     tell(runner, a_brief(), ROLL, a_start())
     return runner

@@ -22,7 +22,7 @@ def a_brief(time_limit_s: float | None = None) -> Brief:
 
 
 def a_runner(formation: int = 0, time_limit_s: float | None = None) -> RunnerState:
-    """Told at 10 to start an attempt, under a lease until 40 that lasts 20."""
+    """Ordered at 10 to start an attempt, under a lease until 40 that lasts 20."""
     runner = RunnerState()
     runner.welcome(1, 40.0)
     for told in (a_brief(time_limit_s), ROLL, Start(KEY, 1, Grant(1, 0), None, 0, formation=formation)):

@@ -1,4 +1,4 @@
-"""Every route answers, and every wrong question gets the right problem."""
+"""Every route answers, and every invalid request gets the right problem."""
 
 from __future__ import annotations
 
