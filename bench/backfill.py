@@ -20,14 +20,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from bench.swf import Log, Logged, read
-from phalanx.core.model.gang import Gang
-from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.lane import Lane
+from phalanx.core.model.job import Command, Gang, Group, Job
 from phalanx.core.model.plan import Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Tenant, Tenants
+from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
 from phalanx.core.model.waiting import Rank, Unit, Waiting, Wanted
 from phalanx.core.placement.engine import plan
 

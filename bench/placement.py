@@ -18,14 +18,12 @@ from itertools import count
 from statistics import median
 
 from bench.figures import number, quantile
-from phalanx.core.model.gang import Gang, Gather
-from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.lane import Lane
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Placement, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import Tenants
+from phalanx.core.model.tenants import Lane, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft

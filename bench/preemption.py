@@ -18,8 +18,7 @@ from random import Random
 from statistics import median
 
 from bench.figures import number, quantile
-from phalanx.core.model.gang import Gang, Gather
-from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request

@@ -10,12 +10,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from phalanx.core.model.gang import Gang, Gather
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.queue import Quota
-from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request
-from phalanx.core.model.target import Target
+from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request, Target
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.waiting import Wanted

@@ -16,7 +16,7 @@ from functools import cache, reduce
 from itertools import combinations, product
 from operator import or_
 
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Device, Request
 from phalanx.core.model.tenants import Tenant, TenantKey

@@ -9,12 +9,11 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from phalanx.core.model.job import Job
-from phalanx.core.model.lane import Lane
 from phalanx.core.model.plan import Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Tenant, Tenants
+from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from tests.property.placement_oracle import Errand, Picture

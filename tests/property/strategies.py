@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
+from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, Target
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.target import Target
 from tests.support.builders import GIB
 
 HOSTS = ("n1", "n2", "n3")

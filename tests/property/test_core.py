@@ -40,9 +40,8 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.units import GroupState
-from phalanx.core.model.gang import Restart
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, Restart
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from phalanx.core.model.gang import Gang
+from phalanx.core.model.job import Gang
 from phalanx.core.model.plan import GangPlacement, Policy
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.tenants import Tenant

@@ -9,9 +9,8 @@ from itertools import product
 
 import pytest
 
-from phalanx.core.model.gang import Gather
-from phalanx.core.model.resources import Device, Grant, Request
-from phalanx.core.model.target import Target
+from phalanx.core.model.job import Gather
+from phalanx.core.model.resources import Device, Grant, Request, Target
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.model.waiting import Wanted
 from tests.property.eviction_oracle import can_make_room, fewest_broken, keeps_gangs_whole, removals, smaller

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.core.model.target import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
+from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
 
 hosts = st.from_regex(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?", fullmatch=True)
 indexes = st.integers(0, INDEX_MAX)

@@ -23,7 +23,7 @@ from phalanx.core.cluster.events import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import GANG_MOVES, NODE_MOVES, NONE, PROMISE_MOVES
-from phalanx.core.model.gang import IncompleteGang
+from phalanx.core.model.job import IncompleteGang
 from phalanx.sim.trial import run
 from tests.support.builders import a_capacity, a_gang, a_group
 from tests.transcripts.test_transcripts import FOLDER, play

@@ -22,9 +22,8 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain import explain as explain_module
 from phalanx.core.explain.rehearsal import rehearse
 from phalanx.core.explain.trial import Trials
-from phalanx.core.model.gang import Gather
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.orders import Ended, Exit
 from phalanx.core.model.quantity import parse_bytes
 from phalanx.core.model.status import Status, Why

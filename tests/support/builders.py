@@ -12,15 +12,12 @@ from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.model.array import parse_array
-from phalanx.core.model.gang import Gang, Gather, Restart
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job, Restart, parse_array
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Ready, Report, Started
 from phalanx.core.model.plan import Policy
-from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
+from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, parse_target
 from phalanx.core.model.status import Status, Why
-from phalanx.core.model.target import parse_target
 
 GIB = 1024**3
 

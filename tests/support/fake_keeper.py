@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from phalanx.core.model.orders import AttemptKey, Start
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import (
     Forget,
     ForgetBrief,

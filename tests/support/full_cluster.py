@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from phalanx.core.model.gang import Gang, Gather
-from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.lane import Lane
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Capacity, Device, Grant, Request
+from phalanx.core.model.resources import Capacity, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.target import parse_target
-from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
+from phalanx.core.model.tenants import NEVER, Lane, Tenant, TenantKey, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room

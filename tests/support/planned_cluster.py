@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from phalanx.core.model.gang import Gang, Gather
-from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.lane import Lane
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.queue import Queues, Quota
-from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
+from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.target import parse_target
-from phalanx.core.model.tenants import NEVER, Tenant, Tenants
+from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
 from phalanx.core.model.waiting import Rank, Waiting, Wanted
 from phalanx.core.placement.engine import plan
 

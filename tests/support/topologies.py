@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.core.model.gang import Gang
-from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.job import Command, Gang, Group, Job
 from phalanx.core.model.plan import Snapshot
 from phalanx.core.model.queue import Queues, Quota
-from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
+from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, parse_target
 from phalanx.core.model.survey import TopologySurvey
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.target import parse_target
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.tree import Column, Tree

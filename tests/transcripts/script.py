@@ -23,8 +23,8 @@ from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Phase, Report, Returned, Started
 from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_seconds
+from phalanx.core.model.resources import TargetError, parse_target
 from phalanx.core.model.status import Why
-from phalanx.core.model.target import TargetError, parse_target
 from phalanx.errors import PhalanxError
 from tests.support.builders import a_capacity
 from tests.support.fake_keeper import FakeKeeper

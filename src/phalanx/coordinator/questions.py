@@ -34,10 +34,10 @@ from phalanx.core.cluster.story import sentence
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.amounts import CORES
 from phalanx.core.model.ids import is_job_id
+from phalanx.core.model.job import Selector
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.quantity import millicores, written
 from phalanx.core.model.status import Status
-from phalanx.core.model.tags import Selector
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Batch, History, Store
 

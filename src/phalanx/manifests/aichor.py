@@ -12,8 +12,7 @@ import msgspec
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
-from phalanx.core.model.array import TASKS_MAX
-from phalanx.core.model.job import RETRIES_MAX
+from phalanx.core.model.job import RETRIES_MAX, TASKS_MAX
 from phalanx.core.model.products import device_kind
 from phalanx.core.model.quantity import SECONDS_MAX, written
 from phalanx.manifests import quantities

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.core.model.array import TASKS_MAX
-from phalanx.core.model.gang import Match
+from phalanx.core.model.job import TASKS_MAX, Match
 from phalanx.manifests.load import Map
 from phalanx.manifests.quantities import go_seconds
 from phalanx.manifests.view import View

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec
-from phalanx.core.model.gang import GANG_TASKS_MAX
+from phalanx.core.model.job import GANG_TASKS_MAX
 from phalanx.manifests.gangs import GangBook, PodGang, with_gang
 from phalanx.manifests.members import share_out
 from phalanx.manifests.pods import Template

@@ -15,8 +15,7 @@ import zlib
 
 from msgspec import Struct
 
-from phalanx.core.model.orders import Brief, Roll, Start
-from phalanx.core.model.ports import GANG_PORTS
+from phalanx.core.model.orders import GANG_PORTS, Brief, Roll, Start
 from phalanx.core.model.resources import Capacity
 
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included

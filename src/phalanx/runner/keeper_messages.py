@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # the kernel's unit for the start of a process
 Ticks = tuple[int, int]  # since boot, one before and one after; zeros: unknown

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from phalanx.core.model.orders import AttemptKey, Brief, Start, key_from_text, key_text
-from phalanx.core.model.ports import LonePorts
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, Start, key_from_text, key_text
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger

@@ -19,7 +19,7 @@ from phalanx.core.cluster.story import sentence
 from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status, Why
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
 from phalanx.sim.barrier import Barrier
 from phalanx.sim.chronicle import Chronicle

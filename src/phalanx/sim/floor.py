@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.sim.violation import Violation
 
 

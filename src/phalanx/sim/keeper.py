@@ -11,7 +11,7 @@ import json
 from typing import Any, Protocol
 
 from phalanx.core.model.orders import AttemptKey, Start, key_from_text
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.runner.keeper.attempt import (
     KeeperEffect,
     KeptAttempt,

@@ -10,12 +10,9 @@ from random import Random
 
 from msgspec import structs
 
-from phalanx.core.model.array import Array
-from phalanx.core.model.gang import Restart
 from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
-from phalanx.core.model.target import Target
+from phalanx.core.model.job import Array, Command, Group, Job, Restart
+from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, Target
 from phalanx.sim.workload_gang import ENDLESS, GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
 
 GANG_SHARE = 0.4

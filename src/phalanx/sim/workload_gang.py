@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from phalanx.core.model.gang import Gang, Gather, Match, Restart, Rule, Success
-from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job, Match, Restart, Rule, Success
 from phalanx.core.model.resources import Request
 from phalanx.sim.script import ENDLESS_S
 

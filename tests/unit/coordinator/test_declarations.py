@@ -20,7 +20,7 @@ from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Hello
 from phalanx.core.cluster.state import Timers
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.status import Status
 from phalanx.core.model.topology import DEFAULT
 from phalanx.errors import BadRequest, Conflict, NeverFits, NotFound, PhalanxError, TooMany, Unprocessable

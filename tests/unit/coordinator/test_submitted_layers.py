@@ -7,7 +7,7 @@ import pytest
 from phalanx.api.schema.cluster import LayerSpec, TopologySpec
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.errors import NeverFits
 from tests.unit.coordinator.test_declarations import ROWS, a_coordinator
 

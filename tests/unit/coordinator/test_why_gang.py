@@ -7,8 +7,7 @@ from msgspec import structs
 from phalanx.api.schema.jobs import WhyReply
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Cancel, Drain, Evict, SetQuota, Tick, Undrain
-from phalanx.core.model.gang import Gather, Restart
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Gather, Job, Restart
 from phalanx.core.model.orders import Ready, Started
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.status import Status

@@ -7,8 +7,7 @@ import pytest
 from msgspec import structs
 
 from phalanx.api.schema.apply import PlanReply
-from phalanx.core.model.gang import Gather
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.plan import Policy
 from phalanx.preview.names import Names
 from phalanx.preview.plan import preview

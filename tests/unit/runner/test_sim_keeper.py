@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.sim.keeper import Keeper, KeeperDisk
 from phalanx.sim.world import LocalClock, World
 

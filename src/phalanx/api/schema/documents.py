@@ -31,7 +31,7 @@ from phalanx import errors
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.core.model.ids import OBJECT_MAX
-from phalanx.core.model.tags import SELECTOR_MAX
+from phalanx.core.model.job import SELECTOR_MAX
 from phalanx.errors import BadRequest, PhalanxError, TooMany, Unavailable
 
 _making = threading.Lock()

@@ -11,7 +11,7 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 from __future__ import annotations
 
 from phalanx.core.model.ids import is_name, is_object
-from phalanx.core.model.job import Command
+from phalanx.core.model.job import TAGS_MAX, Command, Selector, is_tag, parse_selector
 from phalanx.core.model.quantity import (
     BYTES_MAX,
     MILLI,
@@ -22,7 +22,6 @@ from phalanx.core.model.quantity import (
     written,
 )
 from phalanx.core.model.resources import Cores
-from phalanx.core.model.tags import TAGS_MAX, Selector, is_tag, parse_selector
 from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80

@@ -23,11 +23,8 @@ from phalanx.api.schema.fields import (
     read_tags,
     shown,
 )
-from phalanx.core.model.array import TASKS_MAX, Array
-from phalanx.core.model.gang import GANG_TASKS_MAX
-from phalanx.core.model.job import Group
-from phalanx.core.model.resources import Cores, Request
-from phalanx.core.model.target import Target, TargetError, parse_target
+from phalanx.core.model.job import GANG_TASKS_MAX, TASKS_MAX, Array, Group
+from phalanx.core.model.resources import Cores, Request, Target, TargetError, parse_target
 from phalanx.errors import BadRequest
 
 CORES_MAX = 65_536

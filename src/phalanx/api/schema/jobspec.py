@@ -22,21 +22,28 @@ from phalanx.api.schema.fields import (
     shown,
 )
 from phalanx.api.schema.groupspec import GroupSpec, check_after, to_group
-from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
-from phalanx.core.model.gang import (
+from phalanx.core.model.ids import NAME_MAX, JobId
+from phalanx.core.model.job import (
     GANG_TASKS_MAX,
+    GROUPS_MAX,
+    PRIORITY_MAX,
+    RETRIES_MAX,
+    TASKS_MAX,
     WAIT_S,
     Action,
+    Array,
+    ArrayError,
     Gang,
     Gather,
+    Group,
     IncompleteGang,
+    Job,
     Match,
     Restart,
     Rule,
     Success,
+    parse_array,
 )
-from phalanx.core.model.ids import NAME_MAX, JobId
-from phalanx.core.model.job import GROUPS_MAX, PRIORITY_MAX, RETRIES_MAX, Group, Job
 from phalanx.core.model.status import Why
 from phalanx.core.model.topology import LAYERS_MAX
 from phalanx.errors import BadRequest, Unprocessable

@@ -16,11 +16,20 @@ from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_count, check_name, check_number, read_duration, read_tags, shown
 from phalanx.api.schema.groupspec import GroupSpec, to_group
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX, GatherSpec, read_gather, read_span
-from phalanx.core.model.array import Array, ArrayError, parse_array
-from phalanx.core.model.gang import GANG_TASKS_MAX, WAIT_S, Gang, Restart
-from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Group, Job
-from phalanx.core.model.resources import Cores
-from phalanx.core.model.target import DEVICES_MAX, INDEX_MAX, Target, TargetError, parse_target
+from phalanx.core.model.job import (
+    GANG_TASKS_MAX,
+    PRIORITY_MAX,
+    RETRIES_MAX,
+    WAIT_S,
+    Array,
+    ArrayError,
+    Gang,
+    Group,
+    Job,
+    Restart,
+    parse_array,
+)
+from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Cores, Target, TargetError, parse_target
 from phalanx.errors import BadRequest, Unprocessable
 
 TARGETS_MAX = 1000

@@ -12,8 +12,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Brief, Go, Order, Roll, Start
-from phalanx.core.model.ports import gang_port
+from phalanx.core.model.orders import Brief, Go, Order, Roll, Start, gang_port
 
 
 class Send(Struct, frozen=True, gc=False):

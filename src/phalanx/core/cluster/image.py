@@ -18,12 +18,11 @@ from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
-from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status, Why
-from phalanx.core.model.tenants import NEVER
+from phalanx.core.model.tenants import NEVER, Lane
 from phalanx.core.model.topology import Topology
 
 

@@ -18,13 +18,12 @@ from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.ids import JobId, NodeName
 from phalanx.core.model.job import Job
-from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import Tenants
+from phalanx.core.model.tenants import Lane, Tenants
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Waiting
 

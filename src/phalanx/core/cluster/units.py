@@ -14,13 +14,12 @@ from collections.abc import Hashable, Iterator
 from typing import Protocol
 
 from phalanx.core.cluster import gates
-from phalanx.core.model.gang import Gang
 from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Group
-from phalanx.core.model.lane import Lane
+from phalanx.core.model.job import Gang, Group
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.status import Status, Why
+from phalanx.core.model.tenants import Lane
 from phalanx.core.model.waiting import Rank, Wanted
 
 _SAMPLES_MIN = 4

@@ -12,8 +12,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from phalanx.core.model import reason
-from phalanx.core.model.gang import Gather
-from phalanx.core.model.job import Group, Job
+from phalanx.core.model.job import Gather, Group, Job
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.quantity import format_bytes
 from phalanx.core.model.resources import Cores, Request

@@ -2,16 +2,258 @@
 
 Tasks of one group share a command and a request; they are counted by *position*, over the groups of the job one
 after another. A `Job` is immutable. What happens to it (attempts, exit codes) is kept in `core/cluster/jobs.py`.
+
+An *array* is written `1-100%4` as sbatch does: indexes (`0-9,20,30-40:2`), and how many may run at once; the *index* is
+the number the user wrote. What holds tasks together is a *gang* (they start whole and stand close) and the rules by
+which they restart and end as one; the words of Koordinator and JobSet map onto these (docs/guides/coming-from.md).
+*Tags* are words that people put on jobs, as labels are in Kubernetes; they change nothing about where a task runs.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Literal
+
 from msgspec import Struct
 
-from phalanx.core.model.array import Array
-from phalanx.core.model.gang import Gang, IncompleteGang, Restart, Success
 from phalanx.core.model.ids import JobId, is_object
 from phalanx.core.model.resources import Request
+
+TASKS_MAX = 1_000_000
+RANGES_MAX = 1000
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+
+
+class ArrayError(ValueError):
+    """An array that cannot be read."""
+
+
+class Array(Struct, frozen=True, forbid_unknown_fields=True):
+    """Index ranges as (first, count, step), in the order written, and how many may run at once (0: all)."""
+
+    ranges: tuple[tuple[int, int, int], ...]
+    at_once: int = 0
+
+    def __len__(self) -> int:
+        return sum(count for _, count, _ in self.ranges)
+
+    def index(self, position: int) -> int:
+        """The user's index of the task at `position`."""
+        for first, count, step in self.ranges:
+            if position < count:
+                return first + position * step
+            position -= count
+        raise IndexError(position)
+
+    def position(self, index: int) -> int | None:
+        """Where the task with this index stands, or None if the array has no such index."""
+        before = 0
+        for first, count, step in self.ranges:
+            offset, rest = divmod(index - first, step)
+            if rest == 0 and 0 <= offset < count:
+                return before + offset
+            before += count
+        return None
+
+    def __str__(self) -> str:
+        limit = f"%{self.at_once}" if self.at_once else ""
+        return ",".join(_spell(*each) for each in self.ranges) + limit
+
+
+def parse_array(text: str) -> Array:
+    """Read `1-100%4`, or raise ArrayError saying what is wrong and what would be right."""
+    listed, percent, limit = text.strip().partition("%")
+    if percent and not (limit.isascii() and limit.isdecimal() and len(limit) <= 9 and int(limit) > 0):
+        raise ArrayError(f"array {text[:80]!r}: after '%' comes how many may run at once, a number from 1")
+    parts = listed.split(",")
+    if len(parts) > RANGES_MAX:
+        raise ArrayError(f"array has {len(parts)} ranges, at most {RANGES_MAX} are allowed")
+    array = Array(tuple(_read(part, text) for part in parts), int(limit or 0))
+    if len(array) > TASKS_MAX:
+        raise ArrayError(f"array {text[:80]!r} has {len(array)} tasks, at most {TASKS_MAX} are allowed")
+    _refuse_overlap(array, text)
+    return array
+
+
+def _read(part: str, text: str) -> tuple[int, int, int]:
+    match = _RANGE.fullmatch(part.strip())
+    if match is None:
+        raise ArrayError(
+            f"array {text[:80]!r}: {part[:40]!r} is not an index or a range such as 1-100 or 0-40:2"
+        )
+    first, last, step = int(match.group(1)), int(match.group(2) or match.group(1)), int(match.group(3) or 1)
+    if last < first:
+        raise ArrayError(f"array {text[:80]!r}: {part[:40]!r} ends before it begins")
+    if step == 0:
+        raise ArrayError(f"array {text[:80]!r}: the step in {part[:40]!r} must be 1 or more")
+    count = (last - first) // step + 1
+    return (
+        first,
+        count,
+        step if count > 1 else 1,
+    )  # one spelling for one index, so that equal arrays are equal
+
+
+def _refuse_overlap(array: Array, text: str) -> None:
+    if len(array.ranges) == 1:
+        return
+    seen: set[int] = set()
+    for first, count, step in array.ranges:
+        indexes = range(first, first + count * step, step)
+        if not seen.isdisjoint(indexes):
+            raise ArrayError(f"array {text[:80]!r} names an index twice")
+        seen.update(indexes)
+
+
+def _spell(first: int, count: int, step: int) -> str:
+    if count == 1:
+        return str(first)
+    last = first + (count - 1) * step
+    return f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}"
+
+
+Match = Literal["once-satisfied", "only-waiting", "waiting-and-running"]
+WAIT_S = 60.0
+GANG_TASKS_MAX = 10_000  # members are looked at together, so their number is bounded
+
+
+class Gather(Struct, frozen=True, omit_defaults=True):
+    """How close members have to stand: all in one domain of `layer` (must), or in as few as possible (prefer).
+
+    With `multiple` above 1 every domain of the layer holds a multiple of that many members.
+    """
+
+    layer: str
+    must: bool = False
+    multiple: int = 1
+
+
+class Gang(Struct, frozen=True, omit_defaults=True):
+    """Members start together or not at all, `Group.needed` of each group at the least."""
+
+    gather: tuple[Gather, ...] = ()
+    strict: bool = True  # False: members that found a place keep it while the others look for theirs
+    match: Match = "once-satisfied"
+    wait_s: float = WAIT_S  # how long members hold their places for the others before all let go
+    affinity: str = ""  # stand near running tasks of the same key
+    id: str = ""  # what a manifest calls the gang: "default/gang-a,default/gang-b"
+
+
+class IncompleteGang(Struct, frozen=True, omit_defaults=True):
+    """A gang whose members have not all come. Nothing of it is placed until it is amended with the others."""
+
+    lacks: str  # in words
+    manifests: str = ""  # what it was made from so far, for whoever amends it; nobody here reads it
+    version: int = 0  # how often it was amended
+    needed: int = 0  # how many members it cannot start without; 0: not known
+    members: int = 0  # how many have come; before the first of them a group without names stands for all
+
+
+Action = Literal["fail", "restart", "restart-uncounted", "restart-replica", "restart-replica-uncounted"]
+
+
+class Rule(Struct, frozen=True, omit_defaults=True):
+    """What a failure does if it matches: empty lists match everything."""
+
+    action: Action
+    reasons: tuple[str, ...] = ()  # words of `Why`
+    patterns: tuple[str, ...] = ()  # regular expressions over the message
+    groups: tuple[str, ...] = ()
+
+
+class Restart(Struct, frozen=True, omit_defaults=True):
+    """What the failure of one task, once its own retries are used up, does to the whole job.
+
+    Without any of these the other tasks go on and the job fails when they have ended.
+    """
+
+    whole: bool = False  # start every task anew, at most `limit` times
+    limit: int = 0
+    fails_job: bool = False  # a task that failed for good ends the job
+    shared: bool = False  # the retries are one budget for all tasks of the job
+    counts_evictions: bool = False  # evictions and losses use up restarts and retries, as failures do
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Those of all rules, in order: they are matched together."""
+        return tuple(pattern for rule in self.rules for pattern in rule.patterns)
+
+
+class Success(Struct, frozen=True, omit_defaults=True):
+    """When the job has done its work: every task of `groups` (all, if none is named), or any one of them."""
+
+    any: bool = False
+    groups: tuple[str, ...] = ()
+
+
+TAGS_MAX = 64
+TERMS_MAX = 32
+SELECTOR_MAX = 4096
+_KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?")
+_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
+
+
+def is_tag(key: str, value: str) -> bool:
+    """True for what may be a tag: the rule of Kubernetes for labels."""
+    return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
+
+
+class SelectorTerm(Struct, frozen=True):
+    """One condition on one tag."""
+
+    key: str
+    sign: Literal["=", "!=", "there", "absent"]
+    value: str = ""
+
+    def holds(self, tags: Mapping[str, str]) -> bool:
+        if self.sign in ("there", "absent"):
+            return (self.key in tags) == (self.sign == "there")
+        return (tags.get(self.key) == self.value) == (self.sign == "=")
+
+
+class Selector(Struct, frozen=True):
+    """Conditions that all have to hold. Without any, it selects everything."""
+
+    terms: tuple[SelectorTerm, ...] = ()
+
+    def selects_group(self, job: Job, number: int) -> bool:
+        """Whether the tasks of a group, which have the tags of their job too, are asked for."""
+        if not self.terms:
+            return True
+        tags = dict(job.tags) | dict(job.groups[number].tags)
+        return all(term.holds(tags) for term in self.terms)
+
+    def selects(self, job: Job) -> bool:
+        """Whether a group of the job is asked for."""
+        return not self.terms or any(self.selects_group(job, number) for number in range(len(job.groups)))
+
+
+def parse_selector(text: str) -> Selector:
+    """Read `app=train,tier!=test,owner,!draft`, or raise ValueError."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if len(parts) > TERMS_MAX:
+        raise ValueError(f"{len(parts)} conditions are too many, at most {TERMS_MAX} are read")
+    return Selector(tuple(_term(part) for part in parts))
+
+
+def _term(part: str) -> SelectorTerm:
+    key, sign, value = part, "", ""
+    for sign in ("!=", "==", "="):
+        if sign in part:
+            key, _, value = (each.strip() for each in part.partition(sign))
+            break
+    else:
+        sign = ""
+    is_absent = not sign and key.startswith("!")
+    key = key.removeprefix("!") if is_absent else key
+    if not is_tag(key, value):
+        raise ValueError(f"{part[:80]!r} is not a condition: write KEY=VALUE, KEY!=VALUE, KEY or !KEY")
+    if not sign:
+        return SelectorTerm(key, "absent" if is_absent else "there")
+    return SelectorTerm(key, "!=" if sign == "!=" else "=", value)
+
 
 PRIORITY_MAX = 1_000_000_000  # as high as a PriorityClass of Kubernetes may go
 RETRIES_MAX = 1000

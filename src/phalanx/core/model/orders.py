@@ -2,10 +2,15 @@
 
 Every order and report names an attempt by its key (job, position, number). Orders are idempotent: telling a
 runner twice changes nothing. How they travel is `link/wire.py`'s business.
+
+Tasks are told at which port to meet; nothing is bound to find one, and none is ephemeral. A gang's port follows from
+the place of its rank 0, so that all members are told the same; a task that stands alone is given one by its runner.
+Both differ from those of all others alive on that node.
 """
 
 from __future__ import annotations
 
+import zlib
 from enum import IntEnum
 
 from msgspec import Struct
@@ -14,6 +19,48 @@ from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Command
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
+
+GANG_PORTS = range(20_000, 25_000)
+LONE_PORTS = range(25_000, 30_000)
+
+
+def gang_port(node: str, lane: int) -> int:
+    """The port of a gang whose rank 0 holds this lane. Lanes of a node are numbered on and on, so it is a fresh one."""
+    return GANG_PORTS[(_mark(node) + lane) % len(GANG_PORTS)]
+
+
+class LonePorts:
+    """The ports of those who stand alone on one node, one after another so that none is given again at once."""
+
+    def __init__(self, life: str) -> None:
+        """`life` names the runner's life: one that starts anew does not know which ports its former life gave."""
+        self._next = _mark(life) % len(LONE_PORTS)
+        self._of: dict[AttemptKey, int] = {}
+        self._taken: set[int] = set()
+
+    def take(self, key: AttemptKey) -> int:
+        """A port that no other attempt has, unless all are taken; the same if it is asked again."""
+        if key in self._of:
+            return self._of[key]
+        is_full = len(self._taken) == len(LONE_PORTS)
+        while not is_full and LONE_PORTS[self._next] in self._taken:
+            self._step()
+        port = self._of[key] = LONE_PORTS[self._next]
+        self._taken.add(port)
+        self._step()
+        return port
+
+    def give_back(self, key: AttemptKey) -> None:
+        if (port := self._of.pop(key, None)) is not None:
+            self._taken.discard(port)
+
+    def _step(self) -> None:
+        self._next = (self._next + 1) % len(LONE_PORTS)
+
+
+def _mark(text: str) -> int:
+    return zlib.crc32(text.encode())
+
 
 AttemptKey = tuple[JobId, int, int]  # job, position of the task, number of the attempt (from 1)
 

@@ -2,13 +2,89 @@
 
 `Request`, `Capacity` and `Grant` are plain values. As vectors they are counted in `amounts.py`; what is
 held on a node right now is kept in `ledger.py`.
+
+A *target* is written `host[:numa][::gpus]`: a node, perhaps one NUMA node of it, perhaps exact devices, such as `n1`,
+`n1:0`, `n1::0,1`, `n1:0::0,1`. One parser serves the command line, REST, the SDK and files; what it refuses is named by
+the position of the first character that does not belong. Names of hosts know no case, and nodes have theirs in lower
+case.
 """
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
-from phalanx.core.model.target import Target
+DEVICES_MAX = 1024
+INDEX_MAX = 65_535
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_NUMBER = re.compile(r"[0-9]{1,5}")
+
+
+class TargetError(ValueError):
+    """A target that cannot be read: which text, where it goes wrong, and what would be right."""
+
+    def __init__(self, text: str, position: int, expected: str) -> None:
+        self.text = text
+        self.position = position
+        self.expected = expected
+        super().__init__(
+            f"invalid target format {text[:80]!r} at position {position}: expected {expected}"
+            " (host[:numa][::gpus], such as n1, n1:0, n1::0,1 or n1:0::0,1)"
+        )
+
+
+class Target(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a task must run. No `devices` means none by name; a count may still be asked for."""
+
+    host: str
+    numa: int | None = None
+    devices: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        numa = "" if self.numa is None else f":{self.numa}"
+        devices = f"::{','.join(map(str, self.devices))}" if self.devices else ""
+        return f"{self.host}{numa}{devices}"
+
+
+def parse_target(text: str) -> Target:
+    """Read a target, or raise TargetError with the position of what is wrong."""
+    host = _HOST.match(text)
+    if host is None:
+        raise TargetError(text, 0, "a host name of letters, digits, '.', '_' or '-'")
+    position = host.end()
+    numa = None
+    if text.startswith(":", position) and not text.startswith("::", position):
+        numa, position = _number(text, position + 1, "a NUMA node number")
+    devices: tuple[int, ...] = ()
+    if text.startswith("::", position):
+        devices, position = _devices(text, position + 2)
+    if position != len(text):
+        raise TargetError(text, position, "the end" if devices else "':' or '::' or the end")
+    return Target(host.group().lower(), numa, devices)
+
+
+def _devices(text: str, position: int) -> tuple[tuple[int, ...], int]:
+    found: list[int] = []
+    while True:
+        at = position
+        index, position = _number(text, position, "a GPU index")
+        if index in found:
+            raise TargetError(text, at, f"each GPU index once, {index} is repeated")
+        if len(found) == DEVICES_MAX:
+            raise TargetError(text, at, f"at most {DEVICES_MAX} GPU indexes")
+        found.append(index)
+        if not text.startswith(",", position):
+            return tuple(found), position
+        position += 1
+
+
+def _number(text: str, position: int, expected: str) -> tuple[int, int]:
+    match = _NUMBER.match(text, position)
+    if match is None or int(match.group()) > INDEX_MAX:
+        raise TargetError(text, position, f"{expected} from 0 to {INDEX_MAX}")
+    return int(match.group()), match.end()
+
 
 CAPACITY_CORES_MAX = 1 << 40
 # As written: whole, or with at most three decimals. `amounts.py` counts them in thousandths.

@@ -2,6 +2,10 @@
 
 Preemption asks whose priority is low enough, a reservation asks who will have ended by when; neither may loop over
 forty thousand objects. A slot is reused when its tenant has left.
+
+A *lane* is one grant on a node, opened by a placement and held until its last attempt has ended. Short tasks of one job
+may be queued behind each other in it, so that the node need not wait for the coordinator between them; since they run
+one at a time, nothing is ever given out twice.
 """
 
 from __future__ import annotations
@@ -16,7 +20,27 @@ from numpy.typing import NDArray
 from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Rows, fixed, matching
 from phalanx.core.model.columns import Columns, Matrix
 from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Grant
+
+
+class Lane:
+    """Attempts in the order in which they run; the first is the one that holds the grant now."""
+
+    __slots__ = ("attempts", "grant", "id", "is_slow", "node")
+
+    def __init__(self, id: int, node: str, grant: Grant) -> None:
+        self.id = id
+        self.node = node
+        self.grant = grant
+        self.attempts: dict[AttemptKey, None] = {}  # a dict keeps order and finds quickly
+        self.is_slow = (
+            False  # its runner gave back what was queued, or it has to be left: nothing more is queued
+        )
+
+    def __len__(self) -> int:
+        return len(self.attempts)
+
 
 NEVER = float("inf")
 TenantKey = tuple[str, int]  # (node, lane) of a lane; (job, position) of a promise

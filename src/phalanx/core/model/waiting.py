@@ -14,8 +14,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from phalanx.core.model.job import Job
-from phalanx.core.model.lane import Lane
 from phalanx.core.model.resources import Request
+from phalanx.core.model.tenants import Lane
 
 Rank = tuple[float, int, int]  # (minus the priority, arrival, number of the group): the smaller goes first
 

@@ -3,7 +3,7 @@
 Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
 first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. Who
 stands behind the first that found no room goes on only if that one is not delayed (`reserve/`). Which nodes a
-gang takes is decided in `gang.py`, whom to evict in `core/placement/preempt/make_room.py`.
+gang takes is decided in `gang/`, whom to evict in `core/placement/preempt/make_room.py`.
 """
 
 from __future__ import annotations

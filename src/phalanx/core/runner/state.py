@@ -3,7 +3,7 @@
 A runner starts an attempt at most once, runs the attempts of a lane one after another, and keeps every end in
 its outbox until a coordinator has disposed of it. It accepts no order of an older epoch and starts nothing
 once its lease is over. A member of a gang is got ready and then stands at the barrier, in the keeper, until the
-word to go; that it is ready is told again with every listing. Why something ended is judged in `exits.py`.
+word to go; that it is ready is told again with every listing. Why something ended is judged in `attempts.py`.
 Processes, clocks and connections belong to the shell in `runner/`.
 """
 
@@ -36,9 +36,7 @@ from phalanx.core.model.orders import (
     Stop,
 )
 from phalanx.core.model.status import Why
-from phalanx.core.runner.briefs import Briefing
-from phalanx.core.runner.exits import ProcessEnd, exit_of, exit_unstarted, unseen
-from phalanx.core.runner.held import LATE_S, Held
+from phalanx.core.runner.attempts import LATE_S, Briefing, Held, ProcessEnd, exit_of, exit_unstarted, unseen
 
 TOMBSTONES_MAX = 10_000
 UNSTARTED = (Phase.QUEUED, Phase.READY)

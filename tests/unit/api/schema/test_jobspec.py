@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.core.model.gang import Gang, Gather, Restart, Rule, Success
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Gang, Gather, Job, Restart, Rule, Success
 from phalanx.errors import PhalanxError
 
 Fields = dict[str, Any]

@@ -11,9 +11,8 @@ from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_number
 from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
-from phalanx.core.model.gang import Gang, Gather, Restart
-from phalanx.core.model.job import Job
-from phalanx.core.model.target import Target
+from phalanx.core.model.job import Gang, Gather, Job, Restart
+from phalanx.core.model.resources import Target
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
 
 

@@ -14,7 +14,7 @@ from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Disposition, Ended, Exit
 from phalanx.core.model.status import UNCHARGED, Status, Why
-from phalanx.core.runner.exits import exit_unstarted
+from phalanx.core.runner.attempts import exit_unstarted
 from tests.support.builders import Cluster, a_cluster, a_job
 
 

@@ -13,8 +13,7 @@ from phalanx.core.cluster.inputs import Cancel, ProposeGang, Submit
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.story import sentence
-from phalanx.core.model.gang import IncompleteGang
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import IncompleteGang, Job
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason
 from tests.support.builders import a_gang, a_group, a_job

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.inputs import Cancel, Hello, ProposeGang, Tick
-from phalanx.core.model.gang import Restart
+from phalanx.core.model.job import Restart
 from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.status import Status, Why

@@ -6,8 +6,7 @@ from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.events import PromiseWithdrawn, RoomPromised
 from phalanx.core.cluster.inputs import Evict
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.gang import Gather
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.status import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster

@@ -11,8 +11,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.story import sentence
 from phalanx.core.model.credential import Credential
-from phalanx.core.model.gang import IncompleteGang
-from phalanx.core.model.job import Command
+from phalanx.core.model.job import Command, IncompleteGang
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status, Why

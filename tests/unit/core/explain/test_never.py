@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.core.explain import never
 from phalanx.core.explain.never import gang_never
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant

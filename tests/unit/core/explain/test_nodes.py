@@ -11,9 +11,8 @@ from phalanx.core.explain.smaller import smaller_requests
 from phalanx.core.model import reason
 from phalanx.core.model.quantity import parse_bytes
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.resources import Grant, Request, Target
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.target import Target
 from tests.property.strategies import HOSTS, requests, used_tables
 from tests.support.builders import GIB, a_capacity
 

@@ -6,8 +6,7 @@ import pytest
 
 from phalanx.core.model.ledger import Ledger, LedgerError
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
-from phalanx.core.model.target import parse_target
+from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
 from tests.support.builders import GIB, a_capacity
 
 

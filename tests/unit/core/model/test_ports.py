@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from phalanx.core.cluster.effects import roll
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Roll
-from phalanx.core.model.ports import GANG_PORTS, LONE_PORTS, LonePorts
+from phalanx.core.model.orders import GANG_PORTS, LONE_PORTS, LonePorts, Roll
 from tests.support.builders import a_gang, a_group
 from tests.support.core_cluster import CoreCluster
 

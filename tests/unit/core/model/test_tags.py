@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.model.tags import TERMS_MAX, is_tag, parse_selector
+from phalanx.core.model.job import TERMS_MAX, is_tag, parse_selector
 from tests.support.builders import a_gang, a_group
 
 JOB = a_gang(

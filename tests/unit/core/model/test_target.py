@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.model.target import Target, TargetError, parse_target
+from phalanx.core.model.resources import Target, TargetError, parse_target
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Reason, Tier

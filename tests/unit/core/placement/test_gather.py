@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Tree
 from phalanx.core.placement.gang.search import GroupAsk, Layout, layouts

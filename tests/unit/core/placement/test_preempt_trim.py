@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
-from phalanx.core.model.target import parse_target
+from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt import trim

@@ -18,7 +18,7 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import UNCHARGED, Why
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import ForgetBrief, Halt, Retract, RunnerState, Spawn
 
 KEY = ("j1", 0, 1)

@@ -22,8 +22,7 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner.briefs import ROLLS_MAX
-from phalanx.core.runner.exits import ProcessEnd
+from phalanx.core.runner.attempts import ROLLS_MAX, ProcessEnd
 from phalanx.core.runner.state import Halt, Release, RunnerEffect, RunnerState, Spawn
 
 KEY = ("g1", 3, 1)

@@ -8,8 +8,7 @@ from phalanx.core.model.job import Command
 from phalanx.core.model.orders import AttemptKey, Brief, Ended, Go, Returned, Roll, Start, Stop
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Why
-from phalanx.core.runner.exits import ProcessEnd
-from phalanx.core.runner.held import LATE_S
+from phalanx.core.runner.attempts import LATE_S, ProcessEnd
 from phalanx.core.runner.state import Halt, Release, RunnerState, Spawn
 
 KEY: AttemptKey = ("j1", 0, 1)

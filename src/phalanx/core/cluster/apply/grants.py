@@ -14,10 +14,9 @@ from phalanx.core.cluster.effects import Send
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.lane import Lane
 from phalanx.core.model.orders import Stop
 from phalanx.core.model.status import Why
-from phalanx.core.model.tenants import NEVER, Tenant
+from phalanx.core.model.tenants import NEVER, Lane, Tenant
 
 
 def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> Lane:

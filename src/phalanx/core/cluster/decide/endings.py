@@ -11,8 +11,8 @@ from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRe
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.gang import Rule
 from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import Rule
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.patterns import TEXT_MAX, matching
 from phalanx.core.model.status import UNCHARGED, Status, Why

@@ -8,7 +8,7 @@ from math import lcm
 
 from msgspec import structs
 
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.tree import Tree
 from phalanx.core.model.waiting import Unit
 

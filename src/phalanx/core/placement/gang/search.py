@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Column, Tree
 from phalanx.core.placement.gang.domains import Domains

@@ -15,8 +15,7 @@ from phalanx.core.model.amounts import add, fixed
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.quantity import millicores
 from phalanx.core.model.queue import Asked
-from phalanx.core.model.resources import Request
-from phalanx.core.model.target import Target
+from phalanx.core.model.resources import Request, Target
 from phalanx.core.model.tenants import Tenant
 
 _Demand = tuple[frozenset[int], int]  # so many of these devices

@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from phalanx.core.model.columns import Matrix
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Unit, WaitingGang, WaitingGroup

@@ -1,0 +1,175 @@
+"""Attempts as their runner knows them: what it was told of their jobs, each one while it is held, and why it ended.
+
+An attempt is held from the order to start it until its end is acknowledged. Briefs of groups and rolls of formations
+are kept until the job is dismissed and nothing of it is held any more; a new session tells them anew.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.core.model.ids import JobId
+from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start
+from phalanx.core.model.status import Why
+
+ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
+
+
+class Briefing:
+    """Briefs by job and number of the group, rolls by job and formation."""
+
+    def __init__(self) -> None:
+        self._briefs: dict[JobId, dict[int, Brief]] = {}
+        self._rolls: dict[JobId, dict[int, Roll]] = {}
+        self._dismissed: set[JobId] = set()  # jobs that are over, but of which something was still held
+
+    @property
+    def jobs(self) -> list[JobId]:
+        """Every job of which something was told."""
+        return [*self._briefs, *(job for job in self._rolls if job not in self._briefs)]
+
+    def learn(self, told: Brief | Roll) -> None:
+        self._dismissed.discard(told.job)
+        if isinstance(told, Brief):
+            self._briefs.setdefault(told.job, {})[told.group] = told
+            return
+        rolls = self._rolls.setdefault(told.job, {})
+        rolls[told.formation] = told
+        if len(rolls) > ROLLS_MAX:
+            del rolls[min(rolls)]
+
+    def brief(self, job: JobId, group: int) -> Brief | None:
+        return self._briefs.get(job, {}).get(group)
+
+    def any_brief(self, job: JobId) -> Brief | None:
+        """One of the job's briefs: limits of time are the same in all of them."""
+        return next(iter(self._briefs.get(job, {}).values()), None)
+
+    def roll(self, job: JobId, formation: int) -> Roll | None:
+        return self._rolls.get(job, {}).get(formation)
+
+    def dismiss_later(self, job: JobId) -> None:
+        self._dismissed.add(job)
+
+    def is_dismissed(self, job: JobId) -> bool:
+        return job in self._dismissed
+
+    def forget(self, job: JobId) -> list[int]:
+        """Drop all that was told of a job; the numbers of the groups whose briefs were known."""
+        self._dismissed.discard(job)
+        self._rolls.pop(job, None)
+        return list(self._briefs.pop(job, {}))
+
+
+_OF_NODE = frozenset({"spawn_failed", "no_log"})  # refusals that another node would not give
+_BY_WORD = {why.word: why for why in Why if why != Why.NONE}
+STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
+
+
+class ProcessEnd(Struct, frozen=True):
+    """How a process ended, as the keeper saw it."""
+
+    code: int | None
+    signal: int | None
+    oom: bool
+    reason: str | None  # fenced: the keeper's lease ran out; unknown: nobody saw the end
+    started_at: float | None
+    ended_at: float
+    stderr_tail: str = ""
+    stopped: bool = True  # False: it ended before its keeper was told to stop it
+    why: str | None = None  # the keeper was told to stop it, maybe by a runner before us
+
+
+def unseen(started_at: float | None, now: float) -> ProcessEnd:
+    """The end of one that its keeper knows no more: by now it is over, and nobody saw how."""
+    return ProcessEnd(None, None, False, "unknown", started_at, now)
+
+
+def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> Exit:
+    """The exit of a process that ran; `stopping` says why it was being stopped, if it was and we still know."""
+    if stopping is None and end.why is not None:
+        stopping = _BY_WORD.get(end.why)
+    code = -end.signal if end.signal else end.code
+    why, message = _judge(end, stopping)
+    return Exit(why, code, end.started_at or started_at, end.ended_at, message, end.stderr_tail)
+
+
+def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) -> Exit:
+    """The exit of an attempt that never ran, from the keeper's refusal."""
+    if code == "stopped" and stopping == Why.STUCK:  # coordinators of version 0.2 ask for it
+        return Exit(Why.STUCK, -1, ended_at=now, message=STUCK_MESSAGE)
+    if code == "stopped":
+        return Exit(stopping or Why.EVICTED, ended_at=now, message=message)
+    if code == "fenced":
+        return Exit(Why.FENCED, ended_at=now, message=message)
+    if code == "exhausted":
+        return Exit(Why.EXHAUSTED, ended_at=now, message=message, of_node=True)
+    shell_says = 126 if code == "not_executable" else 127
+    return Exit(Why.REFUSED, shell_says, ended_at=now, message=message, of_node=code in _OF_NODE)
+
+
+def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
+    if end.reason == "shutdown":
+        return Why.EVICTED, "its runner was stopped; it runs again when there is room"
+    if end.reason == "fenced":
+        return Why.FENCED, "stopped by its runner, which had lost touch with the coordinator"
+    if end.reason is not None:
+        return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
+    if stopping == Why.TIMEOUT and end.stopped:
+        return Why.TIMEOUT, "its time limit passed"
+    if stopping not in (None, Why.TIMEOUT):
+        return stopping, "stopped on request"
+    if end.oom:
+        return Why.OOM, "out of memory: the kernel ended it for using more than it was granted"
+    if end.signal:
+        return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
+    if end.code:
+        return Why.EXITED, f"exited with code {end.code}"
+    return Why.NONE, ""
+
+
+def _signal_name(number: int) -> str:
+    return _SIGNALS.get(number, "unnamed")
+
+
+_SIGNALS = {
+    1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL",
+    10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM", 24: "SIGXCPU",
+    25: "SIGXFSZ", 31: "SIGSYS",
+}  # fmt: skip
+
+
+LATE_S = 1.0  # how long after its instant an attempt surely does not start any more
+
+
+class Held:
+    """An attempt on this node. Instants are the runner's own, of a clock that does not step, unless it says so."""
+
+    __slots__ = (
+        "deadline", "go_by", "grace_s", "lane", "may_go", "phase", "roll", "since", "start", "start_by", "started_at",
+        "stopping",
+    )  # fmt: skip
+
+    def __init__(self, start: Start | None, lane: int, phase: Phase, roll: Roll | None = None) -> None:
+        self.start = start  # None if an earlier life of this runner was told
+        self.roll = roll
+        self.lane = lane
+        self.phase = phase
+        self.start_by: float | None = None  # the keeper does not start it, nor get it ready, after this
+        self.go_by: float | None = None  # of a member: nor does it go after this
+        self.started_at: float | None = None  # by the wall clock, to be shown
+        self.since: float | None = None  # the same instant, to measure with
+        self.deadline: float | None = None
+        self.grace_s = 0.0
+        self.may_go = False  # the word to go has come
+        self.stopping: Why | None = None
+
+    @property
+    def is_member(self) -> bool:
+        """True if it is known to be a member of a gang."""
+        return self.phase == Phase.READY or (self.start is not None and self.start.formation > 0)
+
+    def can_start(self, now: float) -> bool:
+        """False once it has not started by its instant: then it never will."""
+        by = self.go_by if self.phase == Phase.READY or self.may_go else self.start_by
+        return by is None or now <= by + LATE_S
