@@ -170,5 +170,5 @@ async def test_what_strangers_say_together_is_bounded():
 
 
 def test_a_runner_at_the_port_for_clients_is_told_so():
-    with pytest.raises(wire.WireError, match="this is HTTP: .*7433"):
+    with pytest.raises(wire.WireError, match=r"this is HTTP: .*7433"):
         wire.Unpacker().feed(b"HTTP/1.1 400 Bad Request\r\n")
