@@ -87,6 +87,19 @@ def build_app(
     return app
 
 
+def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
+    """The route of a request that may have it. A stranger does not even learn which paths exist."""
+    row, http_request.id = _find_row(http_request.raw_path)
+    route = row.get(http_request.method) if row else None
+    if route is None:
+        http_request.identify(tokens)
+        raise _no_route(row, http_request.method, http_request.path)
+    if route.permission != "open":
+        http_request.identify(tokens)
+        check_role(http_request.identity, route.permission, is_about_a_job=route.is_about_a_job)
+    return route
+
+
 def _find_row(path: str) -> tuple[Row | None, str]:
     """The routes of a path by method, and the id in it; no row for a path that does not exist.
 
@@ -104,28 +117,11 @@ def _find_row(path: str) -> tuple[Row | None, str]:
     return _TABLE.get("/".join(parts)), id
 
 
-def _choose(row: Row | None, method: str, path: str) -> Route:
-    """The route for a method, or the error that says why there is none."""
+def _no_route(row: Row | None, method: str, path: str) -> NotFound | WrongMethod:
     if row is None:
-        raise NotFound(f"there is nothing at {shown(path)}", reason="RouteNotFound")
-    route = row.get(method)
-    if route is None:
-        allow = ", ".join(sorted(row))
-        raise WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
-    return route
-
-
-def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
-    """The route of a request that may have it. A stranger does not even learn which paths exist."""
-    row, http_request.id = _find_row(http_request.raw_path)
-    route = row.get(http_request.method) if row else None
-    if route is None or route.permission != "open":
-        http_request.identify(tokens)
-    if route is None:
-        return _choose(row, http_request.method, http_request.path)
-    if route.permission != "open":
-        check_role(http_request.identity, route.permission, is_about_a_job=route.is_about_a_job)
-    return route
+        return NotFound(f"there is nothing at {shown(path)}", reason="RouteNotFound")
+    allow = ", ".join(sorted(row))
+    return WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
 
 
 async def _serve(service: Service, route: Route, http_request: HttpRequest, send: Send) -> None:
