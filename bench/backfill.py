@@ -16,6 +16,7 @@ import time
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -26,7 +27,7 @@ from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
-from phalanx.core.model.waiting import Rank, Unit, Waiting, Wanted
+from phalanx.core.model.waiting import Part, Rank, Unit, Waiting
 from phalanx.core.placement.engine import plan
 
 BOUND_S = 10.0  # shorter jobs count as this long in the slowdown
@@ -46,7 +47,7 @@ MODES = {
 class Task:
     """A job as one task on the only node."""
 
-    is_gang = False
+    is_gang: Literal[False] = False
     comes_back = False
     number = 0
     typical_run_s = None
@@ -65,7 +66,9 @@ class Task:
 class GangOwner:
     """A job as a gang of tasks, each on its own node."""
 
-    is_gang = True
+    is_gang: Literal[True] = True
+    is_surplus = False
+    may_hold_part = False
     comes_back = False
 
     def __init__(self, job: Job, arrival: int) -> None:
@@ -73,9 +76,9 @@ class GangOwner:
         self.rank: Rank = (-float(job.priority), arrival, 0)
         self.kind: Hashable = job.groups[0].tasks
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Part, ...]:
         group = self.job.groups[0]
-        return (Wanted(group.request, group.tasks, group.tasks),)
+        return (Part(group.request, group.tasks, group.tasks),)
 
     def members(self, group: int) -> list[tuple[int, int]]:
         return [(position, position) for position in range(self.job.groups[group].tasks)]

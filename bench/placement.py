@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
+from typing import Literal
 
 from bench.figures import number, quantile
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
@@ -24,7 +25,7 @@ from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Lane, Tenants
-from phalanx.core.model.waiting import Rank, Waiting, Wanted
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import place_gang
@@ -41,13 +42,15 @@ class WaitingSet:
     job: Job
     rank: Rank = (0.0, 0, 0)
     kind: object = "gang"
-    is_gang: bool = True
+    is_gang: Literal[True] = True
+    is_surplus: bool = False
+    may_hold_part: bool = False
     comes_back: bool = False
     lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Part, ...]:
         (group,) = self.job.groups
-        return (Wanted(group.request, group.tasks, group.tasks),)
+        return (Part(group.request, group.tasks, group.tasks),)
 
     def members(self, group: int) -> list[tuple[int, int]]:
         return [(index, index) for index in range(self.job.groups[group].tasks)]

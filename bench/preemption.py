@@ -16,6 +16,7 @@ import time
 from collections.abc import Hashable
 from random import Random
 from statistics import median
+from typing import Literal
 
 from bench.figures import number, quantile
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
@@ -24,7 +25,7 @@ from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
-from phalanx.core.model.waiting import Rank, Waiting, Wanted
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
 
@@ -39,7 +40,9 @@ GANG = 16  # members of one gang that runs, one GPU each
 class Preemptor:
     """A gang that waits, all of its members."""
 
-    is_gang = True
+    is_gang: Literal[True] = True
+    is_surplus = False
+    may_hold_part = False
 
     def __init__(self, name: str, members: int, gpus: int, gather: tuple[Gather, ...]) -> None:
         request = Request(cores=4 * gpus, memory_bytes=gpus * GIB, gpus=gpus)
@@ -47,9 +50,9 @@ class Preemptor:
         self.job = Job(name, (group,), name, 0.0, priority=100, gang=Gang(gather=gather))
         self.rank: Rank = (-100.0, 0, 0)
         self.kind: Hashable = name
-        self._wanted = (Wanted(request, members, members),)
+        self._wanted = (Part(request, members, members),)
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Part, ...]:
         return self._wanted
 
     def members(self, group: int) -> list[tuple[int, int]]:

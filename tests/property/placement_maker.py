@@ -16,7 +16,7 @@ from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request, Target
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.model.topology import Layer, Topology
-from phalanx.core.model.waiting import Wanted
+from phalanx.core.model.waiting import Part
 from tests.property.placement_oracle import Picture, Spot, fits, suitable, thousandths
 from tests.property.placement_stage import Case, SmallGang, SmallGroup, SmallUnit, standing
 
@@ -172,7 +172,7 @@ class Maker:
         rows = list(range(len(self.names))) if rows is None else rows
         self.chance.shuffle(rows)
         for row in rows:
-            free, asks = self.picture.free(row), (Wanted(request, 1, 1),)
+            free, asks = self.picture.free(row), (Part(request, 1, 1),)
             if fits(free, asks, (1,)):
                 fitting = sorted(suitable(request, free.devices))
                 devices = tuple(sorted(self.chance.sample(fitting, request.gpus)))
@@ -291,7 +291,7 @@ class Maker:
 
     def _slots(self, request: Request, depth: int) -> dict[tuple[str, ...], int]:
         """How many of one request each domain of a depth could hold, alone; when crowded, on empty nodes."""
-        asks = (Wanted(request, 1, 1),)
+        asks = (Part(request, 1, 1),)
         slots: dict[tuple[str, ...], int] = {}
         for row, spot in enumerate(self.picture.spots):
             free = self.picture.free(row, self._everybody() if self.crowded else frozenset())
@@ -346,7 +346,7 @@ class Maker:
             there = stands.get(number, [])
             gone = self.chance.sample(members, len(there))
             left.append(tuple(sorted(each for each in members if each not in gone)))
-            asks.append(Wanted(group.request, max(0, group.needed - len(there)), group.tasks - len(there)))
+            asks.append(Part(group.request, max(0, group.needed - len(there)), group.tasks - len(there)))
             first += group.tasks
         rows = [row for there in stands.values() for row in there]
         counts = tuple((row, rows.count(row)) for row in sorted(set(rows)))

@@ -20,7 +20,7 @@ from phalanx.core.model.job import Gather
 from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Device, Request
 from phalanx.core.model.tenants import Tenant, TenantKey
-from phalanx.core.model.waiting import Wanted
+from phalanx.core.model.waiting import Part
 
 Counts = tuple[int, ...]  # members of each group
 Keys = frozenset[TenantKey]
@@ -105,7 +105,7 @@ class Errand:
     """What is to be placed: a gang, or one task as a gang of one."""
 
     job: str
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[Part, ...]
     gather: tuple[Gather, ...] = ()
     bound: tuple[int, ...] = ()  # rows where members of the job already are
     priority: int = 0
@@ -164,7 +164,7 @@ def a_box(most: Counts) -> Box:
     return Box(most)
 
 
-def fits(free: Free, wanted: tuple[Wanted, ...], counts: Counts) -> bool:
+def fits(free: Free, wanted: tuple[Part, ...], counts: Counts) -> bool:
     """Whether a node can hold these many members of each group at once: counted, and devices by Hall's theorem."""
     asked = [(each.request, count) for each, count in zip(wanted, counts, strict=True) if count]
     if not asked:
@@ -235,7 +235,7 @@ def grade(spot: Spot, free: Free, request: Request) -> int:
 
 
 @cache
-def holdable(free: Free, wanted: tuple[Wanted, ...]) -> int:
+def holdable(free: Free, wanted: tuple[Part, ...]) -> int:
     """All vectors of members that one node can hold, as a set of the errand's box."""
     box = a_box(tuple(each.most for each in wanted))
     return box.where(lambda counts: fits(free, wanted, counts))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Snapshot
@@ -15,7 +16,7 @@ from phalanx.core.model.resources import Capacity, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Rank, Waiting, Wanted
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from tests.property.placement_oracle import Errand, Picture
 
 
@@ -27,18 +28,26 @@ class SmallGang:
     rank: Rank
     kind: Hashable
     left: tuple[tuple[tuple[int, int], ...], ...]  # by group: (index, position) of the members to place
-    asks: tuple[Wanted, ...]
+    asks: tuple[Part, ...]
     stands: tuple[tuple[int, int], ...]  # (node row, members)
 
     @property
-    def is_gang(self) -> bool:
+    def is_gang(self) -> Literal[True]:
         return True
+
+    @property
+    def is_surplus(self) -> bool:
+        return False
+
+    @property
+    def may_hold_part(self) -> bool:
+        return False
 
     @property
     def comes_back(self) -> bool:
         return False
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Part, ...]:
         return self.asks
 
     def members(self, group: int) -> list[tuple[int, int]]:
@@ -59,7 +68,7 @@ class SmallGroup:
     number: int = 0
 
     @property
-    def is_gang(self) -> bool:
+    def is_gang(self) -> Literal[False]:
         return False
 
     @property
@@ -96,7 +105,7 @@ def errand_of(unit: SmallUnit) -> Errand:
     """What a unit asks for, as an oracle's errand."""
     job = unit.job
     if isinstance(unit, SmallGroup):
-        return Errand(job.id, (Wanted(unit.request, 1, 1),), (), (), job.priority, job.may_evict, job.queue)
+        return Errand(job.id, (Part(unit.request, 1, 1),), (), (), job.priority, job.may_evict, job.queue)
     rows = tuple(row for row, count in unit.stands for _ in range(count))
     gather = job.gang.gather if job.gang else ()
     return Errand(job.id, unit.asks, gather, rows, job.priority, job.may_evict, job.queue)

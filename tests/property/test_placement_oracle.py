@@ -12,7 +12,7 @@ import pytest
 from phalanx.core.model.job import Gather
 from phalanx.core.model.resources import Device, Grant, Request, Target
 from phalanx.core.model.tenants import NEVER, Tenant
-from phalanx.core.model.waiting import Wanted
+from phalanx.core.model.waiting import Part
 from tests.property.eviction_oracle import can_make_room, fewest_broken, keeps_gangs_whole, removals, smaller
 from tests.property.placement_cases import a_case
 from tests.property.placement_laws import common, rule_laws
@@ -42,7 +42,7 @@ def a_tenant(job: str, row: int, devices: tuple[int, ...], lane: int, **facts: o
 
 
 def an_errand(count: int, *gather: Gather, least: int = 0, gpus: int = 1, **facts: object) -> Errand:
-    wanted = (Wanted(Request(cores=1, gpus=gpus), least or count, count),)
+    wanted = (Part(Request(cores=1, gpus=gpus), least or count, count),)
     return Errand("new", wanted, gather, priority=5, **facts)  # type: ignore[arg-type]
 
 
@@ -119,7 +119,7 @@ def test_a_member_that_is_replaced_makes_the_multiple_full_again():
 def test_closed_nodes_and_other_targets_hold_nothing():
     closed = a_picture(a_spot("s1/b1/n0", devices=4, is_open=False))
     assert not Search(closed, an_errand(1)).can_place()
-    aimed = Errand("new", (Wanted(Request(gpus=1, target=Target("n7")), 1, 1),))
+    aimed = Errand("new", (Part(Request(gpus=1, target=Target("n7")), 1, 1),))
     assert Search(seed_003(*[4] * 8), aimed).homes("node", (1,)) == [("s2", "b4", "n7")]
 
 
@@ -127,7 +127,7 @@ def test_devices_are_counted_for_all_groups_together():
     free = Picture(LAYERS, (a_spot("s/b/n", devices=2),), (), {}, 0.0).free(0)
     one_more = Device(2, "a100")
     free = replace(free, devices=(*free.devices, one_more))
-    special, any_kind = Wanted(Request(gpus=1, gpu_type="a100"), 0, 9), Wanted(Request(gpus=1), 0, 9)
+    special, any_kind = Part(Request(gpus=1, gpu_type="a100"), 0, 9), Part(Request(gpus=1), 0, 9)
     assert fits(free, (special, any_kind), (1, 2))
     assert not fits(free, (special, any_kind), (2, 0))
     assert not fits(free, (special, any_kind), (1, 3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import Literal
 
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
@@ -11,7 +12,7 @@ from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, TenantKey, Tenants
-from phalanx.core.model.waiting import Rank, Waiting, Wanted
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
 from tests.support.topologies import THREE, labels
@@ -23,7 +24,9 @@ LEAVING = -1.0
 class Urgent:
     """A gang that wants room; `least` of each group are needed."""
 
-    is_gang = True
+    is_gang: Literal[True] = True
+    is_surplus = False
+    may_hold_part = False
     comes_back = False
     rank: Rank = (0.0, 0, 0)
     kind: Hashable = "urgent"
@@ -32,8 +35,8 @@ class Urgent:
         self.job = job
         self._bound = bound or {}
 
-    def wanted(self) -> tuple[Wanted, ...]:
-        return tuple(Wanted(group.request, group.needed, group.tasks) for group in self.job.groups)
+    def wanted(self) -> tuple[Part, ...]:
+        return tuple(Part(group.request, group.needed, group.tasks) for group in self.job.groups)
 
     def members(self, group: int) -> list[tuple[int, int]]:
         first = sum(each.tasks for each in self.job.groups[:group])
@@ -46,7 +49,7 @@ class Urgent:
 class UrgentTasks:
     """A group whose tasks are placed one by one."""
 
-    is_gang = False
+    is_gang: Literal[False] = False
     comes_back = False
     rank: Rank = (0.0, 0, 0)
     kind: Hashable = "tasks"

@@ -6,6 +6,7 @@ A plan can be carried out: what it places runs until the test ends it, and what 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from typing import Literal
 
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
@@ -13,7 +14,7 @@ from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
-from phalanx.core.model.waiting import Rank, Waiting, Wanted
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.engine import plan
 
 SIZES = {"t4": 16 << 30, "a100": 40 << 30, "h100": 80 << 30}
@@ -22,7 +23,7 @@ SIZES = {"t4": 16 << 30, "a100": 40 << 30, "h100": 80 << 30}
 class WaitingTasks:
     """A group whose tasks are placed one by one."""
 
-    is_gang = False
+    is_gang: Literal[False] = False
     comes_back = False
     number = 0
 
@@ -42,7 +43,9 @@ class WaitingTasks:
 class PlannedGang:
     """A gang of one group."""
 
-    is_gang = True
+    is_gang: Literal[True] = True
+    is_surplus = False
+    may_hold_part = False
     comes_back = False
 
     def __init__(self, job: Job, rank: Rank) -> None:
@@ -56,10 +59,10 @@ class PlannedGang:
     def kind(self) -> Hashable:
         return self.job.queue, self.job.gang, self.wanted(), tuple(self.stands)
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Part, ...]:
         group = self.job.groups[0]
         held = group.tasks - len(self.left)
-        return (Wanted(group.request, max(0, group.needed - held), len(self.left)),)
+        return (Part(group.request, max(0, group.needed - held), len(self.left)),)
 
     def members(self, group: int) -> list[tuple[int, int]]:
         return [(position, position) for position in self.left]

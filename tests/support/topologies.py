@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from phalanx.core.model.job import Command, Gang, Group, Job
@@ -13,9 +15,9 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.tree import Column, Tree
-from phalanx.core.model.waiting import Waiting, Wanted
+from phalanx.core.model.waiting import Part, Waiting
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.search import GroupAsk
+from phalanx.core.placement.gang.search import PartSlots
 
 THREE = Topology((Layer("spine", ("spine",)), Layer("block", ("block",)), Layer("rack", ("rack",))))
 
@@ -37,15 +39,17 @@ def column(*values: int) -> Column:
     return np.array(values, dtype=np.int64)
 
 
-def asking(count: int, *slots: int, need: int | None = None) -> GroupAsk:
+def asking(count: int, *slots: int, need: int | None = None) -> PartSlots:
     """One group: `slots` has one number for each node row."""
-    return GroupAsk(count if need is None else need, count, column(*slots))
+    return PartSlots(count if need is None else need, count, column(*slots))
 
 
 class GangOwner:
     """A gang that waits: what it wants of each group, and who of it already stands where."""
 
-    is_gang = True
+    is_gang: Literal[True] = True
+    is_surplus = False
+    may_hold_part = False
     comes_back = False
     rank = (0.0, 0, 0)
     kind: object = "gang"
@@ -55,8 +59,8 @@ class GangOwner:
         self.job = Job("crew", groups, "crew", 0.0, queue=queue, gang=Gang(**gang))  # type: ignore[arg-type]
         self._bound = bound or {}
 
-    def wanted(self) -> tuple[Wanted, ...]:
-        return tuple(Wanted(group.request, group.needed, group.tasks) for group in self.job.groups)
+    def wanted(self) -> tuple[Part, ...]:
+        return tuple(Part(group.request, group.needed, group.tasks) for group in self.job.groups)
 
     def members(self, group: int) -> list[tuple[int, int]]:
         first = sum(each.tasks for each in self.job.groups[:group])

@@ -7,11 +7,9 @@ the state it planned on, and the next one plans again.
 
 from __future__ import annotations
 
-from typing import cast
-
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.waiting import Block, Unit, WaitingClass, WaitingGang, WaitingGroup
+from phalanx.core.model.waiting import Block, Unit, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.preempt.make_room import make_room
@@ -66,9 +64,9 @@ def _check_held(view: Snapshot, kind: WaitingClass, unit: Unit) -> None:
 def _fits(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
         with Draft(view) as draft:
-            found = place_gang(draft, cast(WaitingGang, unit))
+            found = place_gang(draft, unit)
         return isinstance(found, GangPlacement)
-    request = cast(WaitingGroup, unit).request
+    request = unit.request
     for row, ledger in enumerate(view.nodes.ledgers):
         is_meant = request.target is None or request.target.host == ledger.name
         if view.nodes.open[row] and is_meant and isinstance(ledger.fit(request), Grant):
@@ -79,4 +77,4 @@ def _fits(view: Snapshot, unit: Unit) -> bool:
 def _has_quota(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
         return _fits(view, unit)
-    return view.queues.room(unit.job.queue, cast(WaitingGroup, unit).request) != 0
+    return view.queues.room(unit.job.queue, unit.request) != 0

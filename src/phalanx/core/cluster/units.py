@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import Protocol
+from typing import Literal, Protocol
 
 from phalanx.core.cluster import gates
 from phalanx.core.model.ids import JobId
@@ -20,7 +20,7 @@ from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.tenants import Lane
-from phalanx.core.model.waiting import Rank, Wanted
+from phalanx.core.model.waiting import Part, Rank
 
 _SAMPLES_MIN = 4
 
@@ -71,7 +71,7 @@ class GroupState:
         "again", "first", "fresh", "group", "job", "kind", "lanes", "last", "live", "number", "owner", "rank",
         "request", "run_s", "samples", "staying",
     )  # fmt: skip
-    is_gang = False
+    is_gang: Literal[False] = False
     comes_back = False
 
     def __init__(self, owner: GroupOwner, number: int, first: int, rank: Rank) -> None:
@@ -248,7 +248,7 @@ class GangState:
     """The whole job as one thing that waits."""
 
     __slots__ = ("gang", "has_multiples", "incomplete", "job", "owner", "rank")
-    is_gang = True
+    is_gang: Literal[True] = True
 
     def __init__(self, owner: GangOwner, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
         self.owner = owner
@@ -306,7 +306,7 @@ class GangState:
         """A deadlock needs two gangs that hold halves against each other, so only one may hold a part."""
         return not self.gang.strict and not self.incomplete - {self.job.id}
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    def wanted(self) -> tuple[Part, ...]:
         """What is to be placed now, one entry for each group of the job; at least one task in all."""
         # Whoever is one more comes in multiples, and so not together with one who comes back and need not.
         only_short = self.has_multiples and self.comes_back
@@ -316,12 +316,12 @@ class GangState:
             is_early = self.owner.satisfied and not state.may_begin
             is_more = only_short and not self._lacks(state)
             most = 0 if is_early or is_more else state.pending_count
-            asks.append(Wanted(state.request, self._need(state, state.staying, most), most))
+            asks.append(Part(state.request, self._need(state, state.staying, most), most))
         if not any(each.need for each in asks):
             able = [n for n, each in enumerate(asks) if each.most]
             if able:
                 first = next((n for n in able if self._lacks(self.owner.groups[n])), able[0])
-                asks[first] = Wanted(asks[first].request, 1, asks[first].most)
+                asks[first] = Part(asks[first].request, 1, asks[first].most)
         return tuple(asks)
 
     def _need(self, state: GroupState, held: int, pending: int) -> int:

@@ -7,8 +7,6 @@ in `fixes.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from phalanx.core.cluster.decide import jobs as decide_jobs
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -19,12 +17,10 @@ from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
-from phalanx.core.model.waiting import Waiting, WaitingGang
+from phalanx.core.model.waiting import Ask, Waiting, WaitingGang
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import place_gang
-from phalanx.core.placement.gang.rules import binding_rules
-from phalanx.core.placement.gang.search import GangSearch, GroupAsk
-from phalanx.core.placement.gang.shapes import MemberShape, shapes_of
+from phalanx.core.placement.gang.search import GangSearch, PartSlots
 from phalanx.core.placement.gang.shortage import Shortage
 
 NODES_TRIED_MAX = 256  # on more nodes groups that share them are not tried out, only counted
@@ -44,21 +40,15 @@ def whole_never(nodes: NodeTable, job: Job) -> Reason | None:
 
 def gang_never(nodes: NodeTable, unit: WaitingGang) -> Reason | None:
     """Why this gang could not start here even if nothing else ran, or None if it could, as far as we can tell."""
-    shapes = shapes_of(unit.wanted())
-    if not shapes:
+    ask = Ask(unit)
+    parts = ask.parts
+    if not parts:
         return None
-    bound = [row for row, count in unit.bound() for _ in range(count)]
-    no = Shortage(nodes, shapes, _search(nodes, shapes, unit, bound)).never()
-    if no is not None or len(shapes) == 1 or bound or len(nodes) > NODES_TRIED_MAX:
+    slots = [PartSlots(part.need, part.most, nodes.slots_ever(part.request)) for part in parts]
+    no = Shortage(nodes, parts, GangSearch(nodes.tree, slots, ask.gather, bound=ask.bound)).never()
+    if no is not None or len(parts) == 1 or ask.bound or len(nodes) > NODES_TRIED_MAX:
         return no
-    return _tried_on_empty_nodes(nodes, unit, sum(shape.need for shape in shapes))
-
-
-def _search(
-    nodes: NodeTable, shapes: Sequence[MemberShape], unit: WaitingGang, bound: Sequence[int]
-) -> GangSearch:
-    asks = [GroupAsk(shape.need, shape.most, nodes.slots_ever(shape.request)) for shape in shapes]
-    return GangSearch(nodes.tree, asks, binding_rules(unit), bound=bound)
+    return _tried_on_empty_nodes(nodes, unit, sum(part.need for part in parts))
 
 
 def _tried_on_empty_nodes(nodes: NodeTable, unit: WaitingGang, needed: int) -> Reason | None:

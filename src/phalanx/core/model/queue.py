@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,6 +13,9 @@ from phalanx.core.model.amounts import WORDS, headroom, total, use
 from phalanx.core.model.quantity import millicores, written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Cores, Grant, Request
+
+if TYPE_CHECKING:  # clients know quotas, and need no numpy for that
+    from phalanx.core.model.waiting import Part
 
 DEFAULT = "default"
 QUEUES_MAX = 1000
@@ -121,6 +125,22 @@ class Queues:
                     return reason.exceeds_quota(queue, WORDS[row], shown[0], shown[2])
                 return reason.quota_exhausted(queue, WORDS[row], *shown)
         return None
+
+    def admitted(self, queue: str, parts: Sequence[Part]) -> list[int] | Reason:
+        """How many members of each part the quota admits, or why it does not admit what is needed."""
+        needed = [(part.request, part.need) for part in parts]
+        if queue not in self.quotas:
+            return [part.most for part in parts]
+        no = self.lacks(queue, needed, ever=True) or self.lacks(queue, needed)
+        if no is not None:
+            return no
+        most: list[int] = []
+        for at, part in enumerate(parts):
+            # Those of the parts before are counted as admitted, those of the others as needed.
+            beside = [(each.request, count) for each, count in zip(parts, most, strict=False)] + needed[at:]
+            left, more = self.room(queue, part.request, beside), part.most - part.need
+            most.append(part.need + (more if left is None else min(more, left)))
+        return most
 
     def left(self, queue: str, asked: Iterable[Asked]) -> list[float] | None:
         """What the quota leaves of each row beside these tasks, or None if it sets no limit."""

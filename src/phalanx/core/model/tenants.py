@@ -116,6 +116,15 @@ class Tenants:
         slot = self.slots.get(key)
         return None if slot is None else self.tenants[slot]
 
+    def near_to(self, affinity: str, nodes: int) -> NDArray[np.int64] | None:
+        """How many tenants of this affinity key stand on each node row; None if there are none."""
+        near = self.near.get(affinity) if affinity else None
+        if not near:
+            return None
+        column = np.zeros(nodes, dtype=np.int64)
+        column[list(near)] = list(near.values())
+        return column
+
     def remove(self, key: TenantKey) -> None:
         slot = self.slots.pop(key)
         self.used[slot] = False

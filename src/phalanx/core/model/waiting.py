@@ -1,4 +1,4 @@
-"""Who waits for a place: groups with ready tasks and gangs, by kind, in order of priority and arrival.
+"""Who waits for a place and what they ask for: groups with ready tasks and gangs, by priority and arrival.
 
 Units of one kind ask for the same, so when the first does not fit, none does: a pass over the queue costs
 as many steps as there are kinds and placements, whatever the number of waiting tasks.
@@ -9,27 +9,34 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from phalanx.core.model.gang import Gather
 from phalanx.core.model.job import Job
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tenants import Lane
 
+Gathers = tuple[Gather, ...]
+Member = tuple[int, int]  # (index in the network, position)
 Rank = tuple[float, int, int]  # (minus the priority, arrival, number of the group): the smaller goes first
 
 
-class Wanted(Struct, frozen=True):
-    """What a gang still wants of one of its groups: `need` tasks now and together, `most` if there is room."""
+class Part(Struct, frozen=True):
+    """Members with one request, who can change places: `need` of them now and together, `most` if there is room.
+
+    `groups` has (group, need, most) of every group that they come from.
+    """
 
     request: Request
     need: int
     most: int
+    groups: tuple[tuple[int, int, int], ...] = ()
 
 
-class Unit(Protocol):
-    """One thing that waits: a group whose tasks are placed one by one, or a gang."""
+class _Waits(Protocol):
+    """What all that waits has."""
 
     job: Job
     rank: Rank
@@ -40,20 +47,22 @@ class Unit(Protocol):
         ...
 
     @property
-    def is_gang(self) -> bool: ...
-
-    @property
     def comes_back(self) -> bool:
         """Whether the rest of its gang holds places until it is there: the head would wait for those for ever."""
         ...
 
 
-class WaitingGroup(Unit, Protocol):
+class WaitingGroup(_Waits, Protocol):
     """A group whose tasks are placed one by one."""
 
     number: int  # of the group in its job
-    request: Request
     lanes: dict[tuple[str, int], Lane]
+
+    @property
+    def is_gang(self) -> Literal[False]: ...
+
+    @property
+    def request(self) -> Request: ...
 
     def ready(self, most: int) -> Iterator[int]:
         """Positions of up to `most` tasks that may be placed now, in order."""
@@ -65,20 +74,110 @@ class WaitingGroup(Unit, Protocol):
         ...
 
 
-class WaitingGang(Unit, Protocol):
+class WaitingGang(_Waits, Protocol):
     """A job whose tasks are placed together, or what is left to place of it."""
 
-    def wanted(self) -> tuple[Wanted, ...]:
+    @property
+    def is_gang(self) -> Literal[True]: ...
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether it has a place for all that it needs, so that whoever is still to be placed is one more."""
+        ...
+
+    @property
+    def may_hold_part(self) -> bool:
+        """Whether members may keep their places while the others look for theirs."""
+        ...
+
+    def wanted(self) -> tuple[Part, ...]:
         """What is to be placed now, one entry for each group of the job."""
         ...
 
-    def members(self, group: int) -> list[tuple[int, int]]:
-        """(index in the network, position) of the tasks of a group that may be placed now, in that order."""
+    def members(self, group: int) -> list[Member]:
+        """The tasks of a group that may be placed now, in the order of their index."""
         ...
 
     def bound(self) -> list[tuple[int, int]]:
         """(node row, count) where members of this job already hold places."""
         ...
+
+
+Unit = WaitingGroup | WaitingGang  # one thing that waits
+
+
+class Ask:
+    """What a unit wants placed now, the same for a gang and for the first tasks of a group."""
+
+    def __init__(self, unit: Unit, tasks: int = 1) -> None:
+        self.job, self.rank, self.is_gang = unit.job, unit.rank, unit.is_gang
+        self._unit = unit
+        self._positions: list[int] = []
+        self.bound: list[int] = []  # the node row of every member that holds a place already
+        if unit.is_gang:
+            self.parts = by_request(unit.wanted())
+            self.bound = [row for row, count in unit.bound() for _ in range(count)]
+        else:
+            self._positions = list(unit.ready(tasks))
+            count = len(self._positions)
+            self.parts = [Part(unit.request, count, count, ((unit.number, count, count),))]
+
+    @property
+    def affinity(self) -> str:
+        """Its members stand near running tasks of the same key."""
+        return "" if self.job.gang is None else self.job.gang.affinity
+
+    @property
+    def is_surplus(self) -> bool:
+        """Whether it has every member that it needs, and asks for more."""
+        return self._unit.is_gang and self._unit.is_surplus
+
+    @property
+    def rules_to_try(self) -> tuple[Gathers, ...]:
+        """Its gather rules, the strictest first; only if the last of them give no place there is none.
+
+        A multiple is how a gang starts. Once it runs, members end one by one, and what is left is seldom a multiple:
+        one that has to come back keeps it where it can and else stands where the must rules let it, or it would wait
+        for ever.
+        """
+        gather = () if self.job.gang is None else self.job.gang.gather
+        if all(rule.multiple == 1 for rule in gather) or not self._unit.comes_back:
+            return (gather,)
+        return gather, tuple(structs.replace(rule, multiple=1) for rule in gather)
+
+    @property
+    def gather(self) -> Gathers:
+        """The gather rules that no place of it may break."""
+        return self.rules_to_try[-1]
+
+    def members(self, part: Part, count: int) -> list[Member]:
+        """The members to place if there is room for `count`, in the order of their index; the needed ones first."""
+        unit = self._unit
+        if not unit.is_gang:
+            return list(enumerate(self._positions[:count]))
+        chosen: list[Member] = []
+        others: list[Member] = []
+        for group, need, most in part.groups:
+            listed = unit.members(group)[:most]
+            chosen += listed[:need]
+            others += listed[need:]
+        if len(chosen) < count:
+            others.sort()
+            chosen += others[: count - len(chosen)]
+        chosen.sort()
+        return chosen[:count]
+
+
+def by_request(wanted: Sequence[Part]) -> list[Part]:
+    """The groups that still want something, those that ask for the same as one part."""
+    groups: dict[Request, list[tuple[int, int, int]]] = {}
+    for number, each in enumerate(wanted):
+        if each.most > 0:
+            groups.setdefault(each.request, []).append((number, each.need, each.most))
+    return [
+        Part(request, sum(need for _, need, _ in each), sum(most for _, _, most in each), tuple(each))
+        for request, each in groups.items()
+    ]
 
 
 class Block(IntEnum):

@@ -11,13 +11,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
-from typing import cast
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.plan import ClassNote, GangPlacement, Placement, Plan, Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.waiting import Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
+from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import try_gang
@@ -156,7 +155,7 @@ class _Pass:
         first = self.front.first or min(self._capped, default=None)
         if first is not None and not (unit := first[1].units[first[0]]).is_gang:
             self.serves = first[1]
-            prefetch(cast(WaitingGroup, unit), self.draft, self._policy)
+            prefetch(unit, self.draft, self._policy)
 
     def _pass_over(self, kind: WaitingClass, rank: Rank, block: Block) -> None:
         """The class gets nothing more until there may be more room."""
@@ -194,8 +193,8 @@ class _Pass:
         if unit.job.id in self._promised:
             return None
         if unit.is_gang:
-            return self._place_gang(kind, cast(WaitingGang, unit))
-        return self._place_group(kind, cast(WaitingGroup, unit))
+            return self._place_gang(kind, unit)
+        return self._place_group(kind, unit)
 
     def _place_group(self, kind: WaitingClass, unit: WaitingGroup) -> Block | None:
         quota = self.draft.queues.room(unit.job.queue, unit.request)
@@ -240,11 +239,11 @@ class _Pass:
 
     def _place_gang(self, kind: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
-        found = try_gang(self.draft, unit)
+        found = try_gang(self.draft, Ask(unit))
         if isinstance(found, GangPlacement) and not self.front.is_reserved(unit.rank):
             self.draft.rollback(mark)  # what the head needs is worked out as if this one were not there
             self.front.reservation(unit.rank)
-            found = try_gang(self.draft, unit)
+            found = try_gang(self.draft, Ask(unit))
         if not isinstance(found, GangPlacement):
             return self._gang_without(found, kind, unit)
         self.front.note_start(unit.job)
@@ -264,11 +263,11 @@ class _Pass:
     def _squeeze_in(self, guard: Reservation, unit: WaitingGang) -> bool:
         """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""
         mark = self.draft.mark()
-        found = self.draft.without(guard.set_aside(), lambda: try_gang(self.draft, unit))
+        found = self.draft.without(guard.set_aside(), lambda: try_gang(self.draft, Ask(unit)))
         if isinstance(found, GangPlacement) and guard.stay(self._places(found)):
             return True
         self.draft.rollback(mark)
-        found = try_gang(self.draft, unit)
+        found = try_gang(self.draft, Ask(unit))
         if isinstance(found, GangPlacement) and guard.make_way(self._places(found)):
             return True
         self.draft.rollback(mark)
@@ -292,7 +291,7 @@ class _Pass:
         """There is no room, or no quota: others may have to make way, or a part of a gang may go where it can."""
         if self._may_evict(kind, unit) and self._evict(kind, unit):
             return None
-        if block is Block.ROOM and unit.is_gang and self._place_part(cast(WaitingGang, unit)):
+        if block is Block.ROOM and unit.is_gang and self._place_part(unit):
             return None
         return block
 
@@ -339,7 +338,7 @@ class _Pass:
 
     def _make_room(self, unit: Unit) -> GangPlacement | Reason:
         """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
-        ready = 0 if unit.is_gang else sum(1 for _ in cast(WaitingGroup, unit).ready(BAND_MAX))
+        ready = 0 if unit.is_gang else sum(1 for _ in unit.ready(BAND_MAX))
         for count in (ready, ready // 4):
             if count > 1 and isinstance(
                 found := make_room(self.draft, unit, self._policy, count=count), GangPlacement
@@ -352,12 +351,11 @@ class _Pass:
 
         A deadlock needs two gangs that hold halves, so only the first may, and only if nobody else holds one.
         """
-        gang = unit.job.gang
-        if gang is None or gang.strict or not getattr(unit, "may_hold_part", False):
+        if not unit.may_hold_part:
             return False
         if self.front.reservation(unit.rank) is not None:
             return False
-        if not isinstance(try_gang(self.draft, unit, partial=True), GangPlacement):
+        if not isinstance(try_gang(self.draft, Ask(unit), partial=True), GangPlacement):
             return False
         self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
         return True

@@ -10,7 +10,7 @@ from phalanx.core.model.job import Restart
 from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.status import Status, Why
-from phalanx.core.model.waiting import Wanted
+from phalanx.core.model.waiting import Part
 from tests.support.builders import a_capacity, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 
@@ -23,7 +23,7 @@ def test_a_gang_waits_as_one():
     job = cluster.submit(a_gang(a_group(4)))
     assert [unit.is_gang for unit in cluster.state.waiting.classes.popitem()[1].units.values()] == [True]
     assert job.gang is not None
-    assert job.gang.wanted() == (Wanted(job.groups[0].request, 4, 4),)
+    assert job.gang.wanted() == (Part(job.groups[0].request, 4, 4),)
 
 
 def test_nobody_goes_before_all_are_ready():

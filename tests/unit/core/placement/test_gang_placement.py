@@ -10,10 +10,10 @@ from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.tenants import NEVER, Tenant
+from phalanx.core.model.waiting import Ask
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang import packing
 from phalanx.core.placement.gang.place import place_gang, seat
-from phalanx.core.placement.gang.shapes import shapes_of
 from tests.support.topologies import GangOwner, a_draft, some
 
 
@@ -102,7 +102,8 @@ def test_a_layout_that_one_node_cannot_hold_is_not_seated_at_all():
     owner = GangOwner(some(2, cores=2), some(3, cores=3))
     before = free(draft)
     seats = [[(0, 1), (1, 1)], [(0, 1), (1, 2)]]
-    assert seat(draft, owner, shapes_of(owner.wanted()), seats) is None
+    ask = Ask(owner)
+    assert seat(draft, ask, ask.parts, seats) is None
     assert free(draft) == before
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phalanx.core.model.job import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Tree
-from phalanx.core.placement.gang.search import GroupAsk, Layout, layouts
+from phalanx.core.placement.gang.search import Layout, PartSlots, layouts
 from tests.support.topologies import a_tree, asking, column
 
 # Two spines of two blocks of two racks of two nodes, n1 to n16.
@@ -26,11 +26,11 @@ def prefer(layer: str, multiple: int = 1) -> Gather:
     return Gather(layer, False, multiple)
 
 
-def best(tree: Tree, ask: GroupAsk, *rules: Gather, **more) -> Layout | None:
+def best(tree: Tree, ask: PartSlots, *rules: Gather, **more) -> Layout | None:
     return next(layouts(tree, [ask], rules, **more), None)
 
 
-def stands(tree: Tree, ask: GroupAsk, *rules: Gather, **more) -> dict[str, int] | None:
+def stands(tree: Tree, ask: PartSlots, *rules: Gather, **more) -> dict[str, int] | None:
     """The best layout as members by node, in the order in which they are laid."""
     found = best(tree, ask, *rules, **more)
     return None if found is None else {tree.nodes[row]: count for row, count in found.counts[0]}
@@ -228,8 +228,8 @@ def test_there_is_no_layout_without_nodes():
 def test_sums_that_are_known_lead_to_the_same_answer(count: int):
     tree = a_tree(*SIXTEEN)
     slots = column(*[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3])
-    bare, known = GroupAsk(count, count, slots), GroupAsk(count, count, slots, tree.sums(slots))
-    tally = GroupAsk(count, count, slots, tree.sums(slots), Tally(slots, tree))
+    bare, known = PartSlots(count, count, slots), PartSlots(count, count, slots, tree.sums(slots))
+    tally = PartSlots(count, count, slots, tree.sums(slots), Tally(slots, tree))
     expected = [list(islice(layouts(tree, [ask], ()), 20)) for ask in (bare, known, tally)]
     assert expected[0] == expected[1] == expected[2]
 

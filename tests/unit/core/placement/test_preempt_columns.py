@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.waiting import Wanted
+from phalanx.core.model.waiting import Part
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.preempt.free import FreeAfter, Measure
-from phalanx.core.placement.preempt.offers import Offers
-from phalanx.core.placement.preempt.units import bundled, total
+from phalanx.core.placement.preempt.free import FreeAfter, Measure, Offers
 from phalanx.core.placement.preempt.victim_search import VictimSearch, _Ranking
-from phalanx.core.placement.preempt.victims import Loss, Price, Victims
+from phalanx.core.placement.preempt.victims import Loss, Price, Victims, bundled, total
 from tests.support.full_cluster import FullCluster, a_gang, some
 
 H100 = Request(cores=0, gpus=1)
@@ -23,7 +21,7 @@ def victims_of(cluster: FullCluster) -> Victims:
 
 def room_of(cluster: FullCluster, need: int = 4, request: Request = H100) -> FreeAfter:
     victims = victims_of(cluster)
-    measure = Measure(cluster.nodes, [Wanted(request, need, need)], victims)
+    measure = Measure(cluster.nodes, [Part(request, need, need)], victims)
     return FreeAfter.over(measure, np.flatnonzero(cluster.nodes.open), np.arange(len(victims)))
 
 

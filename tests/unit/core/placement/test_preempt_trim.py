@@ -10,14 +10,11 @@ from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
 from phalanx.core.model.tenants import NEVER, Tenant
+from phalanx.core.model.waiting import Ask
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.preempt import trim
-from phalanx.core.placement.preempt.eviction_plan import EvictionPlan, Key
-from phalanx.core.placement.preempt.goal import Goal
-from phalanx.core.placement.preempt.node_fit import NodeFit, in_turn
-from phalanx.core.placement.preempt.trim import Trim
-from phalanx.core.placement.preempt.units import EvictionUnit
-from phalanx.core.placement.preempt.victims import Loss
+from phalanx.core.placement.preempt.eviction_plan import EvictionPlan, Key, Preemption
+from phalanx.core.placement.preempt.node_fit import NodeFit, QuotaLeft, Trim, in_turn
+from phalanx.core.placement.preempt.victims import EvictionUnit, Loss
 from tests.support.full_cluster import NOW, FullCluster, a_gang, some
 
 H100 = Request(cores=0, gpus=1)
@@ -96,7 +93,7 @@ class TestTrim:
             for tenant in mine:
                 ledger.take(tenant.grant)
             stands[row] = NodeFit(ledger, [(H100, members)], mine)
-        return Trim(stands, trim.QuotaLeft(Queues(), "default", (), ()))
+        return Trim(stands, QuotaLeft(Queues(), "default", (), ()))
 
     def test_the_most_urgent_comes_back_first(self):
         out = [a_tenant("low", 1, 0, 0), a_tenant("high", 2, 0, 1, priority=5)]
@@ -116,7 +113,7 @@ class TestTrim:
         out = [a_tenant("old", 1, 0, 0), a_tenant("old", 2, 1, 0), a_tenant("old", 3, 1, 1)]
         bundle = EvictionUnit(Loss.WORK, "old", 0, 9.0, tuple(out), ((0, 1),))
         trimmed = Trim(
-            {0: self.a_trim(4, out)._stands[0]}, trim.QuotaLeft(Queues(), "default", (), ())
+            {0: self.a_trim(4, out)._stands[0]}, QuotaLeft(Queues(), "default", (), ())
         ).keep_out([bundle])  # fmt: skip
         assert [(each.loss, each.tenants[0].key) for each in trimmed] == [(Loss.SURPLUS, ("n0", 1))]
 
@@ -125,7 +122,7 @@ class TestTrim:
         queues.quotas["default"] = Quota(tasks=1)
         out = a_tenant("low", 1, 0, 0)
         queues.take("default", out.grant)
-        quota = trim.QuotaLeft(queues, "default", [(H100, 1)], [out])
+        quota = QuotaLeft(queues, "default", [(H100, 1)], [out])
         assert quota.holds() and not quota.admits([out])
 
     @given(st.data())
@@ -159,8 +156,10 @@ class TestClearing:
 
     def key(self, *bundles: EvictionUnit, rows: tuple[int, ...] = (0,), **gather: object) -> Key:
         cluster = FullCluster("s/b/r1", "s/b/r1", "s/b/r2")
-        aim = Goal(Draft(cluster.snapshot()), a_gang(some(len(rows)), **gather))  # type: ignore[arg-type]
-        return EvictionPlan(aim, [[(row, 1) for row in rows]], list(bundles)).key
+        ask = Ask(a_gang(some(len(rows)), **gather))  # type: ignore[arg-type]
+        return EvictionPlan(
+            Preemption(Draft(cluster.snapshot()), ask), [[(row, 1) for row in rows]], list(bundles)
+        ).key
 
     def a_bundle(
         self, job: str, lost: float = 1.0, loss: Loss = Loss.WORK, priority: int = 0

@@ -1,23 +1,102 @@
 """Which domains of a level could hold a gang, the best first, by the order that `search.py` promises.
 
-Most gangs need only the first one, so that one is found without sorting all the others.
+Gather rules mean levels of the tree. Most gangs need only the first domain, so that one is found without sorting all
+the others. The grade of a node says how precious what it has is (`core/model/score.py`): where a domain has enough room
+on nodes of low grades, its other nodes are left alone.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phalanx.core.model.gang import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Column, Mask, Tree
-from phalanx.core.placement.gang.grades import Grades
-from phalanx.core.placement.gang.rules import GatherLevels
 from phalanx.core.placement.gang.spread import Field
 
+GRADES_MAX = 8  # of more grades the highest are taken for one
 _Key = Callable[[Column], NDArray[Any]]  # numbers of domains to what is compared; the smaller is the better
+
+
+class GatherLevels:
+    """What gather rules mean in a tree. `top` is the level that must hold all of it; None: its layer is unknown."""
+
+    def __init__(self, tree: Tree, gather: tuple[Gather, ...]) -> None:
+        self.gather = gather
+        self.unknown: list[Gather] = []
+        self.preferred: list[int] = []  # levels, the outermost first
+        self.multiples: tuple[int, ...] = ()  # per level: of how many members a domain holds a multiple
+        self._tree = tree
+        top = 0
+        for rule in gather:
+            level = tree.level(rule.layer)
+            if level is None:
+                self.unknown.append(rule)
+                continue
+            if rule.must:
+                top = max(top, level)
+            elif level not in self.preferred:
+                insort(self.preferred, level)
+            if rule.multiple > 1:
+                before = self.multiples or (1,) * (tree.node_level + 1)
+                self.multiples = (*before[:level], lcm(before[level], rule.multiple), *before[level + 1 :])
+        self.top = None if any(rule.must for rule in self.unknown) else top
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """For each level, the next one over which members are divided: preferred layers first, if any."""
+        inmost = max(self.preferred, default=0)
+        kept = [
+            level
+            for level in range(1, self._tree.node_level + 1)
+            if level >= inmost or level in self.preferred or (self.multiples and self.multiples[level] > 1)
+        ]
+        return tuple(next(to for to in kept if to > level) for level in range(self._tree.node_level))
+
+
+class Grades:
+    """The room of every domain on nodes of the first grade, of the first two, and so on."""
+
+    def __init__(
+        self, tree: Tree, slots: Column, grades: Column, multiples: tuple[int, ...], held: Column | None
+    ) -> None:
+        self._tree, self._slots, self._grades = tree, slots, grades
+        self._multiples, self._held = multiples, held
+        self._limits: list[int] = np.unique(grades[slots > 0])[: GRADES_MAX - 1].tolist()
+        self._fields: list[Field] = []
+
+    @property
+    def is_one(self) -> bool:
+        """Whether every node that has room is as good as any other."""
+        return len(self._limits) <= 1
+
+    def needed(self, level: int, count: int) -> Column:
+        """How many grades each domain of a level has to use to hold so many."""
+        found: Column = np.full(self._tree.size(level), len(self._limits), dtype=np.int64)
+        for number in range(len(self._limits) - 1, -1, -1):
+            found[self._field(number).at(level) >= count] = number
+        return found
+
+    def field(self, level: int, number: int, count: int) -> Field | None:
+        """The room on the nodes that suffice for so many in one domain; None if it takes all of them."""
+        for at in range(len(self._limits)):
+            if int(self._field(at).at(level)[number]) >= count:
+                return self._field(at)
+        return None
+
+    def _field(self, number: int) -> Field:
+        while len(self._fields) <= number:
+            limit = self._limits[len(self._fields)]
+            slots = np.where(self._grades <= limit, self._slots, 0)
+            self._fields.append(Field(self._tree, slots, None, self._multiples, self._held))
+        return self._fields[number]
 
 
 class Domains:

@@ -1,7 +1,7 @@
-"""Whether members of several shapes fit beside each other into one domain: a search that gives up after a while.
+"""Whether members of several parts fit beside each other into one domain: a search that gives up after a while.
 
-Slots say how many members of one shape a node takes; what a node takes of several shapes at once has to be tried.
-The shape with the least room goes first and fills nodes in order, as a careful person would do it; if that does not
+Slots say how many members of one part a node takes; what a node takes of several parts at once has to be tried.
+The part with the least room goes first and fills nodes in order, as a careful person would do it; if that does not
 work out, the last choice that can be made differently is. A search that ran out of steps says so (`gave_up`).
 """
 
@@ -18,7 +18,7 @@ from phalanx.core.placement.gang.spread import Counts
 from phalanx.core.placement.preempt.node_fit import divisible, suitable
 
 STEPS_MAX = 20_000
-DEPTH_MAX = 400  # shapes times nodes: beyond this nodes are filled in order, and that is all
+DEPTH_MAX = 400  # parts times nodes: beyond this nodes are filled in order, and that is all
 
 
 class Bin:
@@ -44,7 +44,7 @@ class Bin:
         )
 
     def room(self, at: int, request: Request, most: int) -> int:
-        """How many more members of a shape it takes."""
+        """How many more members of a part it takes."""
         room = slots(self._left, request, most)
         return max(0, self._devices_for(at, request.gpus, room) if request.gpus and room > 0 else room)
 
@@ -82,7 +82,7 @@ class Packing:
         accepts: Callable[[list[Counts]], bool] | None,
         steps: int = STEPS_MAX,
     ) -> None:
-        """`caps` limits each shape on each of the rows; `accepts` has the last word on a whole layout, if given."""
+        """`caps` limits each part on each of the rows; `accepts` has the last word on a whole layout, if given."""
         self._rows, self._requests, self._caps, self._accepts = rows, requests, caps, accepts
         self._bins = [Bin(ledgers[row], requests) for row in rows]
         self._placed = [[0] * len(rows) for _ in requests]
@@ -95,7 +95,7 @@ class Packing:
         return self.steps <= 0
 
     def find(self, size: Sequence[int]) -> list[Counts] | None:
-        """Counts for every shape, or None if there are none."""
+        """Counts for every part, or None if there are none."""
         bins = range(len(self._bins))
         rooms = [sum(self._room(at, bin_) for bin_ in bins) for at in range(len(size))]
         order = sorted((at for at in range(len(size)) if size[at]), key=lambda at: rooms[at] / size[at])
@@ -108,7 +108,7 @@ class Packing:
         return self._counts() if self._stage(order, size) else None
 
     def extend(self, most: Sequence[int]) -> list[Counts]:
-        """What was found, with more members of each shape wherever there is room, up to so many."""
+        """What was found, with more members of each part wherever there is room, up to so many."""
         for at, count in enumerate(most):
             self._pour(at, count - sum(self._placed[at]))
         return self._counts()
@@ -127,7 +127,7 @@ class Packing:
         return count <= 0
 
     def _stage(self, order: list[int], size: Sequence[int]) -> bool:
-        """Place one shape after another; True leaves everything placed."""
+        """Place one part after another; True leaves everything placed."""
         if not order:
             return self._is_accepted()
         # Two nodes with the same left are still unlike if a target or a label keeps somebody off one of them.

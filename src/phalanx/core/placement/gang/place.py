@@ -18,12 +18,10 @@ from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import FREE_OF_DEVICES
-from phalanx.core.model.waiting import WaitingGang
+from phalanx.core.model.waiting import Ask, Gathers, Member, Part, WaitingGang
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.packing import STEPS_MAX, Packing
-from phalanx.core.placement.gang.rules import Gathers, rules_to_try
-from phalanx.core.placement.gang.search import CandidateDomain, GangSearch, GroupAsk
-from phalanx.core.placement.gang.shapes import Member, MemberShape, admitted, shapes_of
+from phalanx.core.placement.gang.search import CandidateDomain, GangSearch, PartSlots
 from phalanx.core.placement.gang.shortage import Shortage
 from phalanx.core.placement.gang.spread import Field
 from phalanx.core.placement.preempt.node_fit import NodeFit, in_turn
@@ -37,53 +35,49 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Gan
 
     With `partial` as many members as find room now, even if they are not enough.
     """
-    found = try_gang(draft, unit, partial=partial)
+    found = try_gang(draft, Ask(unit), partial=partial)
     return found.reason() if isinstance(found, Shortage) else found
 
 
-def try_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> GangPlacement | Reason | Shortage:
+def try_gang(draft: Draft, ask: Ask, *, partial: bool = False) -> GangPlacement | Reason | Shortage:
     """The same, but a lack of room is only put into words when it is asked."""
-    shapes = shapes_of(unit.wanted())
-    if not shapes:
-        return GangPlacement(unit.job.id, ())
+    parts = ask.parts
+    if not parts:
+        return GangPlacement(ask.job.id, ())
     needs: list[int] = []
     if partial:
-        needs = [shape.need for shape in shapes]
-        shapes = [structs.replace(shape, need=0) for shape in shapes]
-    most = admitted(draft.queues, unit.job.queue, shapes)
+        needs = [part.need for part in parts]
+        parts = [structs.replace(part, need=0) for part in parts]
+    most = draft.queues.admitted(ask.job.queue, parts)
     if isinstance(most, Reason):
         return most
-    tried = [Tries(draft, unit, shapes, most, gather) for gather in rules_to_try(unit)]
+    tried = [Tries(draft, ask, parts, most, gather) for gather in ask.rules_to_try]
     for tries in tried:
         for seats in tries.as_many_as_fit(needs) if partial else tries.whole():
-            members = seat(draft, unit, shapes, seats)
+            members = seat(draft, ask, parts, seats)
             if members:
-                gang_placement = GangPlacement(unit.job.id, tuple(members))
+                gang_placement = GangPlacement(ask.job.id, tuple(members))
                 draft.enlist(gang_placement)
                 return gang_placement
-    return Shortage(draft.nodes, shapes, tried[-1].search, tried[-1].gave_up)
+    return Shortage(draft.nodes, parts, tried[-1].search, tried[-1].gave_up)
 
 
-def seat(
-    draft: Draft, unit: WaitingGang, shapes: Sequence[MemberShape], seats: Seats
-) -> list[Placement] | None:
+def seat(draft: Draft, ask: Ask, parts: Sequence[Part], seats: Seats) -> list[Placement] | None:
     """Take the grants for one layout; the members in the order of their index, or None with the draft as before."""
     mark = draft.mark()
-    alone = len(shapes) == 1
-    found = (
-        _seat_alone(draft, unit, shapes[0], seats[0]) if alone else _seat_beside(draft, unit, shapes, seats)
-    )
+    alone = len(parts) == 1
+    found = _seat_alone(draft, ask, parts[0], seats[0]) if alone else _seat_beside(draft, ask, parts, seats)
     if found is None:
         draft.rollback(mark)
     return found
 
 
 def _seat_alone(
-    draft: Draft, unit: WaitingGang, shape: MemberShape, counts: Sequence[tuple[int, int]]
+    draft: Draft, ask: Ask, part: Part, counts: Sequence[tuple[int, int]]
 ) -> list[Placement] | None:
     """Members who all ask for the same, node after node."""
-    job, queue, request = unit.job.id, unit.job.queue, shape.request
-    members = iter(shape.members(unit, sum(count for _, count in counts)))
+    job, queue, request = ask.job.id, ask.job.queue, part.request
+    members = iter(ask.members(part, sum(count for _, count in counts)))
     found: list[Placement] = []
     for row, count in counts:
         ledger, node = draft.nodes.ledgers[row], draft.nodes.names[row]
@@ -96,15 +90,13 @@ def _seat_alone(
     return found
 
 
-def _seat_beside(
-    draft: Draft, unit: WaitingGang, shapes: Sequence[MemberShape], seats: Seats
-) -> list[Placement] | None:
-    """Members of different shapes, who share nodes: in an order in which each ledger can grant one after another."""
+def _seat_beside(draft: Draft, ask: Ask, parts: Sequence[Part], seats: Seats) -> list[Placement] | None:
+    """Members of different parts, who share nodes: in an order in which each ledger can grant one after another."""
     asked: dict[int, list[tuple[Request, list[Member]]]] = {}
-    for shape, counts in zip(shapes, seats, strict=True):
-        members = iter(shape.members(unit, sum(count for _, count in counts)))
+    for part, counts in zip(parts, seats, strict=True):
+        members = iter(ask.members(part, sum(count for _, count in counts)))
         for row, count in counts:
-            asked.setdefault(row, []).append((shape.request, list(islice(members, count))))
+            asked.setdefault(row, []).append((part.request, list(islice(members, count))))
     found: list[tuple[Member, Placement]] = []
     for row, wanted in asked.items():
         ledger, left = draft.nodes.ledgers[row], [iter(members) for _, members in wanted]
@@ -115,22 +107,25 @@ def _seat_beside(
             grant, member = ledger.fit(request), next(left[at])
             if not isinstance(grant, Grant):
                 return None
-            draft.take(row, grant, unit.job.queue)
-            found.append((member, Placement(unit.job.id, member[1], ledger.name, grant)))
+            draft.take(row, grant, ask.job.queue)
+            found.append((member, Placement(ask.job.id, member[1], ledger.name, grant)))
     return [placement for _, placement in sorted(found, key=lambda each: each[0])]
 
 
-def _without_devices(shapes: Sequence[MemberShape], asks: Sequence[GroupAsk]) -> list[GroupAsk] | None:
-    """Of a gang that asks for no devices, the room on nodes that have none to give; None if that is nothing new."""
-    if asks[0].grades is None or any(
-        shape.request.gpus or ask.grades is None for shape, ask in zip(shapes, asks, strict=True)
+def _without_devices(parts: Sequence[Part], slots: Sequence[PartSlots]) -> list[PartSlots] | None:
+    """Of a gang that slots for no devices, the room on nodes that have none to give; None if that is nothing new."""
+    if slots[0].grades is None or any(
+        part.request.gpus or each.grades is None for part, each in zip(parts, slots, strict=True)
     ):
         return None
-    rooms = [np.where(ask.grades <= FREE_OF_DEVICES, ask.slots, 0) for ask in asks if ask.grades is not None]
-    if any(int(room.sum()) < ask.most for room, ask in zip(rooms, asks, strict=True)):
+    rooms = [
+        np.where(each.grades <= FREE_OF_DEVICES, each.slots, 0) for each in slots if each.grades is not None
+    ]
+    if any(int(room.sum()) < each.most for room, each in zip(rooms, slots, strict=True)):
         return None
     return [
-        GroupAsk(ask.most, ask.most, room, grades=ask.grades) for ask, room in zip(asks, rooms, strict=True)
+        PartSlots(each.most, each.most, room, grades=each.grades)
+        for each, room in zip(slots, rooms, strict=True)
     ]
 
 
@@ -140,36 +135,34 @@ class Tries:
     def __init__(
         self,
         draft: Draft,
-        unit: WaitingGang,
-        shapes: Sequence[MemberShape],
+        ask: Ask,
+        parts: Sequence[Part],
         most: Sequence[int],
         gather: Gathers,
     ) -> None:
         self._nodes = draft.nodes
-        self._shapes = shapes
-        gang = unit.job.gang
-        asks = [
-            GroupAsk(
-                shape.need,
+        self._parts = parts
+        slots = [
+            PartSlots(
+                part.need,
                 count,
-                *self._nodes.slots(shape.request),
-                self._nodes.scores.grades(shape.request, draft.score),
+                *self._nodes.slots(part.request),
+                self._nodes.scores.grades(part.request, draft.score),
             )
-            for shape, count in zip(shapes, most, strict=True)
+            for part, count in zip(parts, most, strict=True)
         ]
-        bound = [row for row, count in unit.bound() for _ in range(count)]
-        existing = None
-        if gang and gang.affinity and (near := draft.tenants.near.get(gang.affinity)):
-            existing = np.zeros(len(self._nodes), dtype=np.int64)  # those of this very gang are among them
-            existing[list(near)] = list(near.values())
-        self.search = GangSearch(self._nodes.tree, asks, gather, existing, bound)
+        bound = ask.bound
+        existing = draft.tenants.near_to(
+            ask.affinity, len(self._nodes)
+        )  # those of this very gang are among them
+        self.search = GangSearch(self._nodes.tree, slots, gather, existing, bound)
         self._gather, self._existing, self._bound = gather, existing, bound
         self._apart: GangSearch | None = None  # the same on nodes that have no free devices
         if (
             not bound
             and existing is None
             and not self.search.rules.preferred
-            and (apart := _without_devices(shapes, asks))
+            and (apart := _without_devices(parts, slots))
         ):
             self._apart = GangSearch(self._nodes.tree, apart, gather)
         self._steps = STEPS_MAX
@@ -180,12 +173,12 @@ class Tries:
         """Layouts with all that is needed."""
         search = self.search
         if self._apart is not None:
-            full = tuple(ask.most for ask in search.asks)
+            full = tuple(part.most for part in search.parts)
             for candidate in self._apart.candidates():
                 if candidate.size == full:
                     yield from (layout.counts for layout in self._apart.fill(candidate))
-        # Slots are exact for one shape, and a multiple is, unless some of it stands there already.
-        is_exact = len(self._shapes) == 1 and (search.held is None or not search.rules.multiples)
+        # Slots are exact for one part, and a multiple is, unless some of it stands there already.
+        is_exact = len(self._parts) == 1 and (search.held is None or not search.rules.multiples)
         for candidate in search.candidates():
             for layout in search.fill(candidate):
                 yield layout.counts
@@ -199,29 +192,29 @@ class Tries:
         self._leave_out_hopeless(needs)
         search = self.search
         best = search.roomiest()
-        if len(self._shapes) > 1:
+        if len(self._parts) > 1:
             packing = self._packing(best)
-            yield packing.extend([ask.most for ask in search.asks])
+            yield packing.extend([part.most for part in search.parts])
             return
-        (ask,) = search.asks
-        ask.most = ask.need = min(ask.most, int(search.fields[0].at(best.level)[best.number]))
-        if ask.most:
+        (part,) = search.parts
+        part.most = part.need = min(part.most, int(search.fields[0].at(best.level)[best.number]))
+        if part.most:
             yield from self.whole()
 
     def _leave_out_hopeless(self, needs: Sequence[int]) -> None:
         """Part of a gang waits only where all that it needs could come: elsewhere it would hold places in vain."""
         tree, top = self._nodes.tree, self.search.rules.top or 0
         could = np.ones(tree.size(top), dtype=np.bool_)
-        for shape, need in zip(self._shapes, needs, strict=True):
-            could &= Field(tree, *self._nodes.ever(shape.request)).at(top) >= need
+        for part, need in zip(self._parts, needs, strict=True):
+            could &= Field(tree, *self._nodes.ever(part.request)).at(top) >= need
         if could.all():
             return
         rows = could[tree.up(tree.node_level, np.arange(len(self._nodes)), top)]
-        asks = [
-            GroupAsk(ask.need, ask.most, np.where(rows, ask.slots, 0), grades=ask.grades)
-            for ask in self.search.asks
+        parts = [
+            PartSlots(part.need, part.most, np.where(rows, part.slots, 0), grades=part.grades)
+            for part in self.search.parts
         ]
-        self.search = GangSearch(tree, asks, self._gather, self._existing, self._bound)
+        self.search = GangSearch(tree, parts, self._gather, self._existing, self._bound)
         self._apart = None
 
     def _pack(self, candidate: CandidateDomain) -> Seats | None:
@@ -237,7 +230,7 @@ class Tries:
             self._steps = packing.steps
             self.gave_up = self.gave_up or packing.gave_up
             if found is not None:
-                more = [ask.most for ask in self.search.asks]
+                more = [part.most for part in self.search.parts]
                 return found if self.search.rules.multiples else packing.extend(more)
         return None
 
@@ -245,25 +238,25 @@ class Tries:
         """With multiples more than what is needed may fit where just that does not."""
         if not self.search.rules.multiples:
             return [candidate.size]
-        most = [ask.most for ask in self.search.asks]
+        most = [part.most for part in self.search.parts]
         sizes = product(*(range(least, most + 1) for least, most in zip(candidate.size, most, strict=True)))
         fitting = (size for size in sizes if self.search.completes(candidate, sum(size)))
         return sorted(islice(fitting, SIZES_MAX), key=sum, reverse=True)
 
     def _packing(self, candidate: CandidateDomain) -> Packing:
         search = self.search
-        slots = [ask.slots for ask in search.asks]
+        slots = [part.slots for part in search.parts]
         rows = search.tree.rows(candidate.level, candidate.number)
         rows = rows[np.any([column[rows] > 0 for column in slots], axis=0)]
-        for ask in search.asks:
-            if ask.grades is not None:
-                rows = rows[np.argsort(ask.grades[rows], kind="stable")]
+        for part in search.parts:
+            if part.grades is not None:
+                rows = rows[np.argsort(part.grades[rows], kind="stable")]
         if search.existing is not None:
             rows = rows[np.argsort(-search.existing.slots[rows], kind="stable")]
         return Packing(
             self._nodes.ledgers,
             rows.tolist(),
-            [shape.request for shape in self._shapes],
+            [part.request for part in self._parts],
             [column[rows].tolist() for column in slots],
             search.keeps_multiples if search.rules.multiples else None,
             self._steps,

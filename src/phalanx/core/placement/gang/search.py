@@ -21,7 +21,7 @@ no domain holds all, it takes the lowest level that holds what it needs, and the
 A must rule for a layer that nobody declared has no layout; a prefer rule for one is ignored. With `multiple` every
 domain of that layer holds a multiple, members who are already there counted.
 
-Groups that ask for different things share the nodes, which the slots of one group cannot tell. For each domain the
+Groups that part for different things share the nodes, which the slots of one group cannot tell. For each domain the
 first layout is one that is sure to fit, if there is one; then comes what would fit if they did not share.
 """
 
@@ -35,14 +35,12 @@ from msgspec import Struct
 from phalanx.core.model.job import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Column, Tree
-from phalanx.core.placement.gang.domains import Domains
-from phalanx.core.placement.gang.grades import Grades
-from phalanx.core.placement.gang.rules import GatherLevels
+from phalanx.core.placement.gang.domains import Domains, GatherLevels, Grades
 from phalanx.core.placement.gang.spread import Counts, Field, Spread
 
 
-class GroupAsk(Struct):
-    """One group of a gang: `slots` says for each node row how many of its tasks the node could take."""
+class PartSlots(Struct):
+    """How many members of one part of an part every node could take; the group of a gang that it comes from, mostly."""
 
     need: int  # must be placed now
     most: int  # may be placed now
@@ -62,7 +60,7 @@ class Layout(Struct, frozen=True):
 
 def layouts(
     tree: Tree,
-    asks: Sequence[GroupAsk],
+    parts: Sequence[PartSlots],
     gather: tuple[Gather, ...],
     *,
     existing: Column | None = None,
@@ -70,7 +68,7 @@ def layouts(
     cost: Column | None = None,
 ) -> Iterator[Layout]:
     """Where the members could stand, the best first."""
-    search = GangSearch(tree, asks, gather, existing, bound, cost)
+    search = GangSearch(tree, parts, gather, existing, bound, cost)
     for candidate in search.candidates():
         yield from search.fill(candidate)
 
@@ -89,31 +87,31 @@ class GangSearch:
     def __init__(
         self,
         tree: Tree,
-        asks: Sequence[GroupAsk],
+        parts: Sequence[PartSlots],
         gather: tuple[Gather, ...],
         existing: Column | None = None,
         bound: Sequence[int] = (),
         cost: Column | None = None,
     ) -> None:
-        self.tree, self.asks, self.cost = tree, asks, cost
+        self.tree, self.parts, self.cost = tree, parts, cost
         self.rules = GatherLevels(tree, gather)
         self.held = np.bincount(bound, minlength=len(tree.nodes)) if len(bound) else None
         if existing is None:
             existing = self.held
         self.existing = None if existing is None or not existing.any() else Field(tree, existing)
         # A multiple is of all members together, which the slots of one of several groups cannot be rounded to.
-        multiples = self.rules.multiples if len(asks) == 1 else ()
-        self.fields = [Field(tree, ask.slots, ask.sums, multiples, self.held) for ask in asks]
-        self.grades = [self._graded(ask, multiples) for ask in asks]
+        multiples = self.rules.multiples if len(parts) == 1 else ()
+        self.fields = [Field(tree, part.slots, part.sums, multiples, self.held) for part in parts]
+        self.grades = [self._graded(part, multiples) for part in parts]
         self.domains = Domains(
-            tree, self.rules, self.fields, self.existing, bound, cost, asks[0].tally, self.grades
+            tree, self.rules, self.fields, self.existing, bound, cost, parts[0].tally, self.grades
         )
 
     def candidates(self) -> Iterator[CandidateDomain]:
         """The domains that could hold the gang in full size, then those that hold what it needs; the best first."""
         if self.rules.top is None or not len(self.tree.nodes):
             return
-        most, need = tuple(ask.most for ask in self.asks), tuple(ask.need for ask in self.asks)
+        most, need = tuple(part.most for part in self.parts), tuple(part.need for part in self.parts)
         for size in (most, need) if need != most else (most,):
             for level in range(self.tree.node_level, self.rules.top - 1, -1):
                 for number in self.domains.in_order(level, size, is_least=size != most):
@@ -123,11 +121,11 @@ class GangSearch:
         """Of the domains that would have to hold them all, the one that holds the most of what may be placed."""
         assert self.rules.top is not None
         total = np.zeros(self.tree.size(self.rules.top), dtype=np.int64)
-        for field, ask in zip(self.fields, self.asks, strict=True):
-            total += np.minimum(field.at(self.rules.top), ask.most)
+        for field, part in zip(self.fields, self.parts, strict=True):
+            total += np.minimum(field.at(self.rules.top), part.most)
         if (pinned := self.domains.pinned) is not None:
             total[np.arange(len(total)) != pinned[0]] = -1
-        return CandidateDomain(self.rules.top, int(total.argmax()), tuple(0 for _ in self.asks))
+        return CandidateDomain(self.rules.top, int(total.argmax()), tuple(0 for _ in self.parts))
 
     def fill(self, candidate: CandidateDomain) -> Iterator[Layout]:
         """Lay the members over the nodes of one domain."""
@@ -169,10 +167,10 @@ class GangSearch:
                     return False
         return True
 
-    def _graded(self, ask: GroupAsk, multiples: tuple[int, ...]) -> Grades | None:
-        if ask.grades is None or self.cost is not None:
+    def _graded(self, part: PartSlots, multiples: tuple[int, ...]) -> Grades | None:
+        if part.grades is None or self.cost is not None:
             return None
-        found = Grades(self.tree, ask.slots, ask.grades, multiples, self.held)
+        found = Grades(self.tree, part.slots, part.grades, multiples, self.held)
         return None if found.is_one else found
 
     def _good_enough(self, candidate: CandidateDomain) -> list[Field] | None:
@@ -180,7 +178,7 @@ class GangSearch:
         if not any(self.grades):
             return None
         level, number, size = candidate.level, candidate.number, candidate.size
-        if level == self.tree.node_level or size != tuple(ask.most for ask in self.asks):
+        if level == self.tree.node_level or size != tuple(part.most for part in self.parts):
             return None
         return [
             (None if grades is None else grades.field(level, number, count)) or field
@@ -209,7 +207,7 @@ class GangSearch:
         """Counts for all groups, the one with the least room first. If shared, each takes its part of a node."""
         level, number, size = candidate.level, candidate.number, candidate.size
         rooms = [int(field.at(level)[number]) for field in fields]
-        found: list[Counts] = [[] for _ in self.asks]
+        found: list[Counts] = [[] for _ in self.parts]
         left = np.ones(len(self.tree.nodes)) if is_shared else None
         near = self.existing
         for group in sorted(range(len(rooms)), key=lambda at: rooms[at] / max(1, size[at])):
@@ -231,7 +229,7 @@ class GangSearch:
         self, group: int, field: Field, near: Field | None, candidate: CandidateDomain
     ) -> Counts | None:
         level, number, least = candidate.level, candidate.number, candidate.size[group]
-        count = min(int(field.at(level)[number]), self.asks[group].most)
+        count = min(int(field.at(level)[number]), self.parts[group].most)
         while count >= least and not field.completes(level, number, count):
             count -= 1
         if count < least:

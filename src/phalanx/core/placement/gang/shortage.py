@@ -18,8 +18,8 @@ from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column
+from phalanx.core.model.waiting import Part
 from phalanx.core.placement.gang.search import GangSearch
-from phalanx.core.placement.gang.shapes import MemberShape
 from phalanx.core.placement.gang.spread import Field
 
 DOMAINS_SHOWN = 64
@@ -29,9 +29,9 @@ class Shortage:
     """One gang that found no layout, and the search that found none."""
 
     def __init__(
-        self, nodes: NodeTable, shapes: Sequence[MemberShape], search: GangSearch, gave_up: bool = False
+        self, nodes: NodeTable, parts: Sequence[Part], search: GangSearch, gave_up: bool = False
     ) -> None:
-        self._nodes, self._shapes, self._search, self._gave_up = nodes, shapes, search, gave_up
+        self._nodes, self._parts, self._search, self._gave_up = nodes, parts, search, gave_up
         self._tree, self._rules = search.tree, search.rules
 
     def reason(self) -> Reason:
@@ -55,16 +55,16 @@ class Shortage:
 
     @property
     def _is_mixed(self) -> bool:
-        return len(self._shapes) > 1
+        return len(self._parts) > 1
 
     @property
     def _needs(self) -> list[int]:
-        """How many members of each shape have to be placed now, one at the least."""
-        needs = [shape.need for shape in self._shapes]
+        """How many members of each part have to be placed now, one at the least."""
+        needs = [part.need for part in self._parts]
         return needs if any(needs) else [1, *needs[1:]]
 
     def _together(self, rooms: Sequence[Column]) -> Column:
-        """Room for members of all shapes: of several, no more of each than it needs, as if they did not share."""
+        """Room for members of all parts: of several, no more of each than it needs, as if they did not share."""
         if not self._is_mixed:
             return rooms[0]
         total = np.zeros(len(rooms[0]), dtype=np.int64)
@@ -78,11 +78,11 @@ class Shortage:
 
     def _too_few_slots(self) -> Reason | None:
         """What even empty nodes could not hold. Members of all groups are counted, since they start together."""
-        ever = [self._nodes.ever(shape.request) for shape in self._shapes]
+        ever = [self._nodes.ever(part.request) for part in self._parts]
         totals = [int((sums[0] if sums else slots).sum()) for slots, sums in ever]
-        for shape, total in zip(self._shapes, totals, strict=True):
+        for part, total in zip(self._parts, totals, strict=True):
             if not total:
-                return self._closest(shape.request)
+                return self._closest(part.request)
         needed = sum(self._needs)
         total = self._all_together(totals)
         if total < needed:
@@ -120,7 +120,7 @@ class Shortage:
         """A multiple that no number of members makes."""
         held = 0 if self._search.held is None else int(self._search.held.sum())
         least, most = (
-            sum(each) + held for each in zip(*((s.need, s.most) for s in self._shapes), strict=True)
+            sum(each) + held for each in zip(*((s.need, s.most) for s in self._parts), strict=True)
         )
         for level, multiple in enumerate(self._rules.multiples):
             if most // multiple * multiple < max(1, least):
@@ -131,7 +131,7 @@ class Shortage:
         """All groups together ask for more than all nodes have."""
         columns = self._nodes.columns
         every = [*columns.every, columns.of_kind(ANY, every=True)]
-        _, *needed = amounts.total((shape.request, shape.need) for shape in self._shapes)
+        _, *needed = amounts.total((part.request, part.need) for part in self._parts)
         for row, (column, wanted) in enumerate(zip(every, needed, strict=True)):
             if wanted > (there := int(column.sum())):
                 shown = (written(wanted), written(there)) if row == CORES else (wanted, there)

@@ -6,44 +6,145 @@ and as close together as all these slots allow. Then everybody comes back who ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import frexp
 
 import numpy as np
+from msgspec import structs
 
 from phalanx.core.model.queue import Asked
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column, Mask
-from phalanx.core.placement.gang.place import Seats
-from phalanx.core.placement.preempt.free import FreeAfter, shortened
-from phalanx.core.placement.preempt.goal import Goal
-from phalanx.core.placement.preempt.node_fit import NodeFit
-from phalanx.core.placement.preempt.offers import Offers, Prices
-from phalanx.core.placement.preempt.trim import QuotaLeft, Trim
-from phalanx.core.placement.preempt.units import EvictionUnit, bundled, total
+from phalanx.core.model.waiting import Ask, Part
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.gang.domains import GatherLevels
+from phalanx.core.placement.gang.place import Seats, Tries
+from phalanx.core.placement.gang.search import Layout, PartSlots, layouts
+from phalanx.core.placement.preempt.free import FreeAfter, Offers, Prices, shortened
+from phalanx.core.placement.preempt.node_fit import NodeFit, QuotaLeft, Trim
 from phalanx.core.placement.preempt.victim_search import VictimChoice, VictimSearch
-from phalanx.core.placement.preempt.victims import Loss, Victims
+from phalanx.core.placement.preempt.victims import EvictionUnit, Loss, Victims, bundled, total
 
+TRIES_MAX = 16  # layouts of several parts, looked at until they fit beside each other
 MANY = 256  # members; for more of them only one layout is worked out
-LAYOUTS_MAX = 4  # of several shapes, looked at until one fits
-TRIED_MAX = 512  # victims; with more of them leaving, several shapes are not tried in the draft
+LAYOUTS_MAX = 4  # of several parts, looked at until one fits
+TRIED_MAX = 512  # victims; with more of them leaving, several parts are not tried in the draft
 AGAIN_MAX = 32  # bundles; with no more than these it is tried whether members could stand elsewhere instead
 ENDLESS = int(np.iinfo(np.int64).max)
 
 Key = tuple[int, int, int, tuple[int, ...], int, int, int, float, int, Seats]
 
 
+class Preemption:
+    """An ask for which others may leave: each member that is needed and no more, and the rules for where they stand."""
+
+    def __init__(self, draft: Draft, ask: Ask) -> None:
+        self.draft, self.ask = draft, ask
+        self.needed = [part for part in ask.parts if part.need]
+        self.gather = ask.gather
+        self.rules = GatherLevels(draft.nodes.tree, self.gather)
+        self.existing = draft.tenants.near_to(ask.affinity, len(draft.nodes))
+        self.bound = ask.bound
+        self.has_multiples = bool(self.rules.multiples)
+        # Slots say all there is to know of one part; several share nodes, and multiples depend on all of them.
+        self.is_simple = len(self.needed) == 1 and not self.has_multiples
+        self.is_plain = self.is_simple and self.needed[0].request.target is None
+        self.parts = self.needed if not self.has_multiples else ask.parts
+
+    @property
+    def count(self) -> int:
+        return sum(part.need for part in self.needed)
+
+    @property
+    def top(self) -> int:
+        """The level of the domain that has to hold all of it. One member alone stands on one node anyway."""
+        if self.count == 1 and not self.bound and not self.has_multiples:
+            return self.draft.nodes.tree.node_level
+        return self.rules.top or 0
+
+    def quota(self, leaving: Iterable[Tenant]) -> QuotaLeft:
+        """What the queue may hold beside the members that are needed, when these have left."""
+        asked = [(part.request, part.need) for part in self.needed]
+        return QuotaLeft(self.draft.queues, self.ask.job.queue, asked, leaving)
+
+    @property
+    def is_within_quota(self) -> bool:
+        """Whether nobody has to leave for the quota. With multiples there may be more members than are needed."""
+        if not self.has_multiples:
+            return self.quota(()).holds()
+        asked = [(part.request, part.most) for part in self.parts]
+        return QuotaLeft(self.draft.queues, self.ask.job.queue, asked, ()).holds()
+
+    @property
+    def pinned(self) -> set[int] | None:
+        """The domains of the must layer in which members stand already; None if they may go anywhere."""
+        if not self.bound or not self.rules.top:
+            return None
+        tree = self.draft.nodes.tree
+        return set(tree.up(tree.node_level, np.array(self.bound), self.rules.top).tolist())
+
+    def layouts(self, slots: Sequence[Column], cost: Column | None = None) -> Iterator[Layout]:
+        """Layouts over these slots, all of what is needed and no more."""
+        room = [
+            PartSlots(each.need, each.need, column) for each, column in zip(self.parts, slots, strict=True)
+        ]
+        tree = self.draft.nodes.tree
+        return layouts(tree, room, self.gather, existing=self.existing, bound=self.bound, cost=cost)
+
+    def seats(self) -> Seats | None:
+        """A layout that fits into the ledgers as they are in the draft; None if there is none.
+
+        For the sake of a multiple there may be more members than are needed, but as few more as possible.
+        """
+        place = self.draft.nodes.tree.place.tolist()
+        extra = sum(part.most - part.need for part in self.parts) if self.has_multiples else 0
+        for more in range(extra + 1):
+            most = [min(part.most, part.need + more) for part in self.parts]
+            if more and sum(most) == sum(min(part.most, part.need + more - 1) for part in self.parts):
+                break
+            parts = [structs.replace(part, most=count) for part, count in zip(self.parts, most, strict=True)]
+            tries = Tries(self.draft, self.ask, parts, most, self.gather)
+            for seats in islice(tries.whole(), TRIES_MAX):
+                if self._holds(seats):
+                    # In the order of the tree neighbours in rank are neighbours in the network.
+                    return [sorted(counts, key=lambda each: place[each[0]]) for counts in seats]
+        return None
+
+    def asked(self, seats: Seats) -> dict[int, list[Asked]]:
+        """What is asked of each node row."""
+        found: dict[int, list[Asked]] = {}
+        for part, counts in zip(self.parts, seats, strict=True):
+            for row, count in counts:
+                found.setdefault(row, []).append((part.request, count))
+        return found
+
+    def level(self, seats: Seats) -> int:
+        """The level of the lowest domain that holds all of these."""
+        tree = self.draft.nodes.tree
+        rows = np.array([row for counts in seats for row, _ in counts], dtype=np.int64)
+        inner = (level for level in range(tree.node_level, 0, -1))
+        return next((at for at in inner if len(np.unique(tree.up(tree.node_level, rows, at))) == 1), 0)
+
+    def positions(self, part: Part) -> list[int]:
+        """The tasks of a part that are needed, in the order of their index."""
+        return [position for _, position in self.ask.members(part, part.need)]
+
+    def _holds(self, seats: Seats) -> bool:
+        ledgers = self.draft.nodes.ledgers
+        return all(NodeFit(ledgers[row], asked, ()).holds() for row, asked in self.asked(seats).items())
+
+
 class EvictionPlan:
     """One way to make room: where the members stand, and who leaves."""
 
-    def __init__(self, aim: Goal, seats: Seats, bundles: list[EvictionUnit]) -> None:
+    def __init__(self, preemption: Preemption, seats: Seats, bundles: list[EvictionUnit]) -> None:
         self.seats = tuple(map(tuple, seats))
         self.bundles = bundles
         self.leaving: list[Tenant] = [tenant for bundle in bundles for tenant in bundle.tenants]
         self.price = total(bundles)
-        self.level = aim.level(seats)
-        self._is_near_wanted = bool(aim.gather)
+        self.level = preemption.level(seats)
+        self._is_near_wanted = bool(preemption.gather)
 
     @property
     def key(self) -> Key:
@@ -65,28 +166,30 @@ class EvictionPlan:
 class EvictionDomain:
     """A domain that may hold the unit, or the whole cluster, with the victims on its nodes."""
 
-    def __init__(self, aim: Goal, room: FreeAfter, losses: Column, elsewhere: Column | None = None) -> None:
+    def __init__(
+        self, preemption: Preemption, room: FreeAfter, losses: Column, elsewhere: Column | None = None
+    ) -> None:
         """`losses` is over all victims, `elsewhere` has the places of those who are asked for their quota."""
-        self._aim = aim
+        self._for = preemption
         self._victims: Victims = room.measure.victims
         self._elsewhere = elsewhere
         self.room = room
         self.losses = losses
         self._clearance = VictimSearch(
-            room, losses, self.fits, 0.0 if aim.is_simple else 0.2 + len(room.at) / 500
+            room, losses, self.fits, 0.0 if preemption.is_simple else 0.2 + len(room.at) / 500
         )
 
     @property
     def effort(self) -> float:
         """About as many milliseconds as it took to work it out."""
-        return self._clearance.effort + 0.03 * self._aim.count + len(self._aim.draft.nodes) / 5000
+        return self._clearance.effort + 0.03 * self._for.count + len(self._for.draft.nodes) / 5000
 
     def fits(self, leaving: Mask) -> bool:
         """Whether everybody who is needed finds a place when these have left."""
         slots = self.room.slots(leaving)
-        if any(int(each.sum()) < shape.need for each, shape in zip(slots, self._aim.needed, strict=True)):
+        if any(int(each.sum()) < part.need for each, part in zip(slots, self._for.needed, strict=True)):
             return False
-        return self._aim.is_simple or self._seats(leaving) is not None
+        return self._for.is_simple or self._seats(leaving) is not None
 
     def clearings(self) -> Iterator[EvictionPlan]:
         """Ways to make room here."""
@@ -106,24 +209,24 @@ class EvictionDomain:
                     yield found
 
     def _layouts(self, choice: VictimChoice) -> Iterator[Seats]:
-        if not self._aim.is_simple:
+        if not self._for.is_simple:
             if (seats := self._seats(choice.leaving)) is not None:
                 yield seats
             return
-        need = self._aim.count
+        need = self._for.count
         if len(self.room.rows) == 1:
             yield [[(int(self.room.rows[0]), need)]]
             return
         offers = Offers(self.room, choice.leaving, self._prices(choice))
-        if need <= MANY or not self._aim.gather:
+        if need <= MANY or not self._for.gather:
             yield from self._first([offers.cheapest(need)], None)
-        if need <= MANY or self._aim.gather:
+        if need <= MANY or self._for.gather:
             cost = self.room.column(np.rint(1000 * offers.total).astype(np.int64))
             yield from self._first(self.room.slots(choice.leaving), cost)
 
     def _first(self, slots: list[Column], cost: Column | None) -> Iterator[Seats]:
         columns = [self.room.column(each) for each in slots]
-        if (layout := next(self._aim.layouts(columns, cost), None)) is not None:
+        if (layout := next(self._for.layouts(columns, cost), None)) is not None:
             yield layout.counts
 
     def _prices(self, choice: VictimChoice) -> Prices:
@@ -148,46 +251,46 @@ class EvictionDomain:
         return prices
 
     def _seats(self, leaving: Mask) -> Seats | None:
-        """A layout for several shapes, or with multiples, when these have left. Nodes are asked whether all fit."""
-        if not self._aim.has_multiples:
+        """A layout for several parts, or with multiples, when these have left. Nodes are asked whether all fit."""
+        if not self._for.has_multiples:
             columns = [self.room.column(each) for each in self.room.slots(leaving)]
-            for layout in islice(self._aim.layouts(columns), LAYOUTS_MAX):
+            for layout in islice(self._for.layouts(columns), LAYOUTS_MAX):
                 if self._holds(layout.counts, leaving):
                     return layout.counts
         chosen = self.room.at[leaving].tolist()
         return self._tried(chosen) if len(chosen) <= TRIED_MAX else None
 
     def _holds(self, seats: Seats, leaving: Mask) -> bool:
-        asked = self._aim.asked(seats)
+        asked = self._for.asked(seats)
         gone: dict[int, list[Tenant]] = {row: [] for row in asked}
         chosen = self.room.at[leaving]
         for at in chosen[np.isin(self._victims.node[chosen], list(asked))].tolist():
             gone[int(self._victims.node[at])].append(self._victims.tenant(at))
-        ledgers = self._aim.draft.nodes.ledgers
+        ledgers = self._for.draft.nodes.ledgers
         return all(NodeFit(ledgers[row], each, gone[row]).holds() for row, each in asked.items())
 
     def _tried(self, chosen: list[int]) -> Seats | None:
         """The same, found in the draft as if these victims had left: slower, and more thorough."""
-        draft = self._aim.draft
+        draft = self._for.draft
         mark = draft.mark()
         for at in chosen:
             draft.evict(self._victims.tenant(at))
         try:
-            return self._aim.seats()
+            return self._for.seats()
         finally:
             draft.rollback(mark)
 
     def _trimmed(self, seats: Seats, leaving: Mask) -> EvictionPlan | None:
         """Only those leave without whom the members would not fit where they are to stand."""
-        asked = self._aim.asked(seats)
-        is_used = np.zeros(len(self._aim.draft.nodes), dtype=np.bool_)
+        asked = self._for.asked(seats)
+        is_used = np.zeros(len(self._for.draft.nodes), dtype=np.bool_)
         is_used[list(asked)] = True
         places = self.room.at[leaving]
         places = places[is_used[self._victims.node[places]]]
         if self._elsewhere is not None:
             places = np.union1d(places, self._elsewhere)
         alone, others = bundled(self._victims, self.losses, places)
-        stuck = self._stuck(seats, leaving) if self._aim.is_plain else set()
+        stuck = self._stuck(seats, leaving) if self._for.is_plain else set()
         if stuck is None:
             return None
         fixed = [bundle for at, bundle in alone.items() if at in stuck]
@@ -196,17 +299,17 @@ class EvictionDomain:
         if not trim.holds():
             return None
         return EvictionPlan(
-            self._aim, seats, sorted(fixed + trim.keep_out(loose), key=lambda each: each.value)
+            self._for, seats, sorted(fixed + trim.keep_out(loose), key=lambda each: each.value)
         )
 
     def _trim(
         self, asked: dict[int, list[Asked]], fixed: list[EvictionUnit], loose: list[EvictionUnit]
     ) -> Trim:
         """The nodes to which somebody might come back; others need no closer look."""
-        draft = self._aim.draft
+        draft = self._for.draft
         ledgers = draft.nodes.ledgers
         rows = {tenant.node_row for bundle in loose for tenant in bundle.tenants}
-        if not self._aim.is_plain:
+        if not self._for.is_plain:
             rows.update(asked)
         rows.update(row for row in asked if ledgers[row].promises)
         by_row: dict[int, list[Tenant]] = {row: [] for row in asked if row in rows}
@@ -217,7 +320,7 @@ class EvictionDomain:
         stands = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
         everybody = (tenant for bundle in (*fixed, *loose) for tenant in bundle.tenants)
         sizes = [each for row in asked.values() for each in row]
-        return Trim(stands, QuotaLeft(draft.queues, self._aim.gang.job.queue, sizes, everybody))
+        return Trim(stands, QuotaLeft(draft.queues, self._for.ask.job.queue, sizes, everybody))
 
     def _stuck(self, seats: Seats, leaving: Mask) -> set[int] | None:
         """The places of victims who cannot come back whoever else stays away; None if the members do not fit at all.
@@ -228,7 +331,7 @@ class EvictionDomain:
         here = np.searchsorted(self.room.rows, rows)
         slack = np.full((len(self.room.measure.free), len(self.room.rows)), ENDLESS)
         slack[:, here] = self.room.beside(leaving, here, counts)
-        ledgers = self._aim.draft.nodes.ledgers
+        ledgers = self._for.draft.nodes.ledgers
         overdrawn = np.array([ledgers[row].promises > 0 for row in rows.tolist()])
         slack[:, here[overdrawn]] = ENDLESS  # counting is not enough where a device may be held and promised
         if slack.min(initial=0) < 0:
@@ -240,7 +343,7 @@ class EvictionDomain:
         if len(found.bundles) > AGAIN_MAX:
             return None
         everybody = self._mask(found.leaving)
-        if self._aim.is_simple and int(self.room.slots(everybody)[0].sum()) <= self._aim.count:
+        if self._for.is_simple and int(self.room.slots(everybody)[0].sum()) <= self._for.count:
             return None  # every slot is used
         for bundle in found.bundles:
             leaving = everybody & ~self._mask(bundle.tenants)

@@ -16,22 +16,30 @@ Evictions and grants are one gang placement in the draft: all of it happens, or 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from phalanx.core.model import reason
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement, Placement, Policy
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.tenants import Tenant, TenantKey
-from phalanx.core.model.waiting import Unit
+from phalanx.core.model.tree import Column
+from phalanx.core.model.waiting import Ask, Unit
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import seat
-from phalanx.core.placement.gang.shapes import admitted
-from phalanx.core.placement.preempt.candidates import EvictionDomains
-from phalanx.core.placement.preempt.eviction_plan import EvictionPlan
-from phalanx.core.placement.preempt.goal import Goal
-from phalanx.core.placement.preempt.victims import Victims
+from phalanx.core.placement.preempt.eviction_plan import EvictionDomain, EvictionPlan, Preemption
+from phalanx.core.placement.preempt.free import FreeAfter, Measure, shortened
+from phalanx.core.placement.preempt.victims import Loss, Victims
+
+SITES_MAX = 8  # how many sites are worked out in full,
+EFFORT_MAX = 10.0  # as long as that is quick (in about as many milliseconds),
+MISSES_MAX = 60.0  # and how long to go on if none of them holds the unit after all
+LOCKED_MAX = 8  # nodes that are tried first for members of gangs that cannot leave whole
 
 
 def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> GangPlacement | Reason:
@@ -55,17 +63,19 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Ga
 
 
 def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> GangPlacement | Reason:
-    aim = Goal(draft, unit, count)
-    if not aim.needed or getattr(unit, "is_surplus", False):
+    preemption = Preemption(draft, Ask(unit, count))
+    if not preemption.needed or preemption.ask.is_surplus:
         return _forbidden("It has every member that it needs, and nobody is evicted for more")
-    victims = Victims(draft, aim.gang.job)
-    if (no := _hopeless(aim, victims)) is not None:
+    victims = Victims(draft, preemption.ask.job)
+    if (no := _hopeless(preemption, victims)) is not None:
         return no
-    sites = EvictionDomains(aim, victims)
+    sites = EvictionDomains(preemption, victims)
     for clearing in sorted(sites.clearings(), key=lambda each: each.key):
-        if (gang_placement := _enlisted(draft, aim, clearing, sites.trigger(clearing), leaving)) is not None:
+        if (
+            gang_placement := _enlisted(draft, preemption, clearing, sites.trigger(clearing), leaving)
+        ) is not None:
             return gang_placement
-    return _not_enough(aim, victims, sites)
+    return _not_enough(preemption, victims, sites)
 
 
 def _on_their_way(draft: Draft, job: Job) -> list[Tenant]:
@@ -82,34 +92,34 @@ def _on_their_way(draft: Draft, job: Job) -> list[Tenant]:
 
 
 def _enlisted(
-    draft: Draft, aim: Goal, clearing: EvictionPlan, trigger: int, leaving: list[Tenant]
+    draft: Draft, preemption: Preemption, clearing: EvictionPlan, trigger: int, leaving: list[Tenant]
 ) -> GangPlacement | None:
     """Carry it out in the draft."""
     mark = draft.mark()
     for tenant in sorted(clearing.leaving, key=lambda each: not each.is_promise):
         draft.evict(tenant)
-    members = seat(draft, aim.gang, aim.shapes, clearing.seats)
+    members = seat(draft, preemption.ask, preemption.parts, clearing.seats)
     if members is None:
         draft.rollback(mark)
         return None
     victims = sorted(tenant.key for tenant in clearing.leaving if not tenant.is_promise)
     displaced = sorted({tenant.job for tenant in clearing.leaving if tenant.is_promise})
-    awaited = _awaited(draft, aim, members, leaving)
+    awaited = _awaited(draft, preemption, members, leaving)
     gang_placement = GangPlacement(
-        aim.gang.job.id, tuple(members), tuple(victims), tuple(displaced), trigger, awaited
+        preemption.ask.job.id, tuple(members), tuple(victims), tuple(displaced), trigger, awaited
     )
     draft.enlist(gang_placement)
     return gang_placement
 
 
 def _awaited(
-    draft: Draft, aim: Goal, members: list[Placement], leaving: list[Tenant]
+    draft: Draft, preemption: Preemption, members: list[Placement], leaving: list[Tenant]
 ) -> tuple[TenantKey, ...]:
     """Those on their way out without whose places, or whose quota, the members could not start; the others stay."""
     devices: dict[int, set[int]] = {}
     for each in members:
         devices.setdefault(draft.nodes.rows[each.node], set()).update(each.grant.devices)
-    queue = aim.gang.job.queue
+    queue = preemption.ask.job.queue
     found: list[TenantKey] = []
     for tenant in leaving:
         row, grant = tenant.node_row, tenant.grant
@@ -122,40 +132,40 @@ def _awaited(
     return tuple(sorted(found))
 
 
-def _hopeless(aim: Goal, victims: Victims) -> Reason | None:
+def _hopeless(preemption: Preemption, victims: Victims) -> Reason | None:
     """Why it need not be tried."""
-    if aim.rules.top is None:
-        unknown = next(rule.layer for rule in aim.rules.unknown if rule.must)
-        return reason.layer_unknown(unknown, aim.draft.nodes.tree.topology.names())
+    if preemption.rules.top is None:
+        unknown = next(rule.layer for rule in preemption.rules.unknown if rule.must)
+        return reason.layer_unknown(unknown, preemption.draft.nodes.tree.topology.names())
     if not len(victims):
         text = "Nobody of lower priority holds a place"
         if victims.protected:
             text = f"All {victims.protected} places of lower priority are protected from eviction for now"
         return Reason("NoVictims", Tier.CAPACITY, text, {"victims": 0, "protected": victims.protected})
-    queue = aim.gang.job.queue
-    if not aim.quota(map(victims.tenant, victims.of_queue(queue))).holds():
-        no = admitted(aim.draft.queues, queue, aim.needed)
+    queue = preemption.ask.job.queue
+    if not preemption.quota(map(victims.tenant, victims.of_queue(queue))).holds():
+        no = preemption.draft.queues.admitted(queue, preemption.needed)
         assert isinstance(no, Reason)
         return no
     return None
 
 
-def _not_enough(aim: Goal, victims: Victims, sites: EvictionDomains) -> Reason:
+def _not_enough(preemption: Preemption, victims: Victims, sites: EvictionDomains) -> Reason:
     """Everybody would leave in vain."""
     best, domain = sites.best()
-    layer = aim.draft.nodes.tree.layer(aim.rules.top or 0)
+    layer = preemption.draft.nodes.tree.layer(preemption.rules.top or 0)
     where = f" in {layer} {'/'.join(domain)}, the best one" if domain else ""
     text = (
-        f"Even if all {len(victims)} tasks of lower priority that may be evicted left, {best} of {aim.count} members"
-        f" would find room{where}"
+        f"Even if all {len(victims)} tasks of lower priority that may be evicted left, {best} of {preemption.count}"
+        f" members would find room{where}"
     )
-    if best >= aim.count:
+    if best >= preemption.count:
         text = (
-            f"Even if all {len(victims)} tasks of lower priority that may be evicted left, the {aim.count} members"
-            " would not find room beside each other as the rules ask"
+            f"Even if all {len(victims)} tasks of lower priority that may be evicted left, the {preemption.count}"
+            " members would not find room beside each other as the rules ask"
         )
     numbers = {
-        "wanted": aim.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
+        "wanted": preemption.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
         "protected": victims.protected,
     }  # fmt: skip
     return Reason("EvictionsNotEnough", Tier.CAPACITY, text, numbers)
@@ -163,3 +173,165 @@ def _not_enough(aim: Goal, victims: Victims, sites: EvictionDomains) -> Reason:
 
 def _forbidden(text: str) -> Reason:
     return Reason("EvictionForbidden", Tier.POLICY, text)
+
+
+class EvictionDomains:
+    """The domains of the layer that has to hold all of the unit."""
+
+    def __init__(self, preemption: Preemption, victims: Victims) -> None:
+        self._for = preemption
+        self._victims = victims
+        self._tree = preemption.draft.nodes.tree
+        self._level = preemption.top
+        self._measure = Measure(preemption.draft.nodes, preemption.needed, victims)
+        self._room = FreeAfter.over(
+            self._measure, np.flatnonzero(preemption.draft.nodes.open), np.arange(len(victims))
+        )
+        self._domain = self._tree.up(self._tree.node_level, self._room.rows, self._level)
+        self._losses = self._losses_on(self._room, is_everywhere=False)
+        self._loss = self._losses[self._room.at]
+        self._most = self._room.slots(np.ones(len(self._room.at), dtype=np.bool_))
+
+    def clearings(self) -> Iterator[EvictionPlan]:
+        """Ways to make room on the sites that promise the most."""
+        if self._for.is_within_quota:
+            yield from self._worked_out(None)
+            return
+        # The queue holds too much already: who leaves for the room should free quota as well, if that is enough.
+        mine = np.fromiter(self._victims.of_queue(self._for.ask.job.queue), dtype=np.int64)
+        found = list(self._worked_out(mine, is_own_only=True))
+        yield from found or self._worked_out(mine)
+
+    def best(self) -> tuple[int, tuple[str, ...]]:
+        """How many members find room in the best domain when everybody has left, and its path."""
+        total = np.zeros(self._tree.size(self._for.rules.top or 0), dtype=np.int64)
+        domain = self._tree.up(self._tree.node_level, self._room.rows, self._for.rules.top or 0)
+        for slots, part in zip(self._most, self._for.needed, strict=True):
+            total += np.minimum(self._summed(slots, domain, len(total)), part.need)
+        if (pinned := self._for.pinned) is not None:
+            total[np.isin(np.arange(len(total)), list(pinned), invert=True)] = 0
+        if not len(total):
+            return 0, ()
+        at = int(total.argmax())
+        return int(total[at]), self._tree.path(self._for.rules.top or 0, at)
+
+    def trigger(self, clearing: EvictionPlan) -> int:
+        """The position of the first member that finds no room on the same site as long as nobody leaves."""
+        row = next(row for counts in clearing.seats for row, _ in counts)
+        home = self._tree.up(self._tree.node_level, np.array([row]), self._level)[0]
+        now = self._room.slots()
+        for slots, part in zip(now, self._for.needed, strict=True):
+            free = int(slots[self._domain == home].sum())
+            if free < part.need:
+                return self._for.positions(part)[free]
+        return self._for.positions(self._for.needed[-1])[0]
+
+    def _sites(self, domain: int, among: Column | None, elsewhere: Column | None) -> Iterator[EvictionDomain]:
+        """One site, and the same with other members of gangs that cannot leave whole."""
+        if self._level == 0 and elsewhere is None:
+            room, losses = self._room, self._losses
+        else:
+            begins, by_home = self._homes
+            at = self._room.at[by_home[begins[domain] : begins[domain + 1]]]
+            if among is not None:
+                at = np.intersect1d(at, among)
+            room = FreeAfter.over(self._measure, self._room.rows[self._domain == domain], at)
+            losses = self._losses_on(room, elsewhere is not None)
+        yield EvictionDomain(self._for, room, losses, elsewhere)
+        locked = self._victims.locked
+        for row in np.unique(self._victims.node[locked[np.isin(locked, room.at)]])[:LOCKED_MAX].tolist():
+            yield EvictionDomain(
+                self._for, room, self._losses_on(room, elsewhere is not None, row), elsewhere
+            )
+
+    @cached_property
+    def _homes(self) -> tuple[Column, Column]:
+        """The victims in the order of their domains, and where each domain begins."""
+        home = self._domain[self._room.row]
+        order = np.argsort(home, kind="stable")
+        return np.searchsorted(home[order], np.arange(self._tree.size(self._level) + 1)), order
+
+    def _losses_on(self, room: FreeAfter, is_everywhere: bool, before_all: int = -1) -> Column:
+        """What each leaving means, if gangs give up members where that makes room for others; one row before all."""
+        use = np.full(len(self._victims), int(is_everywhere), dtype=np.int64)
+        if len(self._victims.spare):
+            here = np.flatnonzero(self._victims.is_spare[room.at])
+            use[room.at[here]] += room.use_of(here)
+            use[(self._victims.node == before_all) & (use > 0)] += use.max()
+        return self._victims.losses(use)
+
+    def _worked_out(self, elsewhere: Column | None, is_own_only: bool = False) -> Iterator[EvictionPlan]:
+        best = tried = 0
+        effort = 0.0
+        for domain, fewest in self._in_order():
+            if effort > (EFFORT_MAX if tried else MISSES_MAX) or (
+                tried and (tried == SITES_MAX or fewest > best)
+            ):
+                return
+            found: list[EvictionPlan] = []
+            for site in self._sites(domain, elsewhere if is_own_only else None, elsewhere):
+                found = list(site.clearings())
+                effort += site.effort
+                if found:
+                    break
+            if found:
+                broken = min(clearing.price.broken for clearing in found)
+                best = min(best, broken) if tried else broken
+                tried += 1
+                yield from found
+
+    def _in_order(self) -> Iterator[tuple[int, int]]:
+        """(domain, fewest jobs that have to give way) of every site that could hold the unit, the best first."""
+        size = self._tree.size(self._level)
+        could = np.ones(size, dtype=np.bool_)
+        spare = np.zeros(size, dtype=np.int64)
+        for slots, part in zip(self._most, self._for.needed, strict=True):
+            total = self._summed(slots, self._domain, size)
+            could &= total >= part.need
+            spare += total
+        if (pinned := self._for.pinned) is not None and self._level == self._for.rules.top:
+            could &= np.isin(np.arange(size), list(pinned)) & (len(pinned) == 1)
+        domains = np.flatnonzero(could)
+        if len(domains) <= 1:
+            yield from ((int(domain), 0) for domain in domains)
+            return
+        fewest, urgency = self._bounds(size)
+        place = self._tree.place if self._level == self._tree.node_level else np.arange(size)
+        order = np.lexsort((place[domains], spare[domains], urgency[domains], fewest[domains]))
+        yield from zip(domains[order].tolist(), fewest[domains[order]].tolist(), strict=True)
+
+    def _bounds(self, size: int) -> tuple[Column, Column]:
+        """For every domain: how many jobs have to be broken at the least, and the sum of their priorities."""
+        room, measure, victims = self._room, self._measure, self._victims
+        soft = (self._loss == Loss.PROMISE) | (self._loss == Loss.SURPLUS)
+        item = np.where(self._loss == Loss.WORK, victims.job[room.at], -1)
+        items, rows, amounts = room.pairs(item)
+        free = room.free(soft)
+        now = measure.share(free, self._most)
+        gain = measure.share(free[:, rows] + amounts, [most[rows] for most in self._most]) - now[rows]
+        missing = len(self._most) - np.bincount(self._domain, now, minlength=size)
+        domain, job, gains = self._domain[rows], items, gain.astype(np.float64)
+        if self._level < self._tree.node_level:
+            width = max(1, victims.jobs)
+            keys, inverse = np.unique(shortened(domain * width + items), return_inverse=True)
+            domain, job = keys // width, keys % width
+            gains = np.bincount(inverse, gain, minlength=len(keys)).astype(np.float64)
+        order = np.lexsort((-gains, domain))
+        domain, gains, job = domain[order], gains[order], job[order]
+        needed = _before(domain, gains) < missing[domain] - 1e-9
+        fewest = np.bincount(domain[needed], minlength=size)
+        urgency = np.bincount(domain[needed], victims.priority[job[needed]], minlength=size)
+        return fewest, urgency.astype(np.int64)
+
+    @staticmethod
+    def _summed(slots: Column, domain: Column, size: int) -> Column:
+        total: Column = np.bincount(domain, slots, minlength=size).astype(np.int64)
+        return total
+
+
+def _before(segment: Column, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of the values before each, within its segment; segments lie side by side."""
+    run = values.cumsum() - values
+    starts = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]])[: len(segment)])
+    anew: NDArray[np.float64] = run - np.repeat(run[starts], np.diff(np.append(starts, len(values))))
+    return anew

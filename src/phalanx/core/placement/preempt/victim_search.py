@@ -3,7 +3,7 @@
 A site is a domain that may hold the unit, or the whole cluster. What costs no job its work is taken first: promises,
 and members that gangs can do without. Then jobs are added until the unit fits, the one that gives the most room
 first, and those that turn out not to be needed are let off; where there are few jobs, every smaller choice is tried.
-Which of their tasks leave, `offers.py` and `trim.py` find out.
+Which of their tasks leave is found out in `eviction_plan.py`.
 
 How often a site may be counted anew is limited by effort, not by time, so that equal snapshots have equal answers.
 """

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import cast
 
 from msgspec import structs
 
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import KeptNodes, PlanMemory, Policy
-from phalanx.core.model.waiting import Rank, Unit, Waiting, WaitingClass, WaitingGroup
+from phalanx.core.model.waiting import Rank, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve.reservation import Reservation, reserve, run_s
 
@@ -102,5 +101,5 @@ def _next_of(unit: Unit, draft: Draft) -> int:
     if unit.is_gang:
         return -1
     placed = draft.positions_of(unit.job.id)
-    ready = cast(WaitingGroup, unit).ready(1 + len(placed))
+    ready = unit.ready(1 + len(placed))
     return next((position for position in ready if position not in placed), -1)

@@ -7,17 +7,16 @@ Who is the head is found in `head.py`, who is asked in which order is decided in
 those who wait is told in `core/explain/reserved.py`.
 
 Time limits may not say when the head can start, since somebody without one has to leave. Then the nodes on which it
-lacks the least are kept for it (`lacking.py`), the same ones from one plan to the next, until it starts there or finds
-room elsewhere. What it needs of what is free there, or becomes free, is left alone but by those who have ended soon:
-before the last of those with a limit, or within the time for which policy takes the others to stay on. Whoever does
-not matter, in whatever order the tenants leave, may enter as well.
+lacks the least are kept for it (`footprint.py`), the same ones from one plan to the next, until it starts there or
+finds room elsewhere. What it needs of what is free there, or becomes free, is left alone but by those who have ended
+soon: before the last of those with a limit, or within the time for which policy takes the others to stay on. Whoever
+does not matter, in whatever order the tenants leave, may enter as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import cast
 
 import numpy as np
 from msgspec import Struct
@@ -32,18 +31,10 @@ from phalanx.core.model.resources import Cores, Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Unit, WaitingGroup
+from phalanx.core.model.waiting import Ask, Unit
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.rules import GatherLevels
-from phalanx.core.placement.reserve.footprint import (
-    fits,
-    footprint,
-    gather_of,
-    moved,
-    requests_of,
-    stands_anywhere,
-)
-from phalanx.core.placement.reserve.lacking import Lacking
+from phalanx.core.placement.gang.domains import GatherLevels
+from phalanx.core.placement.reserve.footprint import Lacking, fits, footprint, moved, stands_anywhere
 from phalanx.core.placement.reserve.releases import Releases, Scale
 
 Place = tuple[int, Grant]  # node row, what is held there
@@ -75,12 +66,12 @@ class Reservation:
     """Room kept for the head from one instant on."""
 
     def __init__(
-        self, unit: Unit, at: float, later: Matrix, need: Matrix, around: Releases, scale: Scale
+        self, ask: Ask, at: float, later: Matrix, need: Matrix, around: Releases, scale: Scale
     ) -> None:
-        self.job = unit.job.id
-        self.rank = unit.rank
+        self.job = ask.job.id
+        self.rank = ask.rank
         self.at = at
-        self._unit = unit
+        self._ask = ask
         self._later = later  # what is free at that instant, less what those who passed still hold then
         self._need = need  # what of it the head takes
         self._around = around
@@ -167,10 +158,10 @@ class Reservation:
         later = self._later.copy()
         for row, amount in self._change(places).items():
             later[:, row] -= amount
-        need = moved(self._unit, self._scale, later, self._need)
-        if need is None and self._moves < _MOVES_MAX and not stands_anywhere(self._unit):
+        need = moved(self._ask, self._scale, later, self._need)
+        if need is None and self._moves < _MOVES_MAX and not stands_anywhere(self._ask):
             self._moves += 1
-            need = footprint(self._unit, self._scale, later)
+            need = footprint(self._ask, self._scale, later)
         if need is None:
             return False
         self._later, self._need = later, need
@@ -213,7 +204,7 @@ class Reservation:
     def _domain(self) -> str:
         """The domain of the layer that must hold all members of the head."""
         tree = self._scale.nodes.tree
-        level = GatherLevels(tree, gather_of(self._unit)).top if self._unit.is_gang else 0
+        level = GatherLevels(tree, self._ask.gather).top if self._ask.is_gang else 0
         if not level or level == tree.node_level or not len(self._rows):
             return ""
         number = int(tree.up(tree.node_level, self._rows[:1], level)[0])
@@ -239,33 +230,34 @@ def reserve(
 
     `runs_s` says how long the jobs run that the draft has placed; `kept` names the nodes that were kept for it before.
     """
-    scale = Scale(draft.nodes, requests_of(unit))
+    ask = Ask(unit)
+    scale = Scale(draft.nodes, [part.request for part in ask.parts])
     around = Releases(draft, policy, runs_s, scale)
-    if not unit.is_gang and _is_exact(cast(WaitingGroup, unit)):
-        return _reserve_exactly(draft, cast(WaitingGroup, unit), around, scale)
-    found = around.first(lambda free: fits(unit, scale, free))
+    if not ask.is_gang and _is_exact(ask.parts[0].request):
+        return _reserve_exactly(draft, ask, around, scale)
+    found = around.first(lambda free: fits(ask, scale, free))
     if found is None:
         return None
     at, later = found
     if at == inf:
-        return _reserve_nearest(draft, unit, around, scale, kept)
-    need = footprint(unit, scale, later, sparing=around.free)
+        return _reserve_nearest(draft, ask, around, scale, kept)
+    need = footprint(ask, scale, later, sparing=around.free)
     if need is None:  # groups that share nodes do not find every place cheaply
-        need = footprint(unit, scale, later)
-    return None if need is None else Reservation(unit, at, later, need, around, scale)
+        need = footprint(ask, scale, later)
+    return None if need is None else Reservation(ask, at, later, need, around, scale)
 
 
 def _reserve_nearest(
-    draft: Draft, unit: Unit, around: Releases, scale: Scale, kept: tuple[str, ...]
+    draft: Draft, ask: Ask, around: Releases, scale: Scale, kept: tuple[str, ...]
 ) -> Reservation | None:
     """Keep the nodes that were kept before, or else those on which the unit lacks the least."""
-    lacking = Lacking(unit, scale, around.free, around.everybody())
+    lacking = Lacking(ask, scale, around.free, around.everybody())
     rows = np.array([draft.nodes.rows[name] for name in kept if name in draft.nodes.rows], dtype=np.int64)
     need = lacking.within(rows, on_each=True) if len(rows) else None
     if need is None and (need := lacking.nearest()) is None:
         return None
     at = around.not_before(np.flatnonzero(need.any(axis=0)))
-    found = Reservation(unit, at, around.free.copy(), need, around, scale)
+    found = Reservation(ask, at, around.free.copy(), need, around, scale)
     found.is_fixed = found.is_open_ended = True
     return found
 
@@ -280,26 +272,26 @@ def _is_between(amounts: Sequence[int], least: int, width: int) -> bool:
     return any(least <= each < least + width for each in sums)
 
 
-def _is_exact(unit: WaitingGroup) -> bool:
+def _is_exact(request: Request) -> bool:
     """Whether it names a NUMA node or devices, so that counting is not enough."""
-    target = unit.request.target
+    target = request.target
     return target is not None and (target.numa is not None or bool(target.devices))
 
 
-def _reserve_exactly(draft: Draft, unit: WaitingGroup, around: Releases, scale: Scale) -> Reservation | None:
+def _reserve_exactly(draft: Draft, ask: Ask, around: Releases, scale: Scale) -> Reservation | None:
     """For a request that names its devices: let the tenants of its node leave one by one until it fits.
 
     Which devices would stay free is not counted, so the node is kept whole.
     """
-    nodes, target = draft.nodes, unit.request.target
-    row = None if target is None else nodes.rows.get(target.host)
-    if row is None or not nodes.open[row] or nodes.ledgers[row].never(unit.request) is not None:
+    nodes, request = draft.nodes, ask.parts[0].request
+    row = None if request.target is None else nodes.rows.get(request.target.host)
+    if row is None or not nodes.open[row] or nodes.ledgers[row].never(request) is not None:
         return None
     at = float(around.ends[around.node == row].max(initial=around.now))
     mark = draft.mark()
     for tenant in sorted(_tenants_on(draft, row), key=around.ends_at):
         draft.evict(tenant)
-        if isinstance(nodes.ledgers[row].fit(unit.request), Grant):
+        if isinstance(nodes.ledgers[row].fit(request), Grant):
             at = around.ends_at(tenant)
             break
     draft.rollback(mark)
@@ -309,7 +301,7 @@ def _reserve_exactly(draft: Draft, unit: WaitingGroup, around: Releases, scale: 
     is_open_ended = at == inf
     if is_open_ended:
         at = around.not_before(np.array([row]))
-    found = Reservation(unit, at, later, need, around, scale)
+    found = Reservation(ask, at, later, need, around, scale)
     found.is_fixed, found.is_open_ended = True, is_open_ended
     return found
 
