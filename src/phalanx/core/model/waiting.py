@@ -13,8 +13,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, structs
 
-from phalanx.core.model.gang import Gather
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tenants import Lane
 

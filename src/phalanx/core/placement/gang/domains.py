@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phalanx.core.model.gang import Gather
+from phalanx.core.model.job import Gather
 from phalanx.core.model.slots import Tally
 from phalanx.core.model.tree import Column, Mask, Tree
 from phalanx.core.placement.gang.spread import Field
