@@ -1,6 +1,6 @@
 """Settings read once from flags, variables and files, then passed on as one value.
 
-This is the only file that reads the environment. From strongest to weakest: flags; `PHALANX_*` variables;
+This is the only file that reads the environment. In order of precedence: flags; `PHALANX_*` variables;
 Krishiv's `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);
 `$XDG_CONFIG_HOME/phalanx/config.toml`; `/etc/phalanx/conf.d/*.toml` and `phalanx.toml`; defaults. A key is
 `section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out). A project file that was not
@@ -66,7 +66,7 @@ def load(
 
 
 class _Source(NamedTuple):
-    """Who says something: a source of a lower rank is stronger. Its relative paths begin at `base`."""
+    """One source; a lower rank takes precedence. Its relative paths begin at `base`."""
 
     rank: int
     name: str
@@ -78,7 +78,7 @@ class _Source(NamedTuple):
 def _sources(
     flags: Mapping[str, object], env: Mapping[str, str], folder: Path, system: Path
 ) -> Iterator[_Source]:
-    """Each source, the strongest first."""
+    """Each source, in order of precedence."""
     said = {name: value for name, value in flags.items() if value is not None}
     yield _Source(0, "the command line", folder, said)
     for variable in sorted(env):
@@ -97,7 +97,7 @@ def _sources(
 
 
 def _project(path: Path, trust: Trust) -> _Source:
-    """What the project's file may say. Content is read once, so that what is trusted is what is used."""
+    """What the project's file may set. Content is read once, so that what is trusted is what is used."""
     body = path.read_bytes()
     values = _said_in(path, body)
     source = _Source(3, str(path), path.parent, values)
@@ -110,12 +110,12 @@ def _project(path: Path, trust: Trust) -> _Source:
 
 
 def trusted(env: Mapping[str, str] = os.environ) -> Trust:
-    """The project files this user trusts. Where that stands is for no other setting to say."""
+    """The project files this user trusts; the location of that list cannot be configured."""
     return Trust(_base(env, "XDG_STATE_HOME", ".local/state") / "phalanx" / "trusted-projects.json")
 
 
 def files(env: Mapping[str, str] = os.environ, folder: Path = Path(), system: Path = SYSTEM) -> list[Path]:
-    """The files that are read, the strongest first. A drop-in beats the file it belongs to."""
+    """The files that are read, in order of precedence. A drop-in overrides the file it belongs to."""
     project = project_file(folder, system)
     return [*([project] if project else []), *_files_of_user_and_system(env, system)]
 
@@ -147,7 +147,7 @@ def project_file(folder: Path = Path(), system: Path = SYSTEM) -> Path | None:
 
 
 def from_file(path: Path, body: bytes) -> dict[str, object]:
-    """What a file sets, by key. That it may is not said; tokens no file may set."""
+    """What a file sets, by key, whether or not it is trusted; no file may set a token."""
     values = _said_in(path, body)
     _refuse_secrets(path, values)
     return values
@@ -156,7 +156,9 @@ def from_file(path: Path, body: bytes) -> dict[str, object]:
 def _refuse_secrets(path: Path, values: Mapping[str, object]) -> None:
     for name in values:
         if name in SECRETS:
-            raise ConfigError(f"{name} stands in {path}", hint="name a file that holds it instead")
+            raise ConfigError(
+                f"{name} is set in {path}, where it must not be", hint="name a file that holds it instead"
+            )
 
 
 def _said_in(path: Path, body: bytes) -> dict[str, object]:
@@ -263,8 +265,8 @@ def _settled(
 
 
 def task_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What tasks inherit from whoever started us: where programs are and how people there write, and no more. Anything
-    else may be a secret of one user, and tasks are of all of them."""
+    """What tasks inherit from our own environment: PATH and locale, and no more. Anything else may be a
+    secret of one user, and tasks belong to all users."""
     return {name: text for name, text in env.items() if _INHERITED.fullmatch(name)}
 
 
@@ -333,7 +335,7 @@ def digest(body: bytes) -> str:
 
 
 def _check_ours(path: Path, found: os.stat_result) -> None:
-    """Whoever can write here could trust anything in our name."""
+    """Anyone who can write here could trust anything in our name."""
     if found.st_uid not in {os.geteuid(), 0} or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ConfigError(
             f"others may write {path} ({stat.filemode(found.st_mode)}, user {found.st_uid})",

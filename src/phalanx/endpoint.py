@@ -1,4 +1,4 @@
-"""Where a cluster is, and what to show it: what was named, or what runs here."""
+"""The address of a cluster and the token for it: as configured, or of the cluster on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Endpoint(Struct, frozen=True):
 
 
 class ApiConnection(NamedTuple):
-    """Where a cluster is and what to show it. Of several addresses any may lead to the active coordinator."""
+    """Addresses of a cluster and the token for it. Any of the addresses may lead to the active coordinator."""
 
     addresses: tuple[str, ...]
     token: Secret
@@ -84,4 +84,4 @@ def _token_file(settings: Settings, addresses: tuple[str, ...], local: Endpoint 
     is_here = all(re.match(rf"(?:https?|grpcs?)://{LOOPBACK}(?::|\Z)", each) for each in addresses)
     if is_here and settings.coordinator.token_file.exists():
         return settings.coordinator.token_file
-    raise Unauthorized(f"no token to show to {addresses[0]}", hint="use --token-file or PHALANX_TOKEN_FILE")
+    raise Unauthorized(f"no token for {addresses[0]}", hint="use --token-file or PHALANX_TOKEN_FILE")

@@ -1,4 +1,4 @@
-"""The error tree. Each error knows whose fault it was, what to do next, and how HTTP and a shell say it.
+"""The error tree. Each error has a status code for HTTP, an exit code for a shell, and a hint.
 
     PhalanxError                        status  exit
     ├── BadRequest                        400     2   the words are wrong: a field, a value, a target
@@ -92,7 +92,7 @@ class Conflict(PhalanxError):
 class Busy(PhalanxError):
     """It would fit, but not now (asked with `no_queue`)."""
 
-    status, exit_code, title = 409, 3, "Not free now"
+    status, exit_code, title = 409, 3, "Not available now"
 
 
 class Gone(PhalanxError):
@@ -134,7 +134,7 @@ class TooMany(PhalanxError):
 class NoRoom(PhalanxError):
     """No node can take it now (asked with `no_queue`)."""
 
-    status, exit_code, title = 503, 3, "No room now"
+    status, exit_code, title = 503, 3, "No capacity now"
 
 
 class Unavailable(PhalanxError):
@@ -144,27 +144,27 @@ class Unavailable(PhalanxError):
 
 
 class NotActive(Unavailable):
-    """A standby was asked to change something. `extra["leader"]` says who can, if anybody is known to."""
+    """A standby was asked to change something. `extra["leader"]` names the leader, if one is known."""
 
     title = "Not the active coordinator"
 
 
 class Unconfirmed(Unavailable):
-    """A change was sent and no answer came, so nobody knows whether it was accepted.
+    """A change was sent and no answer came, so it is unknown whether it was accepted.
 
     `extra["request_id"]` is what it was sent with, if it can be repeated with that.
     """
 
-    title = "Not known whether it was accepted"
+    title = "Outcome unknown"
 
 
 class ConfigError(PhalanxError):
-    """A setting that cannot be used: which one, what it says, where it stands and what would be right."""
+    """An invalid setting: the key, the value, where it is set and what would be right."""
 
-    status, exit_code, title = 500, 2, "Wrong setting"
+    status, exit_code, title = 500, 2, "Invalid setting"
 
 
 class TokenError(ConfigError):
-    """A token file that must not be used. Never a reason to try another one."""
+    """A token file that must not be used; no other one is tried instead."""
 
     exit_code = 77

@@ -1,4 +1,4 @@
-"""What can be set: every key, its type, what that expects, what it is for, and its default.
+"""All settings: key, type, accepted values, purpose and default.
 
 Which source wins, and how texts become values, is `config.py`'s business. An address holds no user and no
 password, so that no token stands in one.
@@ -35,9 +35,9 @@ LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 Port = Annotated[int, Meta(ge=1, le=65535), "a port from 1 to 65535"]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1000000000"]
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
-Share = Annotated[float, Meta(gt=0, le=1), "a share of all, such as 0.55"]
+Share = Annotated[float, Meta(gt=0, le=1), "a fraction, such as 0.55"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
-Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "a text of one line"]
+Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "one line of text"]
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
 Url = Annotated[str, Meta(pattern=rf"^{_URL}\Z")]
 ApiAddress = Annotated[str, Meta(pattern=rf"^(?:{_URL}|grpcs?://{_HOST}:{_PORT})\Z")]
@@ -45,7 +45,7 @@ Addresses = Annotated[tuple[ApiAddress, ...], Meta(min_length=1, max_length=16)]
 Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
 LinkPort = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z")]
 LinkPorts = Annotated[
-    tuple[LinkPort, ...], Meta(min_length=1, max_length=16), "host:port, or several with commas"
+    tuple[LinkPort, ...], Meta(min_length=1, max_length=16), "host:port, or several separated by commas"
 ]
 StoreUrl = Annotated[
     str,
@@ -63,54 +63,70 @@ Output = Literal["table", "json", "yaml", "wide", "name"]
 class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     """What `phalanx coordinator` needs."""
 
-    state_dir: Annotated[Folder, "where the coordinator keeps its database"]
+    state_dir: Annotated[Folder, "folder of the coordinator's database"]
     store: Annotated[
-        StoreUrl, "where the cluster's state is kept; sqlite: alone means in the state folder"
+        StoreUrl, "store of the cluster's state; sqlite: alone means a file in the state folder"
     ] = "sqlite:"
-    store_ca_file: Annotated[Path | None, "a path", "whose certificates of etcd or Redis are believed"] = None
-    store_cert_file: Annotated[Path | None, "a path", "our certificate for etcd or Redis"] = None
-    store_key_file: Annotated[Path | None, "a path", "the key to store_cert_file"] = None
-    store_user: Annotated[Text | None, "a text of one line", "our user name at etcd or Redis"] = None
-    store_password_file: Annotated[Path | None, "a path", "the password to store_user"] = None
-    name: Annotated[Name, "this coordinator's name among several, the same after a restart"]
-    lease_s: Annotated[Seconds, "how long a silent coordinator keeps its office"] = 6.0
-    advertise: Annotated[Url | None, "https://host:port", "where clients reach this coordinator"] = None
-    link_advertise: Annotated[LinkPort | None, "host:port", "where runners reach this coordinator"] = None
-    secret_file: Annotated[Folder, "the cluster's secret, the same for all its coordinators; made at first"]
-    token: Annotated[Secret | None, "a token", "a token users may show; a file is safer"] = None
-    tokens: Annotated[Secret | None, "tokens, with commas", "more tokens users may show"] = None
-    token_file: Annotated[
-        Folder, "the tokens users may show; made at the first start, read again when changed"
-    ]
-    node_token: Annotated[Secret | None, "a token", "a token runners may show; a file is safer"] = None
-    node_token_file: Annotated[Folder, "the tokens runners may show; made at the first start"]
-    auth_reload_interval_s: Annotated[Seconds, "how often token files and certificates are read again"] = 60.0
-    audit_file: Annotated[Folder, "where it is written down who did what"]
-    tls_cert_file: Annotated[Path | None, "a path", "the certificate all ports show"] = None
-    tls_key_file: Annotated[Path | None, "a path", "the key to tls_cert_file"] = None
-    tls_ca_file: Annotated[
-        Path | None, "a path", "whose certificates runners must show (mutual TLS), and all over gRPC"
+    store_ca_file: Annotated[Path | None, "a path", "CA file used to verify etcd or Redis"] = None
+    store_cert_file: Annotated[Path | None, "a path", "client certificate for etcd or Redis"] = None
+    store_key_file: Annotated[Path | None, "a path", "private key of store_cert_file"] = None
+    store_user: Annotated[Text | None, "one line of text", "user name for etcd or Redis"] = None
+    store_password_file: Annotated[Path | None, "a path", "file with the password of store_user"] = None
+    name: Annotated[Name, "name of this coordinator, unique and stable across restarts"]
+    lease_s: Annotated[
+        Seconds, "leader lease: how long before a standby may take over from a silent leader"
+    ] = 6.0
+    advertise: Annotated[
+        Url | None, "https://host:port", "address at which clients reach this coordinator"
     ] = None
-    bind: Annotated[Host, "a host name or IP address", "the address all ports listen on"] = "127.0.0.1"
-    port: Annotated[Port, "where REST listens"] = 7433
-    link_port: Annotated[Port, "where runners dial in"] = 7434
-    grpc_port: Annotated[Port | None, "a port from 1 to 65535", "where gRPC listens; without it, nowhere"] = (
-        None
-    )
-    hosts: Annotated[tuple[Text, ...], "a list of names", "more values of the Host header to accept"] = ()
-    heartbeat_s: Annotated[Seconds, "how often runners report"] = 5.0
-    lost_after_s: Annotated[Seconds, "how long a runner may be silent before it counts as lost"] = 30.0
-    brake_share: Annotated[Share, "the share of nodes that, silent at once, are not believed lost"] = 0.55
+    link_advertise: Annotated[
+        LinkPort | None, "host:port", "address at which runners reach this coordinator"
+    ] = None
+    secret_file: Annotated[
+        Folder, "file with the cluster secret, the same for all coordinators; created at the first start"
+    ]
+    token: Annotated[Secret | None, "a token", "an API token for users; a file is safer"] = None
+    tokens: Annotated[Secret | None, "tokens separated by commas", "more API tokens for users"] = None
+    token_file: Annotated[
+        Folder, "file with API tokens for users; created at the first start, reloaded when changed"
+    ]
+    node_token: Annotated[Secret | None, "a token", "a token for runners; a file is safer"] = None
+    node_token_file: Annotated[Folder, "file with tokens for runners; created at the first start"]
+    auth_reload_interval_s: Annotated[Seconds, "how often token files and certificates are reloaded"] = 60.0
+    audit_file: Annotated[Folder, "file of the audit log"]
+    tls_cert_file: Annotated[Path | None, "a path", "certificate of all ports"] = None
+    tls_key_file: Annotated[Path | None, "a path", "private key of tls_cert_file"] = None
+    tls_ca_file: Annotated[
+        Path | None,
+        "a path",
+        "CA of the certificates that runners, and all gRPC clients, must present (mutual TLS)",
+    ] = None
+    bind: Annotated[Host, "a host name or IP address", "address to listen on, for all ports"] = "127.0.0.1"
+    port: Annotated[Port, "port of the REST API"] = 7433
+    link_port: Annotated[Port, "port that runners connect to"] = 7434
+    grpc_port: Annotated[
+        Port | None, "a port from 1 to 65535", "port of the gRPC interface; off if not set"
+    ] = None
+    hosts: Annotated[
+        tuple[Text, ...], "a list of names", "additional accepted values of the Host header"
+    ] = ()
+    heartbeat_s: Annotated[Seconds, "interval of the runners' heartbeats"] = 5.0
+    lost_after_s: Annotated[Seconds, "how long a node may be silent before it is declared lost"] = 30.0
+    brake_share: Annotated[
+        Share, "if more than this fraction of nodes is silent at once, none is declared lost"
+    ] = 0.55
     breaker_failures: Annotated[
-        Count, "failures in a row, of several users, after which a node rests; 0: never"
+        Count, "consecutive failures, of several users, after which a node is temporarily excluded; 0 = never"
     ] = 5
-    breaker_pause_s: Annotated[Seconds, "how long it rests"] = 60.0
-    max_task_retries: Annotated[Count, "retries of a task whose job does not say"] = 3
-    loss_limit: Annotated[Count, "how often a task may be lost with its node before it fails"] = 5
-    aging_s: Annotated[Count, "how long a job waits to be one point of priority more urgent; 0: never"] = 0
-    pending_limit: Annotated[Count, "how many tasks may wait before submits are refused"] = 10_000_000
-    keep_events: Annotated[Count, "how many events are kept for stories"] = 1_000_000
-    keep_jobs: Annotated[Count, "how many ended jobs are kept"] = 1_000_000
+    breaker_pause_s: Annotated[Seconds, "how long it is excluded"] = 60.0
+    max_task_retries: Annotated[Count, "default number of retries of a task"] = 3
+    loss_limit: Annotated[Count, "how often a task may lose its node before it fails"] = 5
+    aging_s: Annotated[Count, "seconds of waiting per point of priority (aging); 0 = off"] = 0
+    pending_limit: Annotated[Count, "maximum number of waiting tasks; beyond it submits are rejected"] = (
+        10_000_000
+    )
+    keep_events: Annotated[Count, "number of events kept for stories"] = 1_000_000
+    keep_jobs: Annotated[Count, "number of ended jobs kept"] = 1_000_000
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
@@ -126,7 +142,7 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"coordinator.{other} and coordinator.grpc_port are both {self.grpc_port}")
         if not is_loopback(self.bind) and self.tls_cert_file is None:
             raise ConfigError(
-                f"coordinator.bind = {self.bind!r}: expected a loopback address, for there is no TLS",
+                f"coordinator.bind = {self.bind!r}: expected a loopback address because TLS is off",
                 hint="give coordinator.tls_cert_file and tls_key_file (`phalanx ca` makes them), or use ssh -L",
             )
         _check_pair("coordinator.tls", self.tls_cert_file, self.tls_key_file)
@@ -137,27 +153,31 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     """What `phalanx runner` needs."""
 
     name: Annotated[Name, "the node's name"]
-    state_dir: Annotated[Folder, "where the runner keeps its outbox and the logs of its tasks"]
-    work_dir: Annotated[Folder, "where tasks without a folder of their own run"]
-    token: Annotated[Secret | None, "a token", "a token to show to the coordinator; a file is safer"] = None
+    state_dir: Annotated[Folder, "folder of the runner's outbox and of its tasks' logs"]
+    work_dir: Annotated[Folder, "default working directory of tasks"]
+    token: Annotated[Secret | None, "a token", "token for the coordinator; a file is safer"] = None
     token_file: Annotated[
-        Folder, "the token shown to the coordinator, if the node has no credential of its own"
+        Folder, "file with the token for the coordinator, used until the node has its own credential"
     ]
-    join: Annotated[LinkPorts, "the link ports of the coordinators"] = ("127.0.0.1:7434",)
-    tls_ca_file: Annotated[Path | None, "a path", "whose certificates of coordinators are believed"] = None
+    join: Annotated[LinkPorts, "link addresses of the coordinators"] = ("127.0.0.1:7434",)
+    tls_ca_file: Annotated[Path | None, "a path", "CA file used to verify coordinators"] = None
     tls_cert_file: Annotated[Path | None, "a path", "the node's certificate"] = None
-    tls_key_file: Annotated[Path | None, "a path", "the key to tls_cert_file"] = None
-    pretend: Annotated[Text | None, "a text of one line", "invented hardware, such as gpus=8,cpus=64"] = None
-    address: Annotated[Host | None, "a host name or IP address", "where other nodes reach this one"] = None
-    labels: Annotated[Text | None, "a text of one line", "labels of the node, such as rack=r1;zone=a"] = None
-    log_max_bytes: Annotated[Size, "how much of one stream of one attempt is kept"] = 64 << 20
+    tls_key_file: Annotated[Path | None, "a path", "private key of tls_cert_file"] = None
+    pretend: Annotated[Text | None, "one line of text", "simulated hardware, such as gpus=8,cpus=64"] = None
+    address: Annotated[
+        Host | None, "a host name or IP address", "address at which other nodes reach this one"
+    ] = None
+    labels: Annotated[Text | None, "one line of text", "labels of the node, such as rack=r1;zone=a"] = None
+    log_max_bytes: Annotated[Size, "maximum size of one stream of one attempt"] = 64 << 20
     cgroups: Annotated[
         CgroupsFor,
         "every-task or memory",
-        "who gets a cgroup where that is allowed: every task, or only those that ask for memory",
+        "which tasks get a cgroup, where allowed: every task, or only those that request memory",
     ] = "every-task"
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
-    log_keep_bytes: Annotated[Size, "how much all logs of the node may take; the oldest go first"] = 20 << 30
+    log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
+        20 << 30
+    )
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
@@ -169,7 +189,7 @@ class Scheduler(Struct, frozen=True, kw_only=True):
     score: Annotated[
         Score,
         "pack or most-free-cores",
-        "which node is offered a task first: the smallest that suffices, or the one with the most free cores",
+        "which node a task gets: the smallest that fits, or the one with the most free cores",
     ] = "pack"
 
 
@@ -178,21 +198,21 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
 
     address: Annotated[
         Addresses | None,
-        "http://host:port or grpc://host:port, or several with commas",
-        "the cluster, if not that of `phalanx up`",
+        "http://host:port or grpc://host:port, or several separated by commas",
+        "address of the cluster, if not that of `phalanx up`",
     ] = None
-    token_file: Annotated[Path | None, "a path", "the file with the token to show"] = None
-    token: Annotated[Secret | None, "a token", "a token; token_file is safer, and beats it"] = None
-    ca_file: Annotated[Path | None, "a path", "whose certificates of coordinators are believed"] = None
-    cert_file: Annotated[Path | None, "a path", "our own certificate, if the cluster asks for one"] = None
-    key_file: Annotated[Path | None, "a path", "the key to cert_file"] = None
+    token_file: Annotated[Path | None, "a path", "file with the API token"] = None
+    token: Annotated[Secret | None, "a token", "API token; token_file is safer and takes precedence"] = None
+    ca_file: Annotated[Path | None, "a path", "CA file used to verify coordinators"] = None
+    cert_file: Annotated[Path | None, "a path", "client certificate, if the cluster requires one"] = None
+    key_file: Annotated[Path | None, "a path", "private key of cert_file"] = None
 
     def __post_init__(self) -> None:
         _check_pair("client.", self.cert_file, self.key_file)
 
 
 class Given(NamedTuple):
-    """What one source says of one key; sources of a lower rank are stronger."""
+    """The value of one key in one source; a lower rank takes precedence."""
 
     value: Any
     source: str
@@ -200,7 +220,7 @@ class Given(NamedTuple):
 
 
 class Untrusted(NamedTuple):
-    """A project file that was not trusted, and the keys in it that therefore say nothing."""
+    """A project file that was not trusted, and its keys that are therefore ignored."""
 
     file: str
     keys: tuple[str, ...]
@@ -214,10 +234,10 @@ TRUST_HINT = "read it, then trust it as it is now: `phalanx config trust`"
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Everything, resolved. `given` holds what each source said of each key, the strongest first."""
+    """All settings, resolved. `given` holds the value of each key in each source, in order of precedence."""
 
-    state_dir: Annotated[Folder, "where the cluster started by `phalanx up` keeps everything"]
-    output: Annotated[Output, "table, json, yaml, wide or name", "how results are shown"] = "table"
+    state_dir: Annotated[Folder, "state folder of the cluster started by `phalanx up`"]
+    output: Annotated[Output, "table, json, yaml, wide or name", "output format"] = "table"
     coordinator: CoordinatorSettings
     scheduler: Scheduler
     runner: RunnerSettings

@@ -252,7 +252,7 @@ def test_a_wrong_value_is_told_with_its_key_source_and_remedy(
         (f"[coordinator]\nport = 0x{'f' * 5000}", "a huge number"),
         ("coordinator = 3", "coordinator in"),
         ("output = ", "cannot be read"),
-        ("[client]\ntoken = 'phx_x'", "client.token stands in"),
+        ("[client]\ntoken = 'phx_x'", "client.token is set in"),
         ("[coordinator]\nlost_after_s = 6", "at least 10, twice coordinator.heartbeat_s = 5"),
         ("[coordinator]\nlink_port = 7433", "are both 7433"),
     ],
@@ -481,7 +481,7 @@ def test_the_cluster_that_runs_here(read: Read, tmp_path: Path):
 def test_the_token_of_this_machine_is_shown_to_nobody_else(read: Read, tmp_path: Path):
     announce(tmp_path / "state")
     flags: dict[str, object] = {"state_dir": tmp_path / "state"}
-    with pytest.raises(Unauthorized, match="no token to show to http://elsewhere:7433"):
+    with pytest.raises(Unauthorized, match="no token for http://elsewhere:7433"):
         connection(read(flags, PHALANX_ADDRESS="elsewhere:7433"))
     with pytest.raises(Unauthorized):
         connection(read(flags, PHALANX_ADDRESS="localhost.example:7433"))

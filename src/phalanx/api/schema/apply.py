@@ -64,7 +64,7 @@ class AppliedJob(Struct):
 
 
 class ApplyReply(Struct, omit_defaults=True):
-    """Durable when you read this. The jobs stand in the order of the specs."""
+    """Durable when returned. The jobs are in the order of the specs."""
 
     jobs: list[AppliedJob]
     topology_changed: bool = False
@@ -76,7 +76,7 @@ class ApplyReply(Struct, omit_defaults=True):
 def check_extent(request: ApplyRequest) -> None:
     """Refuse a call that asks for nothing, or for too much at once."""
     if not (request.specs or request.topology or request.quotas):
-        raise BadRequest("specs: there is nothing to apply: give specs, a topology or quotas")
+        raise BadRequest("specs: nothing to apply: give specs, a topology or quotas")
     check_count("specs", len(request.specs), SPECS_MAX)
     if request.amends is not None and len(request.specs) != 1:
         raise BadRequest(f"amends: given with {len(request.specs)} specs, one gang is amended at a time")
@@ -93,7 +93,7 @@ class Called(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlanRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Work that nobody has submitted. It is planned in this order, behind what waits already."""
+    """Jobs to plan without submitting them, in this order, behind the jobs that already wait."""
 
     specs: list[JobSpec] = []
     submit: SubmitRequest | None = None
@@ -101,7 +101,7 @@ class PlanRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PlannedPlacement(Struct):
-    """One task and where it would go. `nominated`: it starts when those who are evicted there have left."""
+    """One task and where it would be placed. `nominated`: it starts when the tasks evicted there have ended."""
 
     task: str
     node: str
@@ -116,7 +116,7 @@ class PlannedPlacement(Struct):
 
 
 class PlannedEviction(Struct):
-    """One task that would have to leave, for whom, and what it would be told."""
+    """One task that would be evicted, for which job, and the message of its eviction."""
 
     task: str
     node: str
@@ -155,7 +155,7 @@ class PlanReply(Struct, omit_defaults=True):
 
 
 class LayerView(Struct):
-    """A layer between the cluster and its nodes, and the labels that say where a node stands in it."""
+    """A layer between the cluster and its nodes, and the labels that assign nodes to its domains."""
 
     name: str
     keys: list[str]
@@ -170,7 +170,7 @@ class SeatView(Struct):
 
 
 class PlaceView(Struct):
-    """One node of the network: where it stands, what is free, and who sits there."""
+    """One node of the network: its domains, free resources, and running tasks."""
 
     name: str
     domain: list[str]

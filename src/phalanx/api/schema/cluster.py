@@ -30,7 +30,7 @@ JOIN_S_MAX, OVERLAP_S_MAX = 7 * 86_400.0, 30 * 86_400.0
 
 
 class CoordinatorView(Struct):
-    """Who answered, which role it has, and who leads as far as it knows."""
+    """The coordinator that answered, its role, and the leader as far as it knows."""
 
     name: str
     role: Literal["Active", "Standby", "Stopped"]
@@ -41,7 +41,7 @@ class CoordinatorView(Struct):
 
 
 class DeviceView(Struct, omit_defaults=True):
-    """One device and who holds it."""
+    """One device and the task that holds it."""
 
     index: int
     kind: str
@@ -60,7 +60,7 @@ class NumaView(Struct):
 
 
 class NodeView(Struct):
-    """One node: what it has, what is free, who is on it."""
+    """One node: capacity, free resources, running tasks."""
 
     name: str
     status: Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
@@ -93,13 +93,13 @@ class LoseRequest(Struct, forbid_unknown_fields=True):
 
 
 class RemovedNode(Struct):
-    """A node that was forgotten."""
+    """A node that was removed."""
 
     name: str
 
 
 class ClusterView(Struct):
-    """The cluster in one line. Cores and devices are those of the nodes that take work."""
+    """Summary of the cluster. Cores and devices are those of schedulable nodes."""
 
     version: str
     epoch: int
@@ -117,7 +117,7 @@ class ClusterView(Struct):
 
 
 class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A queue: the most that its tasks may hold together, and its highest priority. What is left out has no limit."""
+    """A queue: the quota of its tasks and its highest priority. What is left out is unlimited."""
 
     tasks: int | None = None
     cores: Cores | None = None
@@ -127,7 +127,7 @@ class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
 
 
 class UsageView(Struct):
-    """What tasks of a queue hold, places that are promised to them included."""
+    """What tasks of a queue hold, including resources promised to them."""
 
     tasks: int
     cores: Cores
@@ -136,7 +136,7 @@ class UsageView(Struct):
 
 
 class QuotaView(Struct):
-    """The limits of a queue; null is none."""
+    """The limits of a queue; null means unlimited."""
 
     tasks: int | None
     cores: Cores | None
@@ -146,7 +146,7 @@ class QuotaView(Struct):
 
 
 class QueueView(Struct):
-    """One queue. Without a quota it was not declared (unless it is `default`), and has no limits."""
+    """One queue. Without a quota it was not declared (unless it is `default`) and is unlimited."""
 
     name: str
     quota: QuotaView | None
@@ -245,13 +245,13 @@ class TokenRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class RotateRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How long the old token stays good beside the new one."""
+    """How long the old token stays valid beside the new one."""
 
     overlap: float | str | None = None  # seconds, or "1h"; 0: not at all
 
 
 class TokenView(Struct):
-    """One token that was created, without the token. Its id is the fingerprint that logs and the audit show."""
+    """One token, without its value. Its id is the fingerprint shown in logs and the audit log."""
 
     id: str
     kind: Kind
@@ -267,7 +267,7 @@ class TokenView(Struct):
 
 
 class NewToken(Struct):
-    """The only answer that ever holds this token: keep it."""
+    """The only answer that contains the token's value."""
 
     token: str
     record: TokenView
@@ -291,7 +291,7 @@ def seconds_of(field: str, given: float | str | None, default_s: float, most_s: 
 
 
 class AuditLine(Struct, omit_defaults=True):
-    """One thing that was done or refused. `status` is that of HTTP; `left_out`: refusals not written before it."""
+    """One change or refusal. `status` is that of HTTP; `left_out`: number of refusals omitted before it."""
 
     at: float = 0.0
     name: str = ""  # empty: nobody we know

@@ -130,7 +130,7 @@ def _unknown_field(name: str, form: type, where: str, noun: str) -> BadRequest:
     fields = getattr(_form_at(form, where), "__struct_fields__", ())
     near = difflib.get_close_matches(name[:80], fields, n=1)
     meant = f", did you mean {near[0]!r}?" if near else ""
-    known = f"known are: {', '.join(sorted(fields))}" if fields else f"no {noun} is known here"
+    known = f"known: {', '.join(sorted(fields))}" if fields else f"no {noun} is known here"
     place = f"{where}: " if where else ""
     return BadRequest(f"{place}unknown {noun} {shown(name)}{meant}", reason="UnknownField", hint=known)
 
@@ -202,7 +202,7 @@ def _each_key_once(pairs: list[tuple[str, object]]) -> None:
 
 
 def _refuse_key(key: str) -> NoReturn:
-    raise BadRequest(f"the key {shown(key)} stands twice in one object", reason="RepeatedKey")
+    raise BadRequest(f"the key {shown(key)} is given twice in one object", reason="RepeatedKey")
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -316,7 +316,7 @@ _STANDARD = frozenset(Problem.__struct_fields__) - {"failed_targets"}
 
 
 def spell_problem(error: PhalanxError, instance: str = "") -> bytes:
-    """The error as problem+json. Nothing is told but what the error was given to tell."""
+    """The error as problem+json. It contains only what the error was given."""
     problem = Problem(
         type=_URN + type(error).__name__,
         title=error.title,

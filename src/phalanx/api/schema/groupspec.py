@@ -149,7 +149,7 @@ def _check_indexes(indexes: list[int], tasks: int, field: str) -> None:
     for index in indexes:
         check_number(f"{field}indexes", index, 0, INDEX_MAX)
         if index in seen:
-            raise BadRequest(f"{field}indexes: {index} stands twice, each task needs its own")
+            raise BadRequest(f"{field}indexes: {index} is given twice, each task needs its own")
         seen.add(index)
 
 
@@ -165,7 +165,7 @@ def _check_objects(objects: list[str], tasks: int, field: str) -> None:
     for name in objects:
         check_object(f"{field}objects", name)
         if name in seen:
-            raise BadRequest(f"{field}objects: {shown(name)} stands twice, each task needs its own")
+            raise BadRequest(f"{field}objects: {shown(name)} is given twice, each task needs its own")
         seen.add(name)
 
 
@@ -180,7 +180,7 @@ def _request(spec: GroupSpec, field: str) -> Request:
     gpu_memory = read_size(f"{field}gpu_memory", spec.gpu_memory)
     if gpus == 0 and (spec.gpu_type is not None or gpu_memory):
         vain = "gpu_type" if spec.gpu_type is not None else "gpu_memory"
-        raise BadRequest(f"{field}{vain}: given without a device: say how many with gpus")
+        raise BadRequest(f"{field}{vain}: given without devices: set gpus")
     return Request(
         cores=read_cores(f"{field}cores", spec.cores, CORES_MAX),
         memory_bytes=read_size(f"{field}memory", spec.memory),

@@ -140,13 +140,13 @@ def forbidden(identity: Identity, permission: Permission, what: str = "") -> For
     own = [role for role, held in GRANTS.items() if held.get(permission) == "own" and role != "task"]
     takes = f"the role {' or '.join(whole)}" + (f", or {' or '.join(own)} for one's own" if own else "")
     if identity.role in _ELSEWHERE:
-        detail = f"{_ELSEWHERE[identity.role]}; it does not allow to {what or MEANINGS[permission]}"
+        detail = f"{_ELSEWHERE[identity.role]}; it may not {what or MEANINGS[permission]}"
     else:
-        detail = f"{identity.name} has the role {identity.role}, which does not allow to {what or MEANINGS[permission]}"
+        detail = f"{identity.name} has the role {identity.role}, which may not {what or MEANINGS[permission]}"
     return Forbidden(
         detail,
         reason="RoleForbids",
-        hint=f"it takes {takes}",
+        hint=f"requires {takes}",
         extra={"role": identity.role, "permission": permission},
     )
 

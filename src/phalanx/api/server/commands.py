@@ -155,7 +155,7 @@ class Commands(Protocol):
     async def plan(
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
-        """What the scheduler would do with jobs that nobody has submitted; changes nothing."""
+        """What the scheduler would do with these jobs; nothing is submitted."""
         ...
 
     async def topology(self) -> TopologyView: ...
@@ -201,11 +201,11 @@ class Commands(Protocol):
         ...
 
     def behind_s(self) -> float:
-        """How old may be what this one knows: 0 for the active one."""
+        """How old this coordinator's state may be, in seconds: 0 for the active one."""
         ...
 
     def require_active(self) -> None:
-        """Raise NotActive unless wishes may be handed in here."""
+        """Raise NotActive unless this coordinator accepts changes."""
         ...
 
 

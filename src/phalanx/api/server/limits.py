@@ -60,7 +60,7 @@ class ServerLimits(Struct, frozen=True):
 
 
 class ConcurrencyLimit:
-    """Places inside, and a line in front for each user; whoever leaves lets the next user's first one in.
+    """Places inside, and a line in front for each user; a place that is freed goes to the next user's first request.
 
     One user may have three quarters of the places and a quarter of the line, so that the next one finds room.
     """
@@ -176,9 +176,7 @@ class Passed:
 
 
 def _full() -> TooMany:
-    return TooMany(
-        "more is submitted than can be taken in just now", reason="TooManySubmits", retry_after_s=1.0
-    )
+    return TooMany("too many submits at once; try again later", reason="TooManySubmits", retry_after_s=1.0)
 
 
 class StreamLimit:
@@ -219,7 +217,7 @@ class StreamLimit:
         kept = self.most // KEPT_SHARE if is_keeper else 0
         mine, ours = _share(self.most, USER_SHARE), _share(self.most, ADDRESS_SHARE)
         if self.used >= self.most + kept:
-            raise self._no(f"all {self.most} {self.noun} are taken")
+            raise self._no(f"all {self.most} {self.noun} are in use")
         if self._of_users[http_request.user] >= mine + kept:
             raise self._no(
                 f"user {http_request.user} has {mine} of the {self.most} {self.noun}, as many as one user may"
@@ -248,7 +246,7 @@ def _less(counts: Counter[str], key: str) -> None:
 
 
 def _is_local(address: str) -> bool:
-    """Everybody on the coordinator's own machine has one address, so that it says nothing about who they are."""
+    """All users on the coordinator's own machine share one address, so it does not identify them."""
     try:
         return not address or ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -304,7 +302,7 @@ class TimeSlices:
         self._is_taken = False  # somebody has this round's piece
 
     async def turn(self) -> TimeSlice:
-        """Wait for a piece; whoever has one works until it says that it `is_over`, and then asks for the next."""
+        """Wait for a slice; its holder works until it `is_over` and then asks for the next."""
         loop = asyncio.get_running_loop()
         if self._is_taken:
             mine: asyncio.Future[None] = loop.create_future()

@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClientDisconnected(Exception):
-    """The client went away before it had said all it had to say. Nobody is left to answer."""
+    """The client disconnected before its request was complete."""
 
 
 class HttpRequest:
@@ -93,7 +93,7 @@ class HttpRequest:
         self.identity, self.token = identify(tokens, self.headers.get(b"authorization", b""))
 
     def is_insider(self, tokens: Accepts) -> bool:
-        """For a route that anybody may ask: whether this one may know more. A wrong token is refused here as well."""
+        """For a public route: whether the caller is authenticated. A wrong token is refused here as well."""
         if b"authorization" not in self.headers:
             return False
         self.identify(tokens)
@@ -138,7 +138,7 @@ class HttpRequest:
         declared = self.headers.get(b"content-type", b"")
         if declared.partition(b";")[0].strip().lower() != b"application/json":
             raise WrongType(
-                f"content type {declared[:80].decode('latin-1')!r} is not taken here, send application/json"
+                f"content type {declared[:80].decode('latin-1')!r} is not accepted, send application/json"
             )
 
 
@@ -156,7 +156,7 @@ def headers_once(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             b"last-event-id",
         ):
             if names.count(name) > 1:
-                raise BadRequest(f"the header {name.decode()} stands twice in the request")
+                raise BadRequest(f"the header {name.decode()} is given twice in the request")
     return headers
 
 

@@ -52,9 +52,9 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
 }
 _LOG_HEADERS = {
-    "X-Phalanx-Offset": "Where the first byte of this answer stands in the output.",
-    "X-Phalanx-Size": "How long the output was when the answer began.",
-    "X-Phalanx-Attempt": "Which attempt wrote it.",
+    "X-Phalanx-Offset": "Offset of this answer's first byte in the output.",
+    "X-Phalanx-Size": "Size of the output when the answer began.",
+    "X-Phalanx-Attempt": "Number of the attempt that wrote it.",
 }
 
 
@@ -82,7 +82,7 @@ def _document() -> dict[str, Any]:
         "info": {
             "title": "Phalanx",
             "version": VERSION,
-            "description": "A scheduler for AI work. Unknown fields and parameters are refused.",
+            "description": "A scheduler for AI work. Unknown fields and parameters are rejected.",
         },
         "paths": paths,
         "components": {
@@ -134,7 +134,7 @@ def _answer(route: Route) -> dict[str, Any]:
 
 
 def _problem() -> dict[str, Any]:
-    return {"description": "What is wrong and what to do next.", "content": {PROBLEM_TYPE: _schema(Problem)}}
+    return {"description": "The error and what to do about it.", "content": {PROBLEM_TYPE: _schema(Problem)}}
 
 
 def _schema(form: Any) -> dict[str, Any]:
@@ -148,9 +148,9 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
     noun = _tag(route)
     named = noun in ("node", "queue")
     if noun == "token":
-        text = "The id of a token, as the list shows it."
+        text = "Id of a token, as listed."
         return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
-    text = f"The name of a {noun}." if named else f"The id of a {noun}, or a prefix that only it has."
+    text = f"Name of a {noun}." if named else f"Id of a {noun}, or a unique prefix of it."
     return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
 
 

@@ -35,7 +35,7 @@ class Connections:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. What is wrong before there is a request is told as problem+json as well."""
+    """One connection. Errors before there is a request are problem+json as well."""
 
     known_max: ClassVar[int] = 4096
     unauthenticated_max: ClassVar[int] = 1024
@@ -78,20 +78,20 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def identify(self, http_request: HttpRequest) -> None:
-        """Whoever sent a request over this connection has shown a good token: TooMany if they have enough of them."""
+        """The request on this connection carried a valid token; TooMany if its user has too many connections."""
         if self._place is None:
             self._place = self.table.known.take(http_request)
             self.table.unauthenticated.remove(self)
 
     def make_room(self) -> None:
-        """Others want this place."""
+        """Another connection needs this place."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
         if (
             is_answering or self.scheme == "https"
         ):  # which would wait for the other side to agree that it is over
             self._raw.abort()
             return
-        self._say(TooMany("too many connections wait to say who they are", retry_after_s=1))
+        self._say(TooMany("too many unauthenticated connections", retry_after_s=1))
         self._raw.close()
 
     def data_received(self, data: bytes) -> None:

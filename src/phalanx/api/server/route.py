@@ -48,7 +48,7 @@ class Readiness:
             raise Unavailable(f"no answer from the coordinator within {self._within_s:g} s") from None
 
     async def is_given(self) -> bool:
-        """The answer of the moment. Whoever asks while the question is on its way waits for the same answer."""
+        """The answer of the moment. Calls made meanwhile wait for the same answer."""
         now = asyncio.get_running_loop().time()
         if self._question is None or (self._question.done() and now - self._answered_at >= self._fresh_s):
             self._question = asyncio.ensure_future(self._ask())

@@ -25,7 +25,7 @@ class Health(Struct):
 
 
 class Leading(Struct):
-    """The answer of the one that leads; who shows a token learns since when, counted in terms."""
+    """The answer of the leader; with a token it includes the epoch."""
 
     status: str = "ok"
     role: str = "Active"
@@ -58,7 +58,7 @@ async def events(service: Service, http_request: HttpRequest) -> StreamedRespons
 
 
 async def _plain(source: AsyncIterator[WatchEvent]) -> AsyncIterator[WatchEvent]:
-    """Without what happens to tokens, which only those may see who may list them."""
+    """Without events about tokens, which only admins may see."""
     async with aclosing(cast(AsyncGenerator[WatchEvent, None], source)) as events:
         async for event in events:
             if not event.event.startswith(OF_TOKENS):
@@ -70,7 +70,7 @@ async def livez(_service: Service, _http_request: HttpRequest) -> Response:
 
 
 async def readyz(service: Service, http_request: HttpRequest) -> Response:
-    """Strangers learn yes or no; what is wrong, and with whom, is for those who show a token."""
+    """Without a token the answer is yes or no; the details need a token."""
     if http_request.is_insider(service.tokens):
         if http_request.wants_leader:
             service.commands.require_active()
@@ -83,7 +83,7 @@ async def readyz(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def leaderz(service: Service, http_request: HttpRequest) -> Response:
-    """Strangers learn the role; who leads instead, and its epoch, is for those who show a token."""
+    """Without a token the answer is the role; the leader and its epoch need a token."""
     if http_request.is_insider(service.tokens):
         return json_reply(Leading(epoch=await service.commands.lead()))
     try:
@@ -118,7 +118,7 @@ ROUTES = (
         path="/v1/cluster",
         permission="read",
         handler=cluster,
-        summary="The cluster in one line.",
+        summary="Summary of the cluster.",
         answer=ClusterView,
     ),
     Route(
@@ -126,7 +126,7 @@ ROUTES = (
         path="/v1/events",
         permission="read",
         handler=events,
-        summary="Watch what happens, as server-sent events; 410 if it asks for what is no longer kept.",
+        summary="Watch events as server-sent events; 410 if the requested ones are no longer kept.",
         answer=None,
         query=EventsQuery,
         header="Last-Event-ID",
@@ -146,7 +146,7 @@ ROUTES = (
         path="/livez",
         permission="open",
         handler=livez,
-        summary="The process answers.",
+        summary="Liveness: the process answers.",
         answer=Health,
     ),
     Route(
@@ -154,7 +154,7 @@ ROUTES = (
         path="/readyz",
         permission="open",
         handler=readyz,
-        summary="The coordinator can be asked: mailbox and store answer, or a standby follows; a token shows why not.",
+        summary="Readiness: mailbox and store answer, or a standby follows the log; with a token it says why not.",
         answer=Health,
     ),
     Route(
@@ -162,7 +162,7 @@ ROUTES = (
         path="/leaderz",
         permission="open",
         handler=leaderz,
-        summary="This coordinator is the active one and its lease holds; else 503. A token shows who is.",
+        summary="200 if this coordinator is active and its lease holds, else 503; with a token it says which one is.",
         answer=Leading,
     ),
 )

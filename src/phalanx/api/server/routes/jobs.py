@@ -1,6 +1,6 @@
 """The routes of jobs: submit, list, show, cancel, evict, wait, why, story; and what of a job an asker may see.
 
-Everybody sees its name and state. The values of its environment, and what its tasks wrote, are for those who may
+Every user sees its name and state. The values of its environment and its tasks' output are only for users who may
 inspect it.
 """
 
@@ -134,7 +134,7 @@ def join_key(request: SubmitRequest | ApplyRequest, http_request: HttpRequest) -
     key = header.decode("latin-1")
     if request.request_id not in (None, key):
         raise BadRequest(
-            "request_id and the header Idempotency-Key differ: they mean the same, so give one of them"
+            "request_id and the header Idempotency-Key differ: they mean the same, give only one of them"
         )
     request.request_id = key
 
@@ -145,7 +145,7 @@ ROUTES = (
         path="/v1/jobs",
         permission="submit",
         handler=submit,
-        summary="Submit work. The answer comes when it is durable.",
+        summary="Submit a job. The answer is sent once it is durable.",
         answer=SubmitReply,
         status=202,
         body=SubmitRequest,
@@ -175,7 +175,7 @@ ROUTES = (
         path="/v1/jobs/{id}/draft",
         permission="inspect",
         handler=draft,
-        summary="A gang that waits for members: what it lacks and what it was made from so far.",
+        summary="A gang that waits for members: what is missing and what has been applied so far.",
         answer=DraftView,
         is_about_a_job=True,
     ),
@@ -203,7 +203,7 @@ ROUTES = (
         path="/v1/jobs/{id}/evict",
         permission="control",
         handler=evict,
-        summary="Take the places of a job's tasks, as a spot market would; its restart policy says what follows.",
+        summary="Preempt a job's tasks; its restart policy decides what follows.",
         answer=EvictReply,
         is_about_a_job=True,
     ),
@@ -212,7 +212,7 @@ ROUTES = (
         path="/v1/jobs/{id}/release",
         permission="control",
         handler=release,
-        summary="Let a job run that a repair of the store held back.",
+        summary="Release a job that a repair of the store put on hold.",
         answer=JobView,
         is_about_a_job=True,
     ),
@@ -221,7 +221,7 @@ ROUTES = (
         path="/v1/jobs/{id}/why",
         permission="read",
         handler=why,
-        summary="Why a job is where it is, and the nearest fix.",
+        summary="Explain a job's state: the reasons and a fix that would work.",
         answer=WhyReply,
         is_about_a_job=True,
     ),
@@ -230,7 +230,7 @@ ROUTES = (
         path="/v1/jobs/{id}/story",
         permission="follow",
         handler=story,
-        summary="All that happened to a job, in order.",
+        summary="The event history of a job.",
         answer=Page[StoryLine],
         query=StoryQuery,
         is_about_a_job=True,
@@ -240,7 +240,7 @@ ROUTES = (
         path="/v1/jobs/{id}/wait",
         permission="follow",
         handler=wait,
-        summary="The job as it stands when it has ended, or when the time is over.",
+        summary="Wait until the job ends or the timeout passes, and return its state.",
         answer=JobView,
         query=WaitQuery,
         lasting=True,
@@ -251,7 +251,7 @@ ROUTES = (
         path="/v1/names/{id}",
         permission="read",
         handler=named,
-        summary="Which of your jobs or tasks Kubernetes calls so: namespace/name, with its slash quoted (%2F). "
+        summary="The job or task of yours with this Kubernetes name: namespace/name, with its slash quoted (%2F). "
         "Operators and admins who have none find another user's, unless own is true; 409 if several have one.",
         answer=NamedView,
         query=NamesQuery,

@@ -44,7 +44,7 @@ async def remove(service: Service, http_request: HttpRequest) -> Response:
 def _said(reason: str) -> str:
     said = reason.strip()
     if not said or len(said) > REASON_MAX or not said.isprintable():
-        raise BadRequest(f"reason: say why in 1 to {REASON_MAX} printable characters, all in one line")
+        raise BadRequest(f"reason: expected 1 to {REASON_MAX} printable characters on one line")
     return said
 
 
@@ -54,7 +54,7 @@ ROUTES = (
         path="/v1/nodes",
         permission="read",
         handler=nodes,
-        summary="All nodes: what each has, what is free, who is on it.",
+        summary="List nodes: capacity, free resources, running tasks.",
         answer=list[NodeView],
     ),
     Route(
@@ -70,7 +70,7 @@ ROUTES = (
         path="/v1/nodes/{id}/drain",
         permission="operate",
         handler=drain,
-        summary="Place nothing more on a node, and say why.",
+        summary="Drain a node: place nothing more on it. A reason is required.",
         answer=NodeView,
         body=DrainRequest,
     ),
@@ -79,7 +79,7 @@ ROUTES = (
         path="/v1/nodes/{id}/resume",
         permission="operate",
         handler=resume,
-        summary="Place work on a drained node again.",
+        summary="Make a drained or temporarily excluded node schedulable again.",
         answer=NodeView,
     ),
     Route(
@@ -87,7 +87,7 @@ ROUTES = (
         path="/v1/nodes/{id}/lose",
         permission="operate",
         handler=lose,
-        summary="Declare a silent node lost, though the brake keeps it: its tasks are placed again.",
+        summary="Mark an unreachable node as lost, so that its tasks are placed again.",
         answer=NodeView,
         body=LoseRequest,
     ),
@@ -96,7 +96,7 @@ ROUTES = (
         path="/v1/nodes/{id}/remove",
         permission="operate",
         handler=remove,
-        summary="Forget a node that is gone and holds nothing.",
+        summary="Remove a node that is offline and runs nothing.",
         answer=RemovedNode,
     ),
     Route(
@@ -104,7 +104,7 @@ ROUTES = (
         path="/v1/nodes/{id}/story",
         permission="read",
         handler=story,
-        summary="All that happened to a node, in order.",
+        summary="The event history of a node.",
         answer=Page[StoryLine],
         query=StoryQuery,
     ),

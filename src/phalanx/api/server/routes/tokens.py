@@ -1,4 +1,4 @@
-"""The routes of tokens and of the audit. Nobody makes a token that may do more than they may themselves."""
+"""The routes of tokens and of the audit. A token never has more rights than its creator."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def audit(service: Service, http_request: HttpRequest) -> Response:
 def _join(request: TokenRequest, identity: Identity) -> TokenRequest:
     if identity.scope("grant") != "all":
         refusal = forbidden(identity, "grant", "let nodes join")
-        refusal.hint = "it takes the role admin"
+        refusal.hint = "the role admin is required"
         raise refusal
     if request.name is not None or request.role is not None:
         raise BadRequest("name and role: a join token has neither, give node, or nothing for any node")
@@ -115,7 +115,9 @@ def _too_much(identity: Identity, role: str) -> Forbidden:
     return Forbidden(
         f"{identity.name} has the role {identity.role} and cannot make a token of role {role}",
         reason="RoleForbids",
-        hint="it takes the role admin" if role == "admin" else f"it takes the role {role}, or one above it",
+        hint="the role admin is required"
+        if role == "admin"
+        else f"the role {role} or a higher one is required",
         extra={"role": identity.role, "permission": "grant"},
     )
 
@@ -126,7 +128,7 @@ ROUTES = (
         path="/v1/tokens",
         permission="grant",
         handler=tokens,
-        summary="The tokens that were created, without the tokens: one's own, or for an admin all.",
+        summary="List tokens, without their values: your own, or all of them as admin.",
         answer=list[TokenView],
     ),
     Route(
@@ -134,7 +136,7 @@ ROUTES = (
         path="/v1/tokens",
         permission="grant",
         handler=create,
-        summary="Create a token of no more power than one's own. The answer is the only one that holds it.",
+        summary="Create a token with at most your own role. Its value is in this answer only.",
         answer=NewToken,
         status=201,
         body=TokenRequest,
@@ -144,7 +146,7 @@ ROUTES = (
         path="/v1/tokens/{id}/revoke",
         permission="grant",
         handler=revoke,
-        summary="End a token, and those that were made with it for the same name. Streams end within 30 s.",
+        summary="Revoke a token, and those created with it for the same name. Its streams end within 30 s.",
         answer=TokenView,
     ),
     Route(
@@ -152,7 +154,7 @@ ROUTES = (
         path="/v1/tokens/{id}/rotate",
         permission="grant",
         handler=rotate,
-        summary="Another token in the place of this one, which stays good for a while.",
+        summary="Replace a token by a new one; the old one stays valid for a while.",
         answer=NewToken,
         status=201,
         body=RotateRequest,
@@ -162,7 +164,7 @@ ROUTES = (
         path="/v1/audit",
         permission="audit",
         handler=audit,
-        summary="Who did what: the newest lines this coordinator wrote.",
+        summary="The newest lines of this coordinator's audit log.",
         answer=list[AuditLine],
         query=AuditQuery,
     ),
