@@ -49,12 +49,12 @@ def replaced(*seats: str) -> Fences:
 def test_a_coordinator_whose_lease_is_over_says_nothing(seats: tuple[str, ...]):
     epoch = seats.index("s3")  # the one before it
     with pytest.raises(Violation, match="while s3 holds"):
-        replaced(*seats).said("s2", wire.BeatAck(epoch, 0.0))
+        replaced(*seats).sent("s2", wire.BeatAck(epoch, 0.0))
 
 
 def test_a_coordinator_whose_lease_was_taken_while_it_ran_may_not_know_it_yet():
     """Seed 860006701: a second process of its seat led, retired at once, and another seat followed within 1 ms."""
-    replaced("s2", "s2", "s3").said("s2", wire.BeatAck(1, 0.0))
+    replaced("s2", "s2", "s3").sent("s2", wire.BeatAck(1, 0.0))
 
 
 def a_cluster_in_backoff() -> Cluster:

@@ -103,8 +103,8 @@ def with_labels(spec: JobSpec, metadata: View) -> JobSpec:
     """The spec with the labels of the workload itself; a queue named there wins over that of its template."""
     labels = metadata.view("labels")
     metadata.view("annotations")  # read, so that each unread annotation gives its own caution
-    said = [labels.get(key) for key in QUEUE_LABELS]
-    queue = next((each for each in said if isinstance(each, str) and each), spec.queue)
+    given = [labels.get(key) for key in QUEUE_LABELS]
+    queue = next((each for each in given if isinstance(each, str) and each), spec.queue)
     return msgspec.structs.replace(spec, queue=queue, tags=read_tags(metadata))
 
 

@@ -27,7 +27,7 @@ LACKS_MAX = 900  # characters
 
 def draft(gangs: list[PodGang], pods: list[Pod], book: GangBook, before: int) -> ParsedJob:
     """A job that waits for members, made of those that were applied, or of a group in their place."""
-    told = book.incomplete[before:]
+    lacking = book.incomplete[before:]
     pods = in_order(pods)
     shapes = by_shape(pods)
     name = plain_name(gangs[0].name.partition(",")[0], gangs[0].view)
@@ -43,7 +43,7 @@ def draft(gangs: list[PodGang], pods: list[Pod], book: GangBook, before: int) ->
     if not groups:
         tasks = sum(gang.terms.min or 1 for gang in gangs)
         groups = [GroupSpec(name=name, tasks=tasks, command=list(NOTHING_RUNS))]
-    lacks = "; ".join(each.reason.text for each in told)[:LACKS_MAX]
+    lacks = "; ".join(each.reason.text for each in lacking)[:LACKS_MAX]
     needed = (
         0 if any(gang.terms.min is None for gang in gangs) else sum(gang.terms.min or 0 for gang in gangs)
     )

@@ -43,9 +43,9 @@ class GangBook:
         view = podgroup.view if podgroup is not None else templates[0].view
         terms = podgroup.terms if podgroup is not None else Terms()
         for field in Terms.__struct_fields__:
-            said = _agreed([(getattr(each.terms, field), each.view) for each in templates], name, field)
-            if said is not None:
-                terms = msgspec.structs.replace(terms, **{field: said})
+            agreed = _agreed([(getattr(each.terms, field), each.view) for each in templates], name, field)
+            if agreed is not None:
+                terms = msgspec.structs.replace(terms, **{field: agreed})
         asked = any(not each.view.source.lenient for each in templates) or not view.source.lenient
         return PodGang(name, terms, view, asked)
 
@@ -66,9 +66,9 @@ class GangBook:
         gangs = [self.gang(each, templates.get(each, [])) for each in names]
         for each in gangs:
             if set(each.terms.groups or (each.name,)) != set(names):
-                said = ", ".join(each.terms.groups or ("nobody",))
+                named = ", ".join(each.terms.groups or ("none",))
                 each.view.refuse(
-                    "", f"{name} starts together with it, but it names {said}", "taken as agreed"
+                    "", f"{name} starts together with it, but it names {named}", "taken as agreed"
                 )
         return gangs
 
@@ -134,10 +134,10 @@ def with_gang(spec: JobSpec, gangs: list[PodGang], affinity: str = "") -> JobSpe
     return msgspec.structs.replace(spec, gang=terms, gather=list(gather or ()))
 
 
-def _agreed(said: list[tuple[object, View]], name: str, field: str) -> object:
+def _agreed(values: list[tuple[object, View]], name: str, field: str) -> object:
     """The value that members give for their gang, if any; they must not contradict each other."""
     agreed: object = None
-    for value, view in said:
+    for value, view in values:
         if value is None or value == agreed:
             continue
         if agreed is not None:

@@ -79,8 +79,8 @@ def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Jo
         field, _, what = error.detail.partition(": ")
         if document is not None:
             raise _error(document, field, what) from None
-        told = ": ".join(filter(None, (title, error.detail)))
-        raise ManifestError(where, told, reason=error.reason, hint=error.hint) from None
+        message = ": ".join(filter(None, (title, error.detail)))
+        raise ManifestError(where, message, reason=error.reason, hint=error.hint) from None
 
 
 def _check_keys(document: View, placed: bool) -> None:
@@ -116,10 +116,10 @@ def _known(found: Any, fields: Collection[str], document: View, path: str) -> No
                 meant = f", did you mean {near[0]!r}?" if near else ""
                 known = f" (known are: {', '.join(sorted(fields))})"
                 line = found.lines.get(key, found.line or document.line)
-                told = ": ".join(
+                message = ": ".join(
                     filter(None, (document.source.title, path, f"unknown key {shown(key)}{meant}{known}"))
                 )
-                raise ManifestError(place(document.source.file, line), told, reason="UnknownField")
+                raise ManifestError(place(document.source.file, line), message, reason="UnknownField")
 
 
 def _eased(group: dict[str, Any], needs_no_command: bool) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def _error(document: View, field: str, what: str) -> ManifestError:
     if field.startswith("groups[0].") and "groups" not in document:
         field = field.removeprefix("groups[0].")
     line = _line(document.content, field) or document.line
-    told = ": ".join(filter(None, (document.source.title, field, what)))
-    return ManifestError(place(document.source.file, line), told, reason="InvalidField")
+    message = ": ".join(filter(None, (document.source.title, field, what)))
+    return ManifestError(place(document.source.file, line), message, reason="InvalidField")
 
 
 def _line(content: Any, field: str) -> int:

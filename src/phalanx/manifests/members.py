@@ -56,18 +56,18 @@ def share_out(minimum: int, order: list[int], sizes: list[int], view: View) -> l
 
 def indexes(shape: list[Pod], view: View) -> list[int]:
     """The network index of each member; empty where it equals the position, or where no member has one."""
-    said = [pod.index for pod in shape]
-    if all(index is None for index in said) or said == list(range(len(said))):
+    indexes_given = [pod.index for pod in shape]
+    if all(index is None for index in indexes_given) or indexes_given == list(range(len(indexes_given))):
         return []
-    given = [index for index in said if index is not None]
+    given = [index for index in indexes_given if index is not None]
     if len(set(given)) < len(given):
         twice = Counter(given).most_common(1)[0][0]
         view.refuse("", f"two members have the network-topology-index {twice}", "taken by name")
         return []
-    if len(given) < len(said):
+    if len(given) < len(indexes_given):
         view.note("", "some members have no network-topology-index; they come last, by name")
     after = max(given) + 1
-    return given + list(range(after, after + len(said) - len(given)))
+    return given + list(range(after, after + len(indexes_given) - len(given)))
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:

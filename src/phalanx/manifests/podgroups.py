@@ -48,28 +48,28 @@ def read_podgroup(document: View) -> PodGroup:
     """Read one PodGroup; its annotations win over its spec."""
     metadata, spec = document.view("metadata"), document.view("spec")
     name = full_name(metadata)
-    said = read_terms(metadata)
+    given = read_terms(metadata)
     wait = spec.number("scheduleTimeoutSeconds", 0, -(1 << 31), 1 << 31)
-    wait_s = said.wait_s
+    wait_s = given.wait_s
     if wait_s is None and wait > 0:
         wait_s = float(wait)
-    minimum = said.min
+    minimum = given.min
     if minimum is None and "minMember" in spec:
         minimum = spec.number("minMember", 1, 1, TASKS_MAX)
     spec.skip("minMember")
-    terms = Terms(minimum, said.total, said.strict, said.match, wait_s, said.groups, said.gather)
+    terms = Terms(minimum, given.total, given.strict, given.match, wait_s, given.groups, given.gather)
     return PodGroup(name, terms, metadata)
 
 
 def gang_of(metadata: View) -> str:
     """The gang that a pod names, in its own namespace; empty if it names none."""
     labels, annotations = metadata.view("labels"), metadata.view("annotations")
-    said = [
+    given = [
         _worded(labels, LABEL),
         _worded(labels, f"{LABEL}/name"),
         _worded(annotations, f"{PREFIX}/name"),
     ]
-    name = next(filter(None, said), "")
+    name = next(filter(None, given), "")
     return f"{namespace_of(metadata)}/{name}" if name else ""
 
 
@@ -123,7 +123,7 @@ def _count(view: View, key: str, *, least: int, most: int = TASKS_MAX) -> int | 
         return None
     if text.isascii() and text.lstrip("+-").isdecimal() and len(text) < 12 and least <= int(text) <= most:
         return int(text)
-    view.refuse(key, f"{shown(text)} is not a whole number from {least} to {most}", "taken as not said")
+    view.refuse(key, f"{shown(text)} is not a whole number from {least} to {most}", "ignored")
     return None
 
 
@@ -165,12 +165,10 @@ def _groups(view: View) -> tuple[str, ...] | None:
     names = value if isinstance(value, list) else [value]
     for name in names:
         if not isinstance(name, str) or name.count("/") != 1 or not all(name.split("/")):
-            view.refuse(key, f"{shown(name)} is not namespace/name", "taken as not said")
+            view.refuse(key, f"{shown(name)} is not namespace/name", "ignored")
             return None
     if len(names) > NAMED_MAX:
-        view.refuse(
-            key, f"{len(names)} groups are too many, at most {NAMED_MAX} are read", "taken as not said"
-        )
+        view.refuse(key, f"{len(names)} groups are too many, at most {NAMED_MAX} are read", "ignored")
         return None
     return tuple(dict.fromkeys(names)) or None
 

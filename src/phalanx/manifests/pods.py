@@ -186,11 +186,11 @@ def _traits(spec: View, priorities: Priorities) -> Traits:
 def _labelled(traits: Traits, metadata: View) -> Traits:
     """The traits, with those from labels and annotations."""
     labels, annotations = metadata.view("labels"), metadata.view("annotations")
-    said = [labels.get(key) for key in QUEUE_LABELS] + [annotations.get(key) for key in QUEUE_LABELS]
+    given = [labels.get(key) for key in QUEUE_LABELS] + [annotations.get(key) for key in QUEUE_LABELS]
     return msgspec.structs.replace(
         traits,
         evictable=not any(str(labels.get(key)).lower() == protected for key, protected in PROTECTED),
-        queue=next((each for each in said if isinstance(each, str) and each), "default"),
+        queue=next((each for each in given if isinstance(each, str) and each), "default"),
         affinity=annotations.text(AFFINITY),
     )
 

@@ -35,8 +35,8 @@ def common_traits(templates: Sequence[Template]) -> Traits:
         chosen = _chosen(field, values)
         traits = msgspec.structs.replace(traits, **{field: chosen})
         other = next(each for each in templates if getattr(each.traits, field) != chosen)
-        told = "none" if chosen is None else chosen
-        other.view.note("", f"members of one job differ in {text}: {told} is taken for all")
+        taken = "none" if chosen is None else chosen
+        other.view.note("", f"members of one job differ in {text}: {taken} is taken for all")
     return traits
 
 

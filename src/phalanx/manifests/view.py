@@ -84,15 +84,15 @@ class View:
 
     def error(self, key: str, text: str, *, reason: str = "") -> ManifestError:
         """An error about a field, or without a key about the whole object, for the caller to raise."""
-        told = ": ".join(filter(None, (self.source.title, self.at(key) if key else "", text)))
-        return ManifestError(self.where(key), told, reason=reason)
+        message = ": ".join(filter(None, (self.source.title, self.at(key) if key else "", text)))
+        return ManifestError(self.where(key), message, reason=reason)
 
     def caution(self, key: str, text: str, value: object = None) -> None:
         """Add a caution: a field was read otherwise than written, or not at all."""
         value = self.content.get(key) if value is None else value
-        told = "" if value is None or value == "" else shown(value)
+        written = "" if value is None or value == "" else shown(value)
         path = self.at(key) if key else ""
-        self.source.cautions.add(self.where(key), self.source.title, path, told, text)
+        self.source.cautions.add(self.where(key), self.source.title, path, written, text)
 
     def note(self, key: str, text: str, value: object = None) -> None:
         """Add a caution if the object is to be run or planned; for one of a cluster it would be noise."""

@@ -37,8 +37,8 @@ class Offline:
         self.now = now if spec.now is None else spec.now
         self.names = Names()
         self._count = 0
-        said = [each.tolerations for each in (*spec.jobs, *made.found)]
-        self._tolerance = Tolerance(spec.nodes, said if submit is None else [*said, ()])
+        tolerated = [each.tolerations for each in (*spec.jobs, *made.found)]
+        self._tolerance = Tolerance(spec.nodes, tolerated if submit is None else [*tolerated, ()])
         self._described = DescribedState(spec, self._tolerance, self.names, self.now)
         self._everybody = submit is None and not _asks(made)
         self._incomplete: list[Incomplete] = [

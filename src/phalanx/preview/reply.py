@@ -28,12 +28,12 @@ NAMES_SHOWN = 5  # of the nodes with one reason
 
 def plan_reply(state: ClusterState, shares: list[Share], names: Names) -> PlanReply:
     """Everything about all jobs; the exit code is the worst of theirs."""
-    said = _PlanRenderer(state, names)
+    renderer = _PlanRenderer(state, names)
     worst = max(map(_exit, shares), default=0)
     return PlanReply(
-        placements=[view for share in shares for view in said.placements(share)],
-        evictions=[view for share in shares for view in said.evictions(share)],
-        reasons=[view for share in shares for view in said.reasons(share)],
+        placements=[view for share in shares for view in renderer.placements(share)],
+        evictions=[view for share in shares for view in renderer.evictions(share)],
+        reasons=[view for share in shares for view in renderer.reasons(share)],
         exit=worst,  # type: ignore[arg-type]  # it is one of the three
     )
 

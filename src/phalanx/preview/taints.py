@@ -26,10 +26,10 @@ Tolerations = tuple[Toleration, ...]
 class Tolerance:
     """Which jobs may use which nodes."""
 
-    def __init__(self, nodes: Iterable[NodeSpec], said: Iterable[tuple[Tolerations, ...]]) -> None:
+    def __init__(self, nodes: Iterable[NodeSpec], tolerated: Iterable[tuple[Tolerations, ...]]) -> None:
         self._taints = {node.name: node.taints for node in nodes if node.taints}
         taints = set(self._taints.values())
-        every = dict.fromkeys(tolerations for job in said for tolerations in job or ((),))
+        every = dict.fromkeys(tolerations for job in tolerated for tolerations in job or ((),))
         self._closed = {
             each for each in taints if all(untolerated(each, tolerations) for tolerations in every)
         }
@@ -77,8 +77,8 @@ class Tolerance:
             no, text=self._sentence(no.text), numbers=self._numbers(no.text, no.numbers), nodes=nodes
         )
 
-    def _plain_view(self, said: NodeReasons) -> ReasonView:
-        no = said.reason
+    def _plain_view(self, found: NodeReasons) -> ReasonView:
+        no = found.reason
         return structs.replace(no, text=self._sentence(no.text), numbers=self._numbers(no.text, no.numbers))
 
     def _sentence(self, text: str) -> str:

@@ -28,7 +28,7 @@ class LinkAddresses(Addresses):
         self.leader = self.at  # where we were welcomed last
         self._tried: set[str] = set()  # since the last pause
         self._silent_at: dict[str, float] = {}
-        self._said: dict[str, str] = {}  # the last answer of each address: REFUSED, or where the leader is
+        self._answers: dict[str, str] = {}  # the last answer of each address: REFUSED, or where the leader is
         self._refused_at: float | None = None  # when we were first refused, since the last welcome
         self._welcomes = 0
         self._welcomed = asyncio.Event()
@@ -37,7 +37,7 @@ class LinkAddresses(Addresses):
         """The leader is at this address."""
         self._tried.clear()
         self._silent_at.pop(self.at, None)
-        self._said.clear()
+        self._answers.clear()
         self._refused_at = None
         self.leader = self.at
         self._welcomes += 1
@@ -53,7 +53,7 @@ class LinkAddresses(Addresses):
     def standby(self, leader: str, now: float) -> bool:
         """This one does not lead, but perhaps `leader` does. True if it is worth connecting there at once."""
         self._tried.add(self.at)
-        self._said[self.at] = leader
+        self._answers[self.at] = leader
         if leader not in self._tried and self.may_follow(leader) and not self._is_avoided(leader, now):
             self.at = leader
             return True
@@ -62,23 +62,23 @@ class LinkAddresses(Addresses):
 
     def failed(self, now: float, *, silent: bool) -> bool:
         """The connection failed or was lost. True if another address is worth trying at once."""
-        self._said.pop(self.at, None)
+        self._answers.pop(self.at, None)
         if silent:
             self._silent_at[self.at] = now
         return self._go_on()
 
     def refused(self, now: float) -> bool:
         """This address will never accept us. Others may: it may be of another cluster by mistake."""
-        self._said[self.at] = REFUSED
+        self._answers[self.at] = REFUSED
         self._refused_at = now if self._refused_at is None else self._refused_at
         return self._go_on()
 
     def is_hopeless(self, now: float) -> bool:
         """Whether no address will ever accept us: each refuses us, or the one that the others name as leader does."""
-        refusing = {address for address, said in self._said.items() if said == REFUSED}
+        refusing = {address for address, answer in self._answers.items() if answer == REFUSED}
         if self._refused_at is None or not refusing:
             return False
-        is_theirs = not refusing.isdisjoint(self._said.values())
+        is_theirs = not refusing.isdisjoint(self._answers.values())
         return refusing.issuperset(self.given) or (is_theirs and now - self._refused_at >= HOPELESS_S)
 
     def _go_on(self) -> bool:

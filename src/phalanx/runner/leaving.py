@@ -29,7 +29,7 @@ class Leaving:
         self._connection = connection
         self._flush = flush
 
-    async def said_goodbye(self, keep_s: float) -> bool:
+    async def announce_stop(self, keep_s: float) -> bool:
         """Whether the coordinator knows that we stop, and has granted what was asked for."""
         connection = self._connection()
         if connection is None or not self._engine.welcomed:

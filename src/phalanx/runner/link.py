@@ -136,8 +136,8 @@ class Dialler:
 
     def warn(self, address: str, error: Exception | None, otherwise: str) -> None:
         """Log an obstacle, unless it is the same as before."""
-        said = explain(error)
-        why = f"{said.text} ({said.hint})" if said else str(error or "") or otherwise
+        explained = explain(error)
+        why = f"{explained.text} ({explained.hint})" if explained else str(error or "") or otherwise
         if why != self._warned.get(address):
             log.warning("cannot reach the coordinator", address=address, error=why)
         self._warned[address] = why

@@ -98,13 +98,15 @@ class RunnerLoop:
         """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
         ending = len(self.live_keys())
         leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
-        told = await leaving.said_goodbye(request.keep_s)
+        is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keeper is not None:
             await self._end_tasks(self._keeper)
             await leaving.reported()
         left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
-        outcome = StopOutcome(ending if drained else left, drained, told, self._lease_left_s(), unreported)
+        outcome = StopOutcome(
+            ending if drained else left, drained, is_announced, self._lease_left_s(), unreported
+        )
         log.info("the runner stops", **structs.asdict(outcome))
         return outcome
 

@@ -85,8 +85,10 @@ class LocalMachine:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
-        told = journal.read(str(self._state_dir / journal.NAME)).attempts
-        return {key: (started_at, (ticks[0], ticks[1])) for key, (_, ticks, started_at, *_) in told.items()}
+        recorded = journal.read(str(self._state_dir / journal.NAME)).attempts
+        return {
+            key: (started_at, (ticks[0], ticks[1])) for key, (_, ticks, started_at, *_) in recorded.items()
+        }
 
 
 def _listener_of(connection: int) -> int:

@@ -99,8 +99,8 @@ class Checkers:
 
     # What goes over the wire.
 
-    def said(self, seat: str, message: wire.Message) -> None:
-        self.fences.said(seat, message)
+    def sent(self, seat: str, message: wire.Message) -> None:
+        self.fences.sent(seat, message)
 
     def ordered(self, node: str, orders: list[Order]) -> None:
         """Durable before sent: no order goes to a runner before the log has the event behind it."""

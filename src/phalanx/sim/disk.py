@@ -193,7 +193,7 @@ class DiskStore:
 
     async def _write(self, change: Callable[[], Any]) -> Any:
         """Apply a change after a delay and acknowledge it after another, even if its process is dead by then."""
-        future, tell = outside(self._owner)
+        future, resolve = outside(self._owner)
         effect_s, reply_s = self._disk.takes_s()
 
         def take_effect() -> None:
@@ -202,7 +202,7 @@ class DiskStore:
                 outcome = change()
             except StoreError as error:
                 outcome = error
-            self._disk.world.after(reply_s, tell, outcome)
+            self._disk.world.after(reply_s, resolve, outcome)
 
         if effect_s:
             self._disk.world.after(effect_s, take_effect)

@@ -162,15 +162,15 @@ class SimulatedEtcdClient:
     async def _ask(self, effect: Callable[[], Any]) -> Any:
         """Send a request and wait for its answer, or give up; then it is unknown whether it took effect."""
         etcd, dice = self._etcd, self._etcd.dice
-        future, tell = outside(self._owner)
+        future, resolve = outside(self._owner)
         is_lost = self._seat in etcd.cut_off or (etcd.has_dead_member and dice.random() < 1 / 3)
         has_answer = not (etcd.loses_answers and dice.random() < 0.4)
         arrives_s = etcd.travel_s()
         if etcd.delays_requests and dice.random() < 0.6:
             arrives_s += dice.uniform(0.5, LATE_MAX_S)
         if not is_lost:
-            etcd.world.after(arrives_s, etcd.carry_out, effect, tell, has_answer)
-        etcd.world.after(GIVE_UP_S, _give_up, tell)
+            etcd.world.after(arrives_s, etcd.carry_out, effect, resolve, has_answer)
+        etcd.world.after(GIVE_UP_S, _give_up, resolve)
         return await future
 
 
@@ -213,5 +213,5 @@ def _never(_key: bytes) -> bool:
     return False
 
 
-def _give_up(tell: Callable[[Any], None]) -> None:
-    tell(EtcdUnavailable(f"no member answered within {GIVE_UP_S:g} s"))
+def _give_up(resolve: Callable[[Any], None]) -> None:
+    resolve(EtcdUnavailable(f"no member answered within {GIVE_UP_S:g} s"))

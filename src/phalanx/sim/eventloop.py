@@ -170,7 +170,7 @@ def outside(life: Life) -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
         else:
             future.set_result(outcome)
 
-    def tell(outcome: Any) -> None:
+    def resolve(outcome: Any) -> None:
         life.call(settle, outcome)
 
-    return future, tell
+    return future, resolve

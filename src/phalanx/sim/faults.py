@@ -283,9 +283,9 @@ def _deliver_late(harm: Harm, node: Node) -> None:
     harm.network.deliver_late(node.name, before=node.runner.engine.state.epoch)
 
 
-def _set_disk(harm: Harm, for_s: float, mood: str) -> None:
-    setattr(harm.vault, mood, True)
-    harm.world.after(for_s, setattr, harm.vault, mood, False)
+def _set_disk(harm: Harm, for_s: float, flag: str) -> None:
+    setattr(harm.vault, flag, True)
+    harm.world.after(for_s, setattr, harm.vault, flag, False)
 
 
 def _block(harm: Harm, for_s: float, *directions: str) -> None:

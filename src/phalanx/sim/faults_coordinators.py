@@ -125,7 +125,7 @@ def _cut_off(harm: Harm, one: SimulatedCoordinator, for_s: float) -> None:
         harm.world.after(for_s, etcd.cut_off.discard, one.seat)
 
 
-def _set_etcd(harm: Harm, for_s: float, mood: str) -> None:
+def _set_etcd(harm: Harm, for_s: float, flag: str) -> None:
     if (etcd := harm.etcd()) is not None:
-        setattr(etcd, mood, True)
-        harm.world.after(for_s, setattr, etcd, mood, False)
+        setattr(etcd, flag, True)
+        harm.world.after(for_s, setattr, etcd, flag, False)

@@ -37,7 +37,7 @@ class Fences:
         if first != process:
             raise Violation("epochs", f"{process} wrote under epoch {epoch}, which belongs to {first}")
 
-    def said(self, seat: str, message: wire.Message) -> None:
+    def sent(self, seat: str, message: wire.Message) -> None:
         """A coordinator sent something to a runner."""
         if isinstance(message, wire.Dispositions):
             for _, disposition in message.items:

@@ -61,7 +61,7 @@ class KeeperWatcher(Protocol):
 class KeeperLink(Protocol):
     """The connection to a runner."""
 
-    def say(self, lines: list[str]) -> None: ...
+    def send(self, lines: list[str]) -> None: ...
 
     def hang_up(self) -> None: ...
 
@@ -149,7 +149,7 @@ class Keeper(Life):
         if self._requests:
             self._wake()
         self._look_later()
-        self._speak()
+        self._flush()
 
     def _tell_watchdog(self) -> None:
         until = self.table.lease_until
@@ -169,10 +169,10 @@ class Keeper(Life):
             self._looks_at = float("inf")
             self._wake()
 
-    def _speak(self) -> None:
+    def _flush(self) -> None:
         lines, self._lines = self._lines, []
         if lines and self._link is not None:
-            self._link.say(lines)
+            self._link.send(lines)
 
     # Effects of the table.
 
@@ -189,11 +189,11 @@ class Keeper(Life):
                     self._disk.journal.append(effect.line)
                 case RecordAndSend():
                     self._disk.journal.append(effect.line)
-                    self._say(effect.line)
+                    self._queue_line(effect.line)
                 case SendLine():
-                    self._say(effect.line)
+                    self._queue_line(effect.line)
 
-    def _say(self, line: str) -> None:
+    def _queue_line(self, line: str) -> None:
         if self._link is not None:
             self._lines.append(line)
 

@@ -60,7 +60,7 @@ class KeeperSocket:
 
     # The keeper's side.
 
-    def say(self, lines: list[str]) -> None:
+    def send(self, lines: list[str]) -> None:
         body = f"[{','.join(lines)}]".encode()
         self._after(NEWS_S, self._runner.call, self._arrived, len(body).to_bytes(4, "big") + body)
 

@@ -171,7 +171,7 @@ class NetworkWatcher(Protocol):
 
     def ordered(self, node: str, orders: list[Order]) -> None: ...
 
-    def said(self, seat: str, message: wire.Message) -> None: ...
+    def sent(self, seat: str, message: wire.Message) -> None: ...
 
 
 class Network:
@@ -267,7 +267,7 @@ class Network:
     def note_messages(self, node: str, seat: str, messages: list[wire.Message]) -> None:
         """Show the watcher what a coordinator sends, and keep some orders, so that they can arrive late."""
         for message in messages:
-            self._watcher.said(seat, message)
+            self._watcher.sent(seat, message)
             if isinstance(message, wire.Orders):
                 self._watcher.ordered(node, message.orders)
                 kept = self._orders.setdefault(node, deque(maxlen=ORDERS_KEPT))

@@ -89,12 +89,12 @@ class Node:
         return self.loses_starts != "keeper" or request[0] != "start"
 
     async def start_keeper(self, within_s: float) -> None:
-        started, tell = outside(self.runner)
+        started, resolve = outside(self.runner)
         if self._world.now < self._no_keeper_until:
             failed = KeeperFailed("the keeper did not start: out of memory")
-            self._world.after(self._keeper_starts_s, tell, failed)
+            self._world.after(self._keeper_starts_s, resolve, failed)
             await started
-        self._world.after(self._keeper_starts_s, self._revive_keeper, self._boots, tell)
+        self._world.after(self._keeper_starts_s, self._revive_keeper, self._boots, resolve)
         await started
 
     def end_keeper(self) -> bool:
@@ -107,7 +107,9 @@ class Node:
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         past = _read_lines(self._disk.journal)
-        return {key: (told[2], (told[1][0], told[1][1])) for key, told in past.attempts.items()}
+        return {
+            key: (recorded[2], (recorded[1][0], recorded[1][1])) for key, recorded in past.attempts.items()
+        }
 
     def given(self, start: Start) -> None:
         self._disk.starts[start.key] = start
@@ -196,7 +198,7 @@ class Node:
             self._watcher.journal_lost(self.name)
         self._start_runner(self._boots)
 
-    def _revive_keeper(self, boot: int, tell: Callable[[object], None]) -> None:
+    def _revive_keeper(self, boot: int, resolve: Callable[[object], None]) -> None:
         """A new keeper recovers: it ends what an earlier one ran, and reports it by the journal."""
         if boot != self._boots:
             return
@@ -208,7 +210,7 @@ class Node:
             table = KeeperTable(attempts, past.stopped)
             self.keeper = Keeper(self._world, self.name, self.clock, self._watcher, self._disk, table)
             self._watcher.keeper_resumed(self.name)
-        tell(None)
+        resolve(None)
 
     def _end_processes(self) -> set[str]:
         """End everything that runs, unseen by any keeper; returns the keys."""

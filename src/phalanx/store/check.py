@@ -64,11 +64,11 @@ async def check_store(store: Store, name: str) -> Checked:
     chain = Chain(contents.image_revision, contents.begin)
     async for batch in contents.everything():
         batches += 1
-        said = events_of(batch)
-        if said is None:
+        decoded = events_of(batch)
+        if decoded is None:
             found.add(Damage("log", str(batch.revision)))
-        chain.follow(batch, said)
-        events += len(said or ())
+        chain.follow(batch, decoded)
+        events += len(decoded or ())
     ended = 0
     async for record in contents.records():
         ended += 1

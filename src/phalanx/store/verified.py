@@ -63,7 +63,7 @@ class EpochsSeen:
         self._place = place
         self._file: int | None = None
         self._at: int | None = None  # the offset of our line
-        self._is_told = False  # the warning that it cannot be written has been logged
+        self._has_warned = False  # the warning that it cannot be written has been logged
         self._sibling: StoreAddress | None = None  # another prefix of the same servers
         self.highest = self._read()
 
@@ -94,9 +94,9 @@ class EpochsSeen:
         try:
             self._write(_NUMBERS % (found.epoch, found.revision))
         except OSError as error:
-            if not self._is_told:
+            if not self._has_warned:
                 log.warning("the highest epoch seen in the store cannot be written", error=str(error))
-            self._is_told = True
+            self._has_warned = True
 
     def close(self) -> None:
         if self._file is not None:

@@ -187,7 +187,7 @@ def test_what_is_wrong_in_a_cluster_is_passed_over_with_a_caution():
     told = warned(cluster=cluster)
     assert "taken as 0" in told
     assert "cannot be read and is skipped" in told
-    assert "taken as not said" in told
+    assert "ignored" in told
     assert [job.id for job in the_cluster(*cluster).jobs] == ["default/bad"]
 
 

@@ -273,7 +273,7 @@ def test_groups_must_name_each_other():
         a_pod("x", gang="a"),
         a_pod("y", gang="b"),
     )
-    assert "default/a starts together with it, but it names nobody" in refusal(*documents)
+    assert "default/a starts together with it, but it names none" in refusal(*documents)
 
 
 def test_pods_of_a_gang_must_not_contradict_each_other():

@@ -285,7 +285,7 @@ def test_a_flooded_journal_is_read_in_a_moment_and_what_came_before_is_known(tmp
     told = journal.read(str(path))
     assert process_time() - began < 1.0  # about 0.4 s at the most
     assert "j/0/1" in told.attempts
-    assert len(told.unreadable) <= journal.TOLD_MAX
+    assert len(told.unreadable) <= journal.REPORTED_MAX
 
 
 def test_what_others_write_into_the_journal_is_gone_with_the_next_line(tmp_path: Path):

@@ -27,7 +27,7 @@ class Runner:
         self.remembered: list[AttemptKey] = []
         self.is_connected = True
 
-    def say(self, lines: list[str]) -> None:
+    def send(self, lines: list[str]) -> None:
         for word, key, *rest in map(json.loads, lines):
             how = {"refused": lambda rest: rest[0], "ended": lambda rest: f"ended {rest[0]['code']}"}
             self.heard.append(f"{key.split('/')[1]} {how.get(word, lambda rest, word=word: word)(rest)}")

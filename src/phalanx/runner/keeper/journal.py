@@ -35,7 +35,7 @@ COMPACT_BYTES_MIN, COMPACT_LINES_MIN = 4 << 20, 10_000
 BYTES_MAX, LINES_MAX = 16 << 20, 50_000
 UNREADABLE_MAX, UNREADABLE_BYTES_MAX = 1000, 1 << 20
 BRACKETS_MAX = 10_000  # in a line: deep nesting takes long to read
-TOLD_MAX = 10  # reports of unreadable lines
+REPORTED_MAX = 10  # reports of unreadable lines
 TEXT_BYTES_MAX = 64 << 10
 COMPACT_AGAIN_S = 60.0  # after a try that failed
 PATH_BYTES_MAX = 4096
@@ -153,7 +153,7 @@ class Past:
         """Remember that something could not be read, to be logged when there is a log."""
         self.skipped += 1
         self.skipped_bytes += len(text)
-        if len(self.unreadable) < TOLD_MAX:
+        if len(self.unreadable) < REPORTED_MAX:
             self.unreadable.append(f"{where}: {text[:80]!r}")
 
 

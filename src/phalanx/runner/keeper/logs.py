@@ -155,9 +155,9 @@ class LogWatch:
     def hear(self, at: float) -> None:
         """Some logs that were quiet are written to again."""
         with contextlib.suppress(BlockingIOError):
-            told = os.read(self.fd, _READ_BYTES)
-            for offset in range(0, len(told), _EVENT.size):  # no names: only files are watched
-                key = self._watched.get(_EVENT.unpack_from(told, offset)[0])
+            events = os.read(self.fd, _READ_BYTES)
+            for offset in range(0, len(events), _EVENT.size):  # no names: only files are watched
+                key = self._watched.get(_EVENT.unpack_from(events, offset)[0])
                 if key in self._quiet:
                     self._wake(key, at)
 

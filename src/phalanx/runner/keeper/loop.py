@@ -88,7 +88,7 @@ class KeeperLoop:
         if self._link is not None:
             self._link.peer.settimeout(LAST_SEND_S)
             self._outbox.mark_urgent()
-            self._speak()
+            self._flush()
 
     def _turn(self) -> None:
         for fd, events in self._poll.poll(self._wait_s()):
@@ -110,7 +110,7 @@ class KeeperLoop:
             self._executor.keep_deadlines()
         self._processes.watchdog.ensure()
         self._write_down()
-        self._speak()
+        self._flush()
 
     def _wait_s(self) -> float | None:
         """How long to wait for events: without a runner, not for long."""
@@ -187,7 +187,7 @@ class KeeperLoop:
         except Lost:
             self._hang_up()
 
-    def _speak(self) -> None:
+    def _flush(self) -> None:
         try:
             self._outbox.flush()
         except Lost:

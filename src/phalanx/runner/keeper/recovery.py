@@ -18,7 +18,7 @@ from .attempt import KeptAttempt, is_key
 from .cgroup import signal_each
 from .slots import folders_beside
 from .spawn import KEEPER_VARIABLE
-from .tree import said_key
+from .tree import key_in_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def settle(path: str, boot: str, mark: Mark) -> tuple[Past, list[KeptAttempt]]:
     the boot: in another one they belong to others. Raises Alive if one does not end, OSError if none can be looked
     for.
     """
-    said = _kill_all(Survivors(journal.Past(), mark))
+    keys_found = _kill_all(Survivors(journal.Past(), mark))
     past = journal.read(path)
-    said |= _kill_all(Survivors(past, mark, knows_pids=past.boot == boot))
-    killed = {key for key in said if is_key(key)}
-    for text in sorted(said - killed):
+    keys_found |= _kill_all(Survivors(past, mark, knows_pids=past.boot == boot))
+    killed = {key for key in keys_found if is_key(key)}
+    for text in sorted(keys_found - killed):
         past.skip("the key in a process's environment", text.encode())
     return past, over(past, killed, clock.wall())
 
@@ -55,15 +55,15 @@ def over(past: Past, killed: set[str], now: float) -> list[KeptAttempt]:
     """Every recorded attempt, as it ended; those that were killed may be missing in the journal."""
     for key in sorted(killed):  # its keeper may have died before it could record it
         past.attempts.setdefault(key, [0, (0, 0), now, [], None])
-    return [_attempt(key, told, now) for key, told in past.attempts.items()]
+    return [_attempt(key, record, now) for key, record in past.attempts.items()]
 
 
 def boot_id() -> str:
     return files.read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
-def _attempt(key: str, told: list[Any], now: float) -> KeptAttempt:
-    pid, ticks, started_at, cgroups, recorded = told
+def _attempt(key: str, record: list[Any], now: float) -> KeptAttempt:
+    pid, ticks, started_at, cgroups, recorded = record
     attempt = KeptAttempt(key, {"out": "", "err": "", "cgroups": cgroups})
     attempt.pid, attempt.born, attempt.started_at = pid, tuple(ticks), started_at
     if recorded is not None:
@@ -78,12 +78,12 @@ class Survivors:
     """The living processes of a keeper's attempts: those its journal names, and all others that can be identified."""
 
     def __init__(self, past: Past, mark: Mark, spared: Collection[int] = (), knows_pids: bool = True) -> None:
-        running = [told for told in past.attempts.values() if told[4] is None]
+        running = [record for record in past.attempts.values() if record[4] is None]
         self._spared = {os.getpid(), *spared}
         self._mark = mark
         self._variable = os.fsencode(f"{KEEPER_VARIABLE}={mark.state_dir}")
-        leaders = [told for told in running if told[0] > 1] if knows_pids else []
-        self._sessions = {told[0] for told in leaders if _same_leader(told[0], told[1])}
+        leaders = [record for record in running if record[0] > 1] if knows_pids else []
+        self._sessions = {record[0] for record in leaders if _same_leader(record[0], record[1])}
         folders = {folder for folder in past.cgroups if cgroup.is_of_a_node(folder)}
         self._cgroups = [*(folders | folders_beside(folders) | cgroup.attempts_in(mark.bases))]
 
@@ -143,7 +143,7 @@ def _kill_all(survivors: Survivors) -> set[str]:
     while pids := survivors.find():
         if clock.since_boot() >= deadline:
             raise Alive(f"processes of an earlier keeper were killed and did not end: {sorted(pids)[:20]}")
-        keys |= {key for pid in pids if (key := said_key(pid))}
+        keys |= {key for pid in pids if (key := key_in_environment(pid))}
         handles = _handles(pids)
         survivors.kill()
         _wait_for(handles, deadline)

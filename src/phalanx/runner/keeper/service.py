@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         return 0  # another keeper has this folder, which is enough
     boot = recovery.boot_id()
     try:
-        told, attempts = recovery.settle(f"{state_dir}/{journal.NAME}", boot, mark)
+        past, attempts = recovery.settle(f"{state_dir}/{journal.NAME}", boot, mark)
     except (recovery.Alive, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -56,16 +56,16 @@ def main(arguments: list[str]) -> int:
         listener.sign()
         for path in [*files.renamed]:
             sys.stderr.write(files.RENAMED.format(path))
-        for line in told.unreadable:
+        for line in past.unreadable:
             sys.stderr.write(f"{journal.NAME}: skipped, it cannot be read: {line}\n")
         tree.become_subreaper()
         watchdog = Watchdog(mark)
         watchdog.ensure()
         go_first()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
-        written.begin(boot, attempts, told.stopped)
+        written.begin(boot, attempts, past.stopped)
         KeeperLoop(
-            listener, KeeperTable(attempts, told.stopped), written, watchdog, boot, mark, alone_s
+            listener, KeeperTable(attempts, past.stopped), written, watchdog, boot, mark, alone_s
         ).run()
         watchdog.dismiss()
     finally:

@@ -77,11 +77,11 @@ def attempt_key(pid: int) -> str | None:
 
     A process can write anything there: what cannot be a key is not taken for one.
     """
-    said = said_key(pid)
-    return said if said is None or is_key(said) else ""
+    key = key_in_environment(pid)
+    return key if key is None or is_key(key) else ""
 
 
-def said_key(pid: int) -> str | None:
+def key_in_environment(pid: int) -> str | None:
     """The unchecked key in a process's environment."""
     environment = files.read(f"/proc/{pid}/environ")
     if not environment:

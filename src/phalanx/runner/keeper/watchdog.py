@@ -284,8 +284,8 @@ class _Watch:
     def _journal(self) -> journal.Past:
         return journal.read(f"{self._mark.state_dir}/{journal.NAME}")
 
-    def _survivors(self, told: journal.Past) -> Survivors:
-        return Survivors(told, self._mark, spared={self._keeper, os.getpid()})
+    def _survivors(self, past: journal.Past) -> Survivors:
+        return Survivors(past, self._mark, spared={self._keeper, os.getpid()})
 
 
 def lease_end_of_the_dead(lease_until: float, now: float) -> float:

@@ -162,7 +162,7 @@ class EtcdClient:
         try:
             answer = await self._asked(member, ask)
         except (grpc.RpcError, grpc.aio.UsageError, StoreError) as error:
-            raise await self._failed(member, _in_our_words(error, member.address)) from error
+            raise await self._failed(member, _translated_error(error, member.address)) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -188,18 +188,18 @@ class EtcdClient:
         await self._authenticate(member)
         return await ask(member)
 
-    async def _failed(self, member: EtcdMember, said: StoreError) -> StoreError:
+    async def _failed(self, member: EtcdMember, failure: StoreError) -> StoreError:
         """Leave a member that does not answer. A round over all of them is followed by a pause."""
         if (
-            isinstance(said, EtcdUnavailable) and member is self._member
+            isinstance(failure, EtcdUnavailable) and member is self._member
         ):  # else another request has left it already
             if self._failures == 0:
-                log.warning("an etcd member does not answer, trying the next", error=str(said))
+                log.warning("an etcd member does not answer, trying the next", error=str(failure))
             self._leave(member)
             self._failures += 1
             if self._failures % len(self._hosts) == 0:
                 await asyncio.sleep(_PAUSE_S)
-        return said
+        return failure
 
     async def _authenticate(self, member: EtcdMember) -> None:
         request = rpc.AuthenticateRequest(name=self._access.user, password=self._access.password or "")
@@ -247,7 +247,7 @@ def _read(path: Path | None) -> bytes | None:
         raise StoreError(f"{path}: {error.strerror}; needed for TLS to etcd") from error
 
 
-def _in_our_words(error: Exception, address: str) -> StoreError:
+def _translated_error(error: Exception, address: str) -> StoreError:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, grpc.RpcError):

@@ -39,15 +39,15 @@ _ANSWERS = {
 
 def translated(error: grpc.RpcError, member: str) -> StoreError:
     """EtcdRefused if etcd answered no; otherwise it is unknown whether the request took effect."""
-    code, said = error.code(), error.details() or ""
-    if code in _ANSWERS and not any(word in said for word in _LATER):
-        hint = next((hint for word, hint in _REFUSED.items() if word in said), "")
-        return EtcdRefused(f"etcd at {member}: {said}" + (f" ({hint})" if hint else ""))
-    hint = f" ({_TLS})" if any(word in said.lower() for word in ("ssl", "tls", "certificate")) else ""
-    return EtcdUnavailable(f"etcd at {member} does not answer: {code.name.lower()}, {said}{hint}")
+    code, details = error.code(), error.details() or ""
+    if code in _ANSWERS and not any(word in details for word in _LATER):
+        hint = next((hint for word, hint in _REFUSED.items() if word in details), "")
+        return EtcdRefused(f"etcd at {member}: {details}" + (f" ({hint})" if hint else ""))
+    hint = f" ({_TLS})" if any(word in details.lower() for word in ("ssl", "tls", "certificate")) else ""
+    return EtcdUnavailable(f"etcd at {member} does not answer: {code.name.lower()}, {details}{hint}")
 
 
 def is_stale_token(error: grpc.RpcError) -> bool:
     """Whether the request was refused only because our token has expired: nothing was changed."""
-    said = error.details() or ""
-    return "invalid auth token" in said or "revision of auth store is old" in said
+    details = error.details() or ""
+    return "invalid auth token" in details or "revision of auth store is old" in details
