@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.coordinator.link import Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
-from phalanx.coordinator.turn import recalled
+from phalanx.coordinator.turn import read_back
 from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
@@ -51,7 +51,7 @@ def test_a_lease_outlives_a_state_that_was_read_back():
     remembered = Loaded(encode_state(cluster.state), cluster.state.revision, [])
     apply(cluster.state, NodeHeard(at=cluster.now + 99.0, node="n1"))
     cluster.give(Disconnect("n1", "a"))
-    state = cluster.engine.state = recalled(cluster.state, remembered, cluster.now + 100.0)
+    state = cluster.engine.state = read_back(cluster.state, remembered, cluster.now + 100.0)
     assert not state.nodes["n1"].connected
     cluster.now += 101.0
     cluster.give(Tick())
@@ -62,4 +62,4 @@ def test_a_state_read_back_with_another_epoch_ends_the_term():
     cluster = a_cluster(n1={})
     opened = encode([TermOpened(at=1.0, epoch=2)])
     with pytest.raises(Fenced):
-        recalled(cluster.state, Loaded(None, 0, [Batch(1, opened)]), 1.0)
+        read_back(cluster.state, Loaded(None, 0, [Batch(1, opened)]), 1.0)

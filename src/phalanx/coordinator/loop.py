@@ -21,7 +21,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.images import Images
 from phalanx.coordinator.link import Envelope, Reply
-from phalanx.coordinator.turn import Engine, Term, Turn, confirm_every_s, leases_only, recalled
+from phalanx.coordinator.turn import Engine, Term, Turn, confirm_every_s, leases_only, read_back
 from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.events import LogSettled, encode
@@ -107,7 +107,7 @@ class Loop:
         """Turn until the term is over (Fenced, LogHole, Regressed), or the mailbox is closed and empty."""
         try:
             while self.mailbox or not self.mailbox.is_closed:
-                await self._rest()
+                await self._wait()
                 self._in_hand = self.mailbox.take()
                 try:
                     if await self._can_turn():
@@ -128,7 +128,7 @@ class Loop:
         """Leave nothing behind that still writes."""
         await self._images.close()
 
-    async def _rest(self) -> None:
+    async def _wait(self) -> None:
         """Wait for envelopes, or until something is due."""
         if not self.mailbox:
             # While nothing can be written nobody is woken, and what is due would have us try without a pause.
@@ -207,7 +207,7 @@ class Loop:
         if self._is_stale:
             loaded = await self._store.load()
             with collector_still():
-                state = recalled(self.state, loaded, self._clock.now())
+                state = read_back(self.state, loaded, self._clock.now())
             self.engine = Engine(state, self.engine.policy)
             self._is_stale = False
             self._kept = state.revision

@@ -232,7 +232,7 @@ def hole(state: ClusterState, after: int, upto: int) -> LogHole:
     return LogHole(after, upto, unfinished[:NAMED_MAX], len(unfinished))
 
 
-def recalled(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
+def read_back(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
     """The state that the store remembers, after a turn that could not be kept. The term goes on.
 
     Another coordinator may have begun a term meanwhile: then this one is over, and must not take the other's

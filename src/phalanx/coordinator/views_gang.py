@@ -23,7 +23,7 @@ def gang_view(state: ClusterState, job: JobState) -> GangView | None:
     draft = job.job.draft if job.job.draft is not None and job.job.draft.needed else None
     return GangView(
         phase=phase(job, job.gang),
-        placed=job.gang.held().total(),
+        placed=job.gang.staying().total(),
         needed=sum(group.needed for group in job.job.groups) if draft is None else draft.needed,
         strict=gang.strict,
         match=gang.match,
@@ -60,7 +60,7 @@ def phase(job: JobState, gang: GangState) -> PhaseWord:
         return "Failed"
     if all(each.well + each.running >= each.needed for each in tally):
         return "Running"
-    held = gang.held()
+    held = gang.staying()
     if all(each.well + held[number] >= each.needed for number, each in enumerate(tally)):
         return "Scheduled"
     if held.total() or job.promise is not None:

@@ -137,7 +137,7 @@ def gangs_are_whole(state: ClusterState) -> Iterator[str]:
             continue
         if not job.forming.ready <= job.forming.positions:
             yield f"{job.job.id}: members are ready that are not in the formation"
-        held = job.gang.held()
+        held = job.gang.staying()
         whole = all(held[n] >= group.needed for n, group in enumerate(job.job.groups))
         is_part = any(held.values()) and not whole  # after a damaged record all of it may be leaving
         if job.gang.gang.strict and not job.satisfied and is_part and not state.skipped:

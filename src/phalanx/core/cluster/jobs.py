@@ -272,15 +272,15 @@ class JobState:
             self.times = array("d", bytes(16 * len(self.status)))
         return self.times
 
-    def settle_rest(self, status: Status, why: Why) -> None:
+    def settle_unfinished(self, status: Status, why: Why) -> None:
         """Give every task that has not ended one same end, all at once: an array may have a million of them."""
         for position in self.done:
             self.move(position, Status.COMPLETED)
         self.done.clear()
         column = np.frombuffer(self.status, dtype=np.uint8)
-        rest = column < Status.COMPLETED
-        np.frombuffer(self.why, dtype=np.uint8)[rest] = why
-        column[rest] = status
+        unfinished = column < Status.COMPLETED
+        np.frombuffer(self.why, dtype=np.uint8)[unfinished] = why
+        column[unfinished] = status
         for before in (Status.PENDING, Status.ASSIGNED, Status.RUNNING):
             moved, self.counts[before] = self.counts[before], 0
             self.counts[status] += moved

@@ -340,7 +340,7 @@ class GangState:
         groups = self.owner.groups
         return self.owner.satisfied or all(each.staying >= each.group.needed for each in groups)
 
-    def held(self) -> Counter[int]:
+    def staying(self) -> Counter[int]:
         """How many members of each group hold a place and will keep it."""
         return Counter({state.number: state.staying for state in self.owner.groups})
 

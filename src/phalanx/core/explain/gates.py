@@ -38,7 +38,7 @@ def at_barrier(state: ClusterState, job: JobState, now: float) -> Reason:
     assert job.gang is not None
     late = sorted(not_ready(state, job))
     missing = [f"{job.job.task_name(each)} on {_whereabouts(state, job.live[each].node)}" for each in late]
-    held = job.gang.held()
+    held = job.gang.staying()
     short = 0 if job.satisfied else sum(max(0, g.needed - held[n]) for n, g in enumerate(job.job.groups))
     seconds = max(0.0, job.forming.formed_at + job.gang.gang.wait_s - now)
     placed = len(job.forming.positions)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.apply.grants import (
+    back_off,
     drop_promise,
     end_forming,
-    hold,
     keep_for,
     leave_queue,
     note_completeness,
@@ -102,7 +102,7 @@ def recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
     ]
     job.recalls += 1
     end_forming(state, job)
-    hold(state, job, event.retry_at, event.at)
+    back_off(state, job, event.retry_at, event.at)
     queue_up(state, job)
     return orders
 
@@ -182,7 +182,7 @@ def restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
     drop_promise(state, job)
     if event.positions is None:  # members of other replicas still wait at the barrier for each other
         end_forming(state, job)
-    hold(state, job, event.retry_at, event.at)
+    back_off(state, job, event.retry_at, event.at)
     queue_up(state, job)
     return orders
 
@@ -193,12 +193,12 @@ def settled(state: ClusterState, event: JobSettled) -> list[Effect]:
         job.outcome = event.status
         return []
     why = Why.JOB_DONE if event.status == Status.COMPLETED else Why.JOB_FAILED
-    rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+    others = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
     orders: list[Effect] = [tell_to_leave(state, job, each, why, event.at) for each in job.live.values()]
     drop_promise(state, job)
     end_forming(state, job)
     own = None if event.culprit is None else Why(job.why[event.culprit])
-    job.settle_rest(rest, why)
+    job.settle_unfinished(others, why)
     if event.culprit is not None and own is not None and event.status == Status.FAILED:
         job.why[event.culprit] = own  # its end is its own, not the job's
         job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code

@@ -135,7 +135,7 @@ def leave_queue(state: ClusterState, job: JobState) -> None:
         state.waiting.discard(unit)
 
 
-def hold(state: ClusterState, job: JobState, until: float, now: float) -> None:
+def back_off(state: ClusterState, job: JobState, until: float, now: float) -> None:
     """Nothing of the job is placed before `until`."""
     if until > now:
         job.hold_until = until

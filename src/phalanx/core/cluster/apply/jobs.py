@@ -186,7 +186,7 @@ def cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:
         ]
         drop_promise(state, job)
         end_forming(state, job)
-        job.settle_rest(Status.CANCELLED, Why.CANCELLED)
+        job.settle_unfinished(Status.CANCELLED, Why.CANCELLED)
         leave_queue(state, job)
         return orders + _over(state, job, event.at)
     orders = []

@@ -52,7 +52,7 @@ class Endings:
         last = self.events[-1]
         ended = last.status if isinstance(last, AttemptEnded) else Status.PENDING
         if ended != Status.PENDING and is_all_done(job, attempt.key[1], ended == Status.RUNNING):
-            self._settle(job, outcome_of_rest(job, ended), "all that is left of it has done its work")
+            self._settle(job, outcome_of_others(job, ended), "all that is left of it has done its work")
 
     def _succeeded(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
         # A task that may have to run again for the others' sake is Completed only when the whole job is.
@@ -178,8 +178,8 @@ class Endings:
         """What concerns a whole job is said once; `words` are for the other attempts that end with it."""
         self._spoken[event.job] = words
         if isinstance(event, JobSettled):
-            rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
-            self._settled[event.job] = rest
+            others = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+            self._settled[event.job] = others
         self.events.append(event)
 
     def _again(
@@ -234,7 +234,7 @@ def is_all_done(job: JobState, position: int, is_done: bool = False) -> bool:
     return unfinished == others and (others > 0 or is_done)
 
 
-def outcome_of_rest(job: JobState, ended: Status) -> Status:
+def outcome_of_others(job: JobState, ended: Status) -> Status:
     """What a job is whose last task ended so, when all others have ended or done their work."""
     if ended == Status.FAILED or job.counts[Status.FAILED]:
         return Status.FAILED
@@ -271,7 +271,7 @@ def _can_be_spared(job: JobState, attempt: Attempt) -> bool:
     if job.gang is None or not job.satisfied or attempt.ending != Why.EVICTED:
         return False
     group = job.groups[attempt.group]
-    staying = job.gang.held()[attempt.group]  # those being stopped are not counted, this one among them
+    staying = job.gang.staying()[attempt.group]  # those being stopped are not counted, this one among them
     return staying + job.done_in(group) >= group.group.needed
 
 

@@ -176,7 +176,7 @@ def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
         if job.gang is None:
             continue
         losing = Counter(job.group_of(position).number for owner, position, _ in keys if owner == id)
-        staying = job.gang.held() - losing
+        staying = job.gang.staying() - losing
         if staying and any(staying[number] < job.groups[number].group.needed for number in losing):
             return True
     return False
@@ -186,7 +186,7 @@ def _would_be_second_part(state: ClusterState, job: JobState, members: tuple[Pla
     """Whether a gang would hold a part with these while another does (decision 14): it lost members since the plan."""
     if job.gang is None or job.satisfied or job.gang.gang.strict or not state.incomplete - {job.job.id}:
         return False
-    held = job.gang.held() + Counter(job.group_of(each.position).number for each in members)
+    held = job.gang.staying() + Counter(job.group_of(each.position).number for each in members)
     return any(held[group.number] < group.group.needed for group in job.groups)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.core.cluster.decide.applied_objects import applied_before
-from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_rest, recalled
+from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.events import (
     Event,
@@ -135,7 +135,7 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
     if positions is not None and job.forming is not None and given.position in job.forming.positions:
         events.insert(0, recalled(state, job, now, given.cause, "one of its members was cancelled"))
     if given.position is not None and not live and is_all_done(job, given.position):
-        status = outcome_of_rest(job, Status.CANCELLED)
+        status = outcome_of_others(job, Status.CANCELLED)
         text = "all that is left of it has done its work"
         events.append(JobSettled(at=now, cause=given.cause, job=given.job, status=status, text=text))
     return Decision(events, [], Accepted(count, live))
