@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from phalanx.core.model.amounts import FIXED, fixed
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.quantity import millicores
-from phalanx.core.model.queue import Queues, Usage
+from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
@@ -147,6 +147,6 @@ def test_sums_of_thousandths_never_drift(cores: list[float], chance: Random):
         for grant in grants:
             assert isinstance(grant, Grant)
             (ledger.take if order == 1 else ledger.give_back)(grant)
-            queues.usage.setdefault("default", Usage()).add(grant, order)
+            (queues.take if order == 1 else queues.give_back)("default", grant)
     assert ledger.is_empty and ledger.numa_free == {0: 10_000_000}
     assert not any(queues.usage["default"].held) if cores else not queues.usage

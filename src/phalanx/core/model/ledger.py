@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from phalanx.core.model import amounts, reason
 from phalanx.core.model.amounts import CORES, SLOTS_MAX, fixed
-from phalanx.core.model.quantity import describe_bytes, magnitude, millicores, written
+from phalanx.core.model.quantity import MILLI, describe_bytes, magnitude, millicores, written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
 
@@ -117,7 +117,8 @@ class Ledger:
     def _has_parts(self, grant: Grant) -> bool:
         """True if the grant's cores of NUMA nodes and its devices are free."""
         for numa, cores in grant.numa_cores:
-            if millicores(cores) > self.numa_free.get(numa, -1):
+            millis = cores * MILLI if cores.__class__ is int else millicores(cores)
+            if millis > self.numa_free.get(numa, -1):
                 return False
         return not grant.devices or self.devices_free.issuperset(grant.devices)
 
@@ -171,7 +172,9 @@ class Ledger:
     def _count_numa(self, grant: Grant, sign: int) -> None:
         for numa, cores in grant.numa_cores:
             if numa in self.numa_free:  # a node may have come back with other hardware
-                self.numa_free[numa] += sign * millicores(cores)
+                self.numa_free[numa] += sign * (
+                    cores * MILLI if cores.__class__ is int else millicores(cores)
+                )
 
     def matching(self, request: Request) -> Sequence[Device]:
         """The devices, free or not, that are of the type and size asked for."""
@@ -232,7 +235,7 @@ class Ledger:
 
     def _choose_cores(self, cores: Cores, near: int | None) -> tuple[tuple[int, Cores], ...]:
         """Cores by NUMA node: the near one, else the fullest one that holds them all, else several."""
-        left = millicores(cores)
+        left = cores * MILLI if cores.__class__ is int else millicores(cores)
         if near is not None and self.numa_free.get(near, 0) >= left:
             return ((near, cores),)
         whole = [(free, numa) for numa, free in self.numa_free.items() if free >= left]

@@ -50,9 +50,6 @@ class Usage:
     def __init__(self) -> None:
         self.held = [0] * len(WORDS)
 
-    def add(self, grant: Grant, sign: int = 1) -> None:
-        use(self.held, grant, sign)
-
     @property
     def written(self) -> tuple[int, Cores, int, int]:
         """Tasks, cores, bytes of memory and GPUs, for people."""
@@ -87,10 +84,13 @@ class Queues:
         return None if priority <= limit else reason.priority_too_high(queue, priority, limit)
 
     def take(self, queue: str, grant: Grant) -> None:
-        self.usage.setdefault(queue, Usage()).add(grant)
+        used = self.usage.get(queue)
+        if used is None:
+            used = self.usage[queue] = Usage()
+        use(used.held, grant, 1)
 
     def give_back(self, queue: str, grant: Grant) -> None:
-        self.usage[queue].add(grant, -1)
+        use(self.usage[queue].held, grant, -1)
 
     def room(self, queue: str, request: Request, beside: Iterable[Asked] = ()) -> int | None:
         """How many tasks with this request the quota admits now beside others, or None if it sets no limit."""
