@@ -39,7 +39,7 @@ def test_cores_are_taken(cluster: RealCluster) -> None:
     request: dict[str, Any] = {"cores": 4, "command": LONG}
     _, reply = why(cluster, **request)
     assert reply.dominant.code == "WaitingCapacity"
-    assert "4 asked, 2 of 8 free" in reply.dominant.text
+    assert reply.dominant.numbers == {"wanted": 4, "free": 2, "total": 8}
     assert reply.fix is not None and reply.fix.change == {"cores": 2}
     starts(cluster, **request | reply.fix.change)
 
@@ -49,7 +49,7 @@ def test_memory_is_taken(cluster: RealCluster) -> None:
     cluster.client.submit(targets=["n2"], memory="30GiB", command=LONG)
     request: dict[str, Any] = {"memory": "8GiB", "command": LONG}
     _, reply = why(cluster, **request)
-    assert "Insufficient available memory" in reply.dominant.text and "8 GiB asked" in reply.dominant.text
+    assert "Insufficient available memory" in reply.dominant.text and "8 GiB requested" in reply.dominant.text
     assert reply.fix is not None and reply.fix.change == {"memory": "4GiB"}
     starts(cluster, **request | reply.fix.change)
 
@@ -105,8 +105,8 @@ def test_the_node_is_away(cluster: RealCluster) -> None:
 def test_the_array_has_reached_its_limit(cluster: RealCluster) -> None:
     job = cluster.client.submit(array="1-4%1", command=LONG).task_ids[0]
     reply = cluster.client.why(f"{job}.3")
-    assert reply.dominant.code == "ArrayLimit" and "at most 1" in reply.dominant.text
-    assert reply.fix is not None and "larger number after '%'" in reply.fix.text
+    assert reply.dominant.code == "ArrayLimit" and reply.dominant.numbers == {"limit": 1}
+    assert reply.fix is not None and "'%'" in reply.fix.text
     wider = cluster.client.submit(array="1-4%4", command=LONG).task_ids[0]
     cluster.wait_task(f"{wider}.4", "Running")
 
@@ -133,7 +133,7 @@ def test_others_stand_before_it(cluster: RealCluster) -> None:
 
 
 def test_it_could_never_fit(cluster: RealCluster) -> None:
-    with pytest.raises(NeverFits, match="9 asked") as caught:
+    with pytest.raises(NeverFits, match="9 requested") as caught:
         cluster.client.submit(cores=9, command=LONG)
     assert "with 8 cores instead of 9" in caught.value.hint
     starts(cluster, cores=8, command=LONG)

@@ -66,7 +66,7 @@ def queue_full(state: ClusterState, more: int) -> TooMany | None:
     waiting, most = state.counts[Status.PENDING], state.rules.pending_max
     if waiting + more <= most:
         return None
-    detail = f"{waiting} tasks wait already and {more} are to join them, at most {most} may wait"
+    detail = f"{waiting} tasks are waiting, {more} more would exceed the maximum of {most}"
     return TooMany(detail, reason="QueueFull", hint=_HINTS["too_many"], retry_after_s=1.0)
 
 
@@ -104,7 +104,7 @@ def _untargeted(job: Job, refused: Refused) -> Refused:
     if refused.kind != "target" or any(group.request.target is not None for group in job.groups):
         return refused
     if no.code == "NoMatchingLabels":
-        text = f"No node could ever hold a task of it; the nearest says: {no.text}"
+        text = f"No node can hold a task of it, even when empty; closest: {no.text}"
         no = Reason(no.code, no.tier, text, no.numbers)
     return Refused(no, "never")
 
@@ -126,13 +126,13 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
 
 
 _HINTS_BY_CODE = {
-    "QuotaExhausted": "leave out --no-queue to wait until others of the queue have ended; an admin may raise its quota",
+    "QuotaExhausted": "omit --no-queue to wait for other jobs of the queue to end; an admin can raise its quota",
     "QueueNotFound": "phalanx queue list shows them; an admin declares one with phalanx queue set NAME",
     "PriorityTooHigh": "an admin can allow more in a queue: phalanx queue set NAME --priority-max N",
 }
 _HINTS = {
-    "busy": "leave out --no-queue to wait for it",
-    "no_room": "leave out --no-queue to wait for room",
+    "busy": "omit --no-queue to wait for it",
+    "no_room": "omit --no-queue to wait for room",
     "target": "phalanx nodes lists the nodes, their NUMA nodes and GPUs",
     "never": "ask for less, or submit with --allow-infeasible to wait for a larger node",
     "too_many": "wait until some tasks have run",

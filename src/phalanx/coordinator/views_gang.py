@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from phalanx.api.schema.jobs import ConditionView, FormationView, GangView, PhaseWord, PromiseView
 from phalanx.api.schema.jobspec import GatherSpec
-from phalanx.core.cluster.apply.gangs import is_preemption
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
@@ -73,7 +72,7 @@ def conditions(job: JobState, position: int) -> list[ConditionView]:
     found = job.conditions.get(position)
     if found is None:
         return []
-    reason = PREEMPTED if is_preemption(found.message) else EVICTED
+    reason = PREEMPTED if found.preempted else EVICTED
     if found.past_at is None:
         return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
     return [ConditionView("DisruptionTarget", "False", reason, found.message, found.past_at)]

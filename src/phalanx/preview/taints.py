@@ -19,7 +19,6 @@ from phalanx.manifests.nodes import NodeSpec
 from phalanx.manifests.taints import Taint, Toleration, untolerated
 
 LABEL = "only-tolerated-taints"
-LACKS = " does not carry "
 Tolerations = tuple[Toleration, ...]
 
 
@@ -73,35 +72,25 @@ class Tolerance:
 
     def _plain_reason(self, no: PlanReason) -> PlanReason:
         nodes = [structs.replace(each, reason=self._plain_view(each)) for each in no.nodes]
-        return structs.replace(
-            no, text=self._sentence(no.text), numbers=self._numbers(no.text, no.numbers), nodes=nodes
-        )
+        text, numbers = self._plain(no.text, no.numbers)
+        return structs.replace(no, text=text, numbers=numbers, nodes=nodes)
 
-    def _plain_view(self, found: NodeReasons) -> ReasonView:
-        no = found.reason
-        return structs.replace(no, text=self._sentence(no.text), numbers=self._numbers(no.text, no.numbers))
+    def _plain_view(self, said: NodeReasons) -> ReasonView:
+        text, numbers = self._plain(said.reason.text, said.reason.numbers)
+        return structs.replace(said.reason, text=text, numbers=numbers)
 
-    def _sentence(self, text: str) -> str:
-        if LABEL not in text:
-            return text
-        node, _, lacking = text.partition(LACKS)
-        others = [each for each in lacking.split(", ") if not each.startswith(LABEL)]
-        beside = f", and it{LACKS}{', '.join(others)}" if others else ""
-        return f"{node} has a taint that it does not tolerate: {self._keeping_out(text)}{beside}"
-
-    def _numbers(self, text: str, numbers: dict[str, Any]) -> dict[str, Any]:
-        lacking: list[str] | None = numbers.get("lacking")
-        if lacking is None or LABEL not in text:
-            return numbers
-        others = [each for each in lacking if not each.startswith(LABEL)]
-        return numbers | {"lacking": others, "taints": self._keeping_out(text).split(", ")}
-
-    def _keeping_out(self, text: str) -> str:
-        """The taints of a node behind one of our labels."""
-        node, _, lacking = text.partition(LACKS)
-        asked = {each.removesuffix("=yes") for each in lacking.split(", ")}
-        tolerations = next((own for own, label in self._labels.items() if label in asked), ())
-        return _spelled(tuple(untolerated(self._taints.get(node, ()), tolerations)))
+    def _plain(self, text: str, numbers: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        lacking: list[str] = numbers.get("lacking", [])
+        ours = {each.removesuffix("=yes") for each in lacking if each.startswith(LABEL)}
+        if not ours:
+            return text, numbers
+        node, others = numbers["host"], [each for each in lacking if not each.startswith(LABEL)]
+        tolerations = next((own for own, label in self._labels.items() if label in ours), ())
+        taints = list(map(str, untolerated(self._taints.get(node, ()), tolerations)))
+        beside = f", and does not have {', '.join(others)}" if others else ""
+        before = text.partition(node)[0]
+        text = f"{before}{node} has a taint that it does not tolerate: {', '.join(taints)}{beside}"
+        return text, numbers | {"lacking": others, "taints": taints}
 
 
 def _spelled(taints: tuple[Taint, ...]) -> str:

@@ -60,7 +60,7 @@ async def test_a_queue_that_nobody_declared_is_refused_with_the_nearest_name():
         ):
             status, reason, detail = await posted(here, "admin", path, **document)
             assert (status, reason) == (400, "QueueNotFound")
-            assert "nobody has declared 'labx'; did you mean lab? (queues: default, lab)" in detail
+            assert "'labx'; did you mean lab? (queues: default, lab)" in detail
         assert not here.member.state.jobs
         assert (await posted(here, "user", "/v1/jobs", command=["true"], queue="lab"))[0] == 202
         assert (await posted(here, "user", "/v1/jobs", command=["true"]))[0] == 202
@@ -76,7 +76,7 @@ async def test_a_queue_may_be_declared_without_limits_and_forgotten():
         for name in ("lab", "never-declared", "default"):
             with pytest.raises(NotFound, match=f"{name}: no.* queue"):
                 await here.commands.set_quota(name, None, "root")
-        with pytest.raises(BadRequest, match="nobody has declared 'lab'"):
+        with pytest.raises(BadRequest, match="no queue 'lab'"):
             await here.commands.submit(options_of(queue="lab"), "ada")
 
 
@@ -93,7 +93,7 @@ async def test_jobs_of_older_stores_in_undeclared_queues_go_on():
         await here.member.ask([Submit(job)])  # as its event was written when this was not checked
         assert here.member.state.jobs[job.id].live  # it is placed
         assert [queue.name for queue in await here.commands.queues()] == ["default", "old"]
-        with pytest.raises(BadRequest, match="nobody has declared 'old'"):
+        with pytest.raises(BadRequest, match="no queue 'old'"):
             await here.commands.submit(options_of(queue="old"), "ada")
 
 
@@ -110,8 +110,8 @@ async def test_a_role_has_a_highest_priority(role: str, most: int):
             for priority in (most + 1, 1_000_000_000):
                 status, reason, detail = await posted(here, role, path, **wrap(priority))
                 assert (status, reason) == (422, "PriorityTooHigh")
-                text = f"priority: {priority} is too high, you may give at most {most} in queue default"
-                assert text in detail
+                assert f"priority: {priority} is too high" in detail
+                assert str(most) in detail
 
 
 @pytest.mark.parametrize("most", [50, 5_000, 5_000_000])
@@ -129,7 +129,7 @@ async def test_a_queue_may_say_otherwise(role: str, most: int):
 
 async def test_who_does_not_say_has_the_priority_of_a_user():
     async with a_coordinator() as here:
-        with pytest.raises(Unprocessable, match="at most 1000"):
+        with pytest.raises(Unprocessable, match=r"is too high.* 1000"):
             await here.commands.submit(options_of(priority=1001), "ada")
-        with pytest.raises(Unprocessable, match="at most 1000"):
+        with pytest.raises(Unprocessable, match=r"is too high.* 1000"):
             await here.commands.plan(PlanRequest(submit=options_of(priority=1001)), "ada")

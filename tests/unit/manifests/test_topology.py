@@ -135,5 +135,5 @@ def test_layers_are_checked_where_the_files_declare_them():
     assert the_job(*documents).gather == [GatherSpec("Rack", True)]
     assert "it is read as Rack" in warned(*documents)
     options[0]["layer"] = "Row"
-    assert "No layer is called Row" in refusal(*documents)
+    assert "no layer Row" in refusal(*documents)
     assert the_job(*documents, for_plan=True).gather == [GatherSpec("Row", True)]

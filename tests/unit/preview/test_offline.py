@@ -55,7 +55,7 @@ def test_a_closed_node_keeps_its_reason():
     assert reply.exit == 3
     assert "n2 is drained: a fan is broken" in [each.reason.text for each in reply.reasons[0].nodes]
     assert reply.reasons[0].fix is not None
-    assert reply.reasons[0].fix.text == "it would start now if n2 took work again (a fan is broken)"
+    assert reply.reasons[0].fix.command == "phalanx node resume n2"
 
 
 def test_more_than_a_node_has_is_told_and_counted_as_far_as_it_goes():
@@ -86,7 +86,7 @@ def test_a_taint_keeps_away_whoever_does_not_tolerate_it():
     assert places(reply) == {"tolerates": "gpu-1", "does-not": "cpu-1"}
     assert reply.exit == 3  # the third finds no room, for all that gpu-1 has
     assert reply.reasons[1].text == "gpu-1 has a taint that it does not tolerate: gpu:NoSchedule"
-    assert reply.reasons[1].numbers == {"lacking": [], "taints": ["gpu:NoSchedule"]}
+    assert reply.reasons[1].numbers == {"host": "gpu-1", "lacking": [], "taints": ["gpu:NoSchedule"]}
     assert "only-tolerated-taints" not in msgspec.json.encode(reply).decode()
 
 

@@ -100,7 +100,7 @@ def test_several_jobs_are_planned_in_order_and_the_worst_exit_counts():
 def test_the_second_is_explained_with_the_first_in_its_place():
     cluster = a_cluster(n1={"cores": 4})
     reply = look(cluster, a_job(cores=3), a_job(cores=3))
-    assert "3 asked, 1 of 4 free" in reply.reasons[0].text
+    assert reply.reasons[0].numbers == {"wanted": 3, "free": 1, "total": 4}
 
 
 def test_tasks_without_a_gang_start_as_far_as_there_is_room():

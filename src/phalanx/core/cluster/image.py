@@ -12,7 +12,7 @@ from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
-from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.jobs import Condition, JobState, told_preemption
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.model.credential import Credential
@@ -88,6 +88,7 @@ class JobImage(Struct, array_like=True):
     past: dict[int, float] = {}  # of conditions that are no longer true: since when
     earlier: dict[int, dict[int, int]] = {}
     held_because: str = ""
+    preempted: list[int] | None = None  # whose condition is a preemption; None: only its sentence says so
 
 
 class NodeImage(Struct, array_like=True):
@@ -267,6 +268,7 @@ def _job_image(job: JobState) -> JobImage:
         {position: each.past_at for position, each in job.conditions.items() if each.past_at is not None},
         job.earlier,
         job.held_because,
+        [position for position, each in job.conditions.items() if each.preempted],
     )
 
 
@@ -353,18 +355,13 @@ def _job_state(
     job.earlier = image.earlier
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):
-        group.fresh, group.again, group.run_s, group.samples = (
-            kept.fresh,
-            kept.again,
-            kept.run_s,
-            kept.samples,
-        )
+        group.fresh, group.again = kept.fresh, kept.again
+        group.run_s, group.samples = kept.run_s, kept.samples
     job.delayed = image.delayed
     job.charged, job.losses, job.details = image.charged, image.losses, image.details
-    job.conditions = {
-        position: Condition(at, text, image.past.get(position))
-        for position, (at, text) in image.conditions.items()
-    }
+    for position, (at, text) in image.conditions.items():
+        preempted = told_preemption(text) if image.preempted is None else position in image.preempted
+        job.conditions[position] = Condition(at, text, preempted, image.past.get(position))
     job.first_started_at, job.ended_at = image.first_started_at, image.ended_at
     job.first_code = image.first_code
     whole = image.whole

@@ -30,12 +30,18 @@ _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about ho
 class Condition:
     """That an attempt was asked to leave, by whom and for whom: Kubernetes' DisruptionTarget."""
 
-    __slots__ = ("at", "message", "past_at")
+    __slots__ = ("at", "message", "past_at", "preempted")
 
-    def __init__(self, at: float, message: str, past_at: float | None = None) -> None:
+    def __init__(self, at: float, message: str, preempted: bool, past_at: float | None = None) -> None:
         self.at = at
         self.message = message
+        self.preempted = preempted  # by the scheduler, for a more urgent job; otherwise somebody evicted it
         self.past_at = past_at  # when a later attempt was placed, of which it is not true
+
+
+def told_preemption(message: str) -> bool:
+    """What an image of an earlier version says of a condition, which kept its sentence alone."""
+    return ", preemptor: " in message or "preempted to make room for" in message
 
 
 class JobState:

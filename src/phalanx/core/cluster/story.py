@@ -1,4 +1,4 @@
-"""What happened, told in sentences: each event as one line that a person can read aloud."""
+"""What happened, in sentences: each event as one line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from phalanx.core.model.quantity import describe_bytes
 from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.status import Status, Why
 
-LATE_S = 5.0  # an end that was told so much later is told with that
+LATE_S = 5.0  # the delay of a report is shown from here on
 
 
 def sentence(event: e.Event) -> str:
-    """One event, told."""
+    """One event as a sentence."""
     match event:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
@@ -23,24 +23,28 @@ def sentence(event: e.Event) -> str:
             return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}"
         case e.JobAmended():
             draft = event.job.draft
-            return f"members came: {_describe_job(event.job)}; {draft.lacks if draft else 'it is complete'}"
+            return f"members added: {_describe_job(event.job)}; {draft.lacks if draft else 'complete'}"
         case e.TaskPlaced():
-            where = "placed on" if event.opens else "queued behind its like on"
+            where = "placed on" if event.opens else "queued in a lane on"
             if event.formation:
                 where = f"placed with its gang (formation {event.formation}) on"
             return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}"
         case e.AttemptStarted():
             return f"attempt {event.key[2]} is running"
         case e.AttemptSuspected():
-            return f"the runner does not list attempt {event.key[2]}"
+            return f"attempt {event.key[2]} is missing from its runner's report"
         case e.AttemptEnded():
             return _describe_end(event.key, event.exit, event)
         case e.TasksCancelled():
-            return "cancelled" if event.positions is None else f"cancelled {len(event.positions)} task"
+            return (
+                "cancelled"
+                if event.positions is None
+                else f"{_count(len(event.positions), 'task')} cancelled"
+            )
         case e.TaskPaused():
-            return "paused; it keeps what it holds"
+            return "paused; its resources stay allocated"
         case e.TaskResumed():
-            return "running again"
+            return "resumed"
         case e.JobForgotten():
             return "moved to the history"
         case _:
@@ -50,71 +54,74 @@ def sentence(event: e.Event) -> str:
 def _whole_sentence(event: e.Event) -> str:
     match event:
         case e.AttemptReady():
-            return f"attempt {event.key[2]} is ready and waits for its gang"
+            return f"attempt {event.key[2]} is ready and waits for the rest of the gang"
         case e.GangReleased():
-            return f"every member of formation {event.formation} is ready: all may run"
+            return f"all members of formation {event.formation} are ready and start"
         case e.GangRecalled():
-            return f"formation {event.formation} is recalled, none of it has run: {event.text}"
+            return f"formation {event.formation} gave its places back before anything ran: {event.text}"
         case e.RoomPromised():
             nodes = ", ".join(dict.fromkeys(node for _, node, _ in event.members))
-            told = f"{len(event.victims)} attempts leave for {len(event.members)} tasks of {event.job} on {nodes}"
+            who = f"{_count(len(event.members), 'task')} of {event.job} on {nodes}"
+            text = f"places for {who} are promised"
+            if event.victims:
+                text = f"{_count(len(event.victims), 'task')} preempted to make room for {who}"
             if event.displaced:
-                told += f", which takes over what was set aside for {', '.join(event.displaced)}"
-            return told + (f"; {len(event.awaited)} were leaving already" if event.awaited else "")
+                text += f"; it takes over the places promised to {', '.join(event.displaced)}"
+            return text + (f"; {len(event.awaited)} were stopping already" if event.awaited else "")
         case e.PromiseWithdrawn():
-            return f"the places set aside for it are free again: {event.cause}"
+            return f"promised places given up: {event.cause}"
         case e.TasksEvicted():
-            return f"{len(event.keys)} attempts were asked to leave: {event.text}"
+            return f"{_count(len(event.keys), 'attempt')} evicted: {event.text}"
         case e.JobRestarted():
-            what = (
-                "all tasks start"
-                if event.positions is None
-                else f"{len(event.positions)} tasks of one replica start"
-            )
-            return f"{what} anew{'' if event.counted else ', not counted'}"
+            what = "job" if event.positions is None else f"{len(event.positions)} tasks of one replica"
+            return f"{what} restarted{'' if event.counted else ' (not counted against its limit)'}"
         case e.JobSettled():
             return f"the job is {event.status.word}: {event.text}"
         case e.JobReleased():
-            return "released: it may run again"
+            return "released"
         case e.LogRepaired():
             return _repaired(event)
         case e.LogSettled():
-            return "writing works again"
+            return "the store can be written again"
         case e.TopologySet():
-            return f"the layers of the network are {' > '.join(event.topology.names())}"
+            return f"network layers: {' > '.join(event.topology.names())}"
         case e.QuotaSet():
-            return f"queue {event.queue} {'is no longer declared' if event.quota is None else 'has another quota'}"
+            return f"queue {event.queue} {'was removed' if event.quota is None else 'has a new quota'}"
     return ""
 
 
 def _repaired(event: e.LogRepaired) -> str:
     """What an operator chose when a part of the past could not be read."""
-    lost = f"what was written after revision {event.after} is damaged in part"
+    lost = f"the log after revision {event.after} is partly damaged"
     if event.choice == "hold":
-        return f"{lost}: the job is held until somebody resumes or cancels it"
-    return f"{lost}, and an operator went back to there"
+        return f"{lost}; the job is held until it is resumed or cancelled"
+    return f"{lost}; an operator rolled back to that revision"
 
 
 def _node_sentence(event: e.Event) -> str:
     match event:
         case e.NodeJoined():
             has = event.capacity
-            left = f", {len(event.leftovers)} older attempts to be stopped first" if event.leftovers else ""
+            left = (
+                f", {_count(len(event.leftovers), 'older attempt')} still to be stopped"
+                if event.leftovers
+                else ""
+            )
             devices = f", {len(has.devices)} devices" if has.devices else ""
             memory = describe_bytes(has.memory_bytes)
             return f"{event.node} joined with {_cores(has.cores)}, {memory}{devices}{left}"
         case e.NodeConnected():
-            return f"{event.node} is connected again"
+            return f"{event.node} reconnected"
         case e.NodeDisconnected():
-            return f"{event.node} lost its connection; its tasks run on under its lease"
+            return f"{event.node} lost its connection; its tasks keep running under its lease"
         case e.NodeLost():
-            return f"{event.node} is lost: {event.text or 'its lease is over'}"
+            return f"{event.node} is lost: {event.text or 'its lease expired'}"
         case e.NodeCleared():
             return f"{event.node} confirmed the end of an older attempt"
         case e.NodeDrained():
             return f"{event.node} is drained: {event.reason}"
         case e.NodeResumed():
-            return f"{event.node} takes work again"
+            return f"{event.node} is schedulable again"
     return _health_sentence(event) or _brake_sentence(event) or _credential_sentence(event)
 
 
@@ -122,14 +129,14 @@ def _health_sentence(event: e.Event) -> str:
     match event:
         case e.NodeQuarantined():
             task = f"attempt {event.key[2]} of {event.key[0]}"
-            return f"{event.node} did not start {task}: no work goes there until it confirms the end of it"
+            return f"{event.node} did not start {task}; it gets no work until it confirms the end of it"
         case e.NodeHealthChanged():
             if not event.trouble:
-                return f"{event.node} works again"
+                return f"{event.node} can start tasks again"
             return f"{event.node} cannot start tasks and gets no work: {event.trouble}"
         case e.NodeLeaving():
             longer = f", for {event.keep_s:.0f} s longer than usual" if event.keep_s else ""
-            return f"the runner of {event.node} was stopped; its tasks run on under its lease{longer}"
+            return f"the runner of {event.node} was stopped; its tasks keep running under its lease{longer}"
     return ""
 
 
@@ -137,22 +144,20 @@ def _brake_sentence(event: e.Event) -> str:
     match event:
         case e.NodeRested():
             rest_s = event.until - event.at
-            tasks = f"{event.failures} tasks in a row failed on {event.node}"
-            if event.text:
-                tasks = f"{event.node} could not run a task ({event.text})"
-            return f"{tasks}: it rests for {rest_s:.0f} s, unless nobody else takes work"
+            why = event.text or f"{event.failures} consecutive task failures"
+            return f"{event.node} is excluded for {rest_s:.0f} s, unless no other node takes work: {why}"
         case e.NodeRecovered():
-            rest = "was taken back from its rest" if event.cause == "user" else "has rested"
-            return f"{event.node} {rest} and may take work again"
+            how = "resumed by a user" if event.cause == "user" else "its exclusion is over"
+            return f"{event.node} may take work again: {how}"
         case e.NodeRemoved():
             return f"{event.node} is removed: {event.cause}"
         case e.BrakeSet():
             return (
-                f"{event.silent} of {event.nodes} nodes are silent at once, so nobody is declared lost: "
-                "see whether the coordinator is cut off"
+                f"{event.silent} of {event.nodes} nodes are silent at once, so none is declared lost; "
+                "check whether the coordinator is cut off"
             )
         case e.BrakeReleased():
-            return f"{event.silent} of {event.nodes} nodes are silent: whoever still is counts as lost again"
+            return f"{event.silent} of {event.nodes} nodes are silent; silent nodes are declared lost again"
     return ""
 
 
@@ -160,17 +165,17 @@ def _credential_sentence(event: e.Event) -> str:
     match event:
         case e.CredentialCreated():
             made = event.credential
-            return f"{made.kind} credential {made.id} was made for {made.name or 'any node'}"
+            return f"{made.kind} credential {made.id} created for {made.name or 'any node'}"
         case e.CredentialEnds():
             return f"credential {event.id} {'was revoked' if event.revoked else 'ends soon'}"
         case e.CredentialUsed():
             return f"credential {event.id} was used"
         case e.CredentialForgotten():
-            return f"credential {event.id} ended long ago and is forgotten"
+            return f"credential {event.id} ended long ago and was deleted"
         case e.JoinRedeemed():
-            return f"{event.node} gave join token {event.id} for a credential of its own"
+            return f"{event.node} exchanged join token {event.id} for its own credential"
         case e.SecretKnown():
-            return "the cluster's secret is known by its fingerprint"
+            return "fingerprint of the cluster's secret recorded"
     return type(event).__name__
 
 
@@ -190,7 +195,7 @@ def _describe_unreadable(job: Job) -> str:
         return ""
     more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
     shown = ", ".join(repr(each[:80]) for each in lost[:3])
-    return f"; patterns of its restart rules that RE2 cannot compile never match: {shown}{more}"
+    return f"; restart patterns that RE2 cannot compile never match: {shown}{more}"
 
 
 def _describe_grant(grant: Grant) -> str:
@@ -204,15 +209,17 @@ def _describe_grant(grant: Grant) -> str:
     return ", ".join(parts)
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _cores(count: Cores) -> str:
     return "1 core" if count == 1 else f"{count} cores"
 
 
 def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     late_s = event.at - exit.ended_at if exit.ended_at and exit.started_at else 0.0
-    late = (
-        f" (it ended {late_s:.0f} s before it was told, by the clock of its node)" if late_s >= LATE_S else ""
-    )
+    late = f" (reported {late_s:.0f} s later, by the node's clock)" if late_s >= LATE_S else ""
     return _the_end(key, exit, event) + late
 
 
@@ -220,7 +227,7 @@ def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     if event.status == Status.COMPLETED:
         return f"attempt {key[2]} completed"
     if event.status == Status.RUNNING:
-        return f"attempt {key[2]} ended with code 0; the task is Completed once its whole job is"
+        return f"attempt {key[2]} exited with code 0; waiting for the rest of the job"
     what = exit.message.rstrip(".") or (
         f"exit code {exit.code or 0}" if exit.why == Why.NONE else exit.why.word
     )
@@ -228,7 +235,7 @@ def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
         if event.then:
             return f"attempt {key[2]} ended: {what}; {event.then}"
         wait_s = max(0.0, (event.retry_at or event.at) - event.at)
-        again = "tried again at once" if wait_s == 0 else f"tried again in {wait_s:.0f} s"
-        charge = "" if event.charged else ", not charged"
+        again = "waits to be placed again" if wait_s == 0 else f"retried in {wait_s:.0f} s"
+        charge = "" if event.charged else " (not counted against its retries)"
         return f"attempt {key[2]} ended: {what}; {again}{charge}"
     return f"attempt {key[2]} ended: {what}"

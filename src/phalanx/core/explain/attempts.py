@@ -26,7 +26,7 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
     task, status = job.job.task_id(position), Status(job.status[position])
     if said.code == "LossesBraked" and asker.operates:
         host = said.numbers["host"]
-        text = f"see whether the coordinator is cut off; if {host} is really gone, say so"
+        text = f"check whether the coordinator is cut off; if {host} is really gone, declare it lost"
         return Change(text, {}, f"phalanx node lose {host} --reason WHY")
     if said.code == "Paused" and asker.may_cancel(job.job):
         return Change("resume it", {}, f"phalanx resume {task}")
@@ -34,13 +34,13 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
         return None
     match Why(job.why[position]):
         case Why.OOM:
-            return Change("ask for more memory with -m")
+            return Change("request more memory with -m")
         case Why.TIMEOUT:
-            return Change(f"give it more than {job.job.time_limit_s or 0:.0f} s with --time-limit")
+            return Change(f"set a --time-limit of more than {job.job.time_limit_s or 0:.0f} s")
         case Why.REFUSED:
-            return Change("check that the program and the folder exist on the node, and that it may run them")
+            return Change("check that the program and the folder exist on the node and are executable")
         case Why.EXITED | Why.SIGNALLED:
-            return Change("read its last words", {}, f"phalanx logs {task} --stderr")
+            return Change("see its stderr", {}, f"phalanx logs {task} --stderr")
     return None
 
 
@@ -66,10 +66,10 @@ def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: floa
 
 def _ended(job: JobState, position: int, status: Status, attempt: Attempt | None) -> Reason:
     if status == Status.COMPLETED:
-        return reason.ended(status.word, "it ended with code 0")
+        return reason.ended(status.word, "exited with code 0")
     message = "" if attempt is not None else job.details.get(position, ("", ""))[0]
     why, code = Why(job.why[position]), job.exit_code(position)
-    text = message or (f"it ended with code {code}" if code else f"ended: {why.word}")
+    text = message or (f"exited with code {code}" if code else f"ended: {why.word}")
     if why == Why.EVICTED and position in job.conditions:
         text += f"; {job.conditions[position].message}"
     return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
@@ -79,11 +79,9 @@ def _budget(job: JobState) -> str:
     """That the restarts of the whole job are used up, or who used the retries that its tasks share."""
     restart, used = job.job.restart, sum(job.charged.values())
     if job.restarts_whole and job.restarts and job.restarts >= restart.limit:
-        return f"; all tasks had been started anew {job.restarts} of {restart.limit} times"
+        return f"; the job had been restarted {job.restarts} of {restart.limit} times"
     if not restart.shared or used <= job.job.max_retries:
         return ""
     who = ", ".join(f"{job.job.task_id(each)} × {count}" for each, count in sorted(job.charged.items()))
-    counted = ", evictions and losses among them," if restart.counts_evictions else ""
-    return (
-        f"; all tasks share {job.job.max_retries} retries, and {used} failures{counted} used them up: {who}"
-    )
+    counted = " (evictions and losses included)" if restart.counts_evictions else ""
+    return f"; all tasks share {job.job.max_retries} retries, used up by {used} failures{counted}: {who}"

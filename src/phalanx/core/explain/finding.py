@@ -122,7 +122,7 @@ class Explainer:
         ahead = unit.ahead_of(position) if isinstance(unit, GroupState) else 0
         verdicts = [self._asked(request) for request in _requests(unit)]
         said = self._said(unit, verdicts)
-        has_quota = all(no.code != "QuotaExhausted" for no in said)
+        has_quota = all(no.tier != Tier.POLICY for no in said)
         kept = reserved.kept_now(self._snapshot, self._draft, unit, self._policy, self._runs_s)
         is_full = any(no.tier == Tier.CAPACITY for no in said)
         if said and isinstance(unit, GroupState):

@@ -123,8 +123,8 @@ def _to_start(case: Case) -> Change | None:
 
 def _more_quota(case: Case) -> Change | None:
     if case.asker.declares:
-        return Change("raise the quota of its queue, or wait until others of the queue have ended")
-    return Change("wait until others of the queue have ended; an admin can raise its quota")
+        return Change("raise the quota of its queue, or wait for other jobs of the queue to end")
+    return Change("wait for other jobs of the queue to end; an admin can raise its quota")
 
 
 def _shorter(case: Case) -> Change | None:
@@ -147,12 +147,14 @@ def _resume(case: Case) -> Change | None:
 
 def _wait_for_rest(case: Case) -> Change | None:
     host = case.no.numbers["host"]
-    return Change(f"wait until it has rested, or see what failed on {host}", {}, f"phalanx story {host}")
+    return Change(
+        f"wait until it is included again, or see what failed on {host}", {}, f"phalanx story {host}"
+    )
 
 
 def _see_runner(case: Case) -> Change | None:
     host = case.no.numbers["host"]
-    text = f"see the runner's log on {host}; it takes work again by itself"
+    text = f"see the runner's log on {host}; it takes work again once that works"
     return Change(text, {}, f"phalanx story {host}")
 
 
@@ -169,7 +171,7 @@ def _bring_back(case: Case) -> Change | None:
 
 
 FIXES: dict[str, Callable[[Case], Change | None]] = {
-    "ArrayLimit": lambda _: Change("submit the array with a larger number after '%', or none"),
+    "ArrayLimit": lambda _: Change("submit the array with a higher limit after '%', or none"),
     "QuotaExhausted": _more_quota,
     "ReservedForOther": _shorter,
     "NoNodes": _first_node,
@@ -225,7 +227,7 @@ def _taken_back(case: Case) -> Change | None:
     if names is None:
         return None
     which = ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
-    text = f"it would start now if {which} took work again ({nodes[names[0]].drain_reason})"
+    text = f"it would start now if {which} were resumed (drained: {nodes[names[0]].drain_reason})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
     return Change(text, {}, " && ".join(f"phalanx node resume {name}" for name in names) if may_say else "")
 

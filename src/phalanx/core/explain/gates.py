@@ -127,4 +127,4 @@ def _where_they_are(job: JobState, group: GroupState) -> list[str]:
         "failed": status.count(Status.FAILED),
         "cancelled": status.count(Status.CANCELLED),
     }
-    return [f"{count} {word}" for word, count in counts.items() if count] or ["the others have places"]
+    return [f"{count} {word}" for word, count in counts.items() if count] or ["the others are placed"]

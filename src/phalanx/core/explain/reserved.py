@@ -78,19 +78,17 @@ def _forecast(
 
 def room_kept(found: Forecast) -> Reason:
     """What is kept for the head, and what is not free there yet."""
-    first, names = "It is the first in the queue", _named(found.nodes)
+    first, names = "First in the queue", _named(found.nodes)
     if found.at != inf:
-        text = (
-            f"{first} and starts on {names} in {found.passes_s:.0f} s at the latest, by the time limits there"
-        )
+        text = f"{first}; starts on {names} within {found.passes_s:.0f} s, by the time limits there"
         numbers: dict[str, Any] = {"nodes": list(found.nodes), "at": found.at, "seconds": found.passes_s}
         return Reason("RoomKept", Tier.PROGRESS, text, numbers)
-    text = f"{first}, and {_where(found)} kept for it"
+    text = f"{first}; {_where(found)} kept for it"
     if missing := [_share(*each) for each in found.lacks]:
-        text += f"; still in use there: {', '.join(missing)} that it needs"
+        text += f"; still in use there: {', '.join(missing)}"
     if found.unlimited:
         some = "1 task there has" if found.unlimited == 1 else f"{found.unlimited} tasks there have"
-        text += f"; {some} no time limit, so nobody can say until when"
+        text += f"; {some} no time limit, so the start time is unknown"
     lacks = {what: amount for what, amount, _ in found.lacks}
     numbers = {"nodes": list(found.nodes), "lacks": lacks, "unlimited": found.unlimited}
     return Reason("RoomKept", Tier.PROGRESS, text, numbers)
@@ -100,18 +98,13 @@ def _would_delay(job: str, found: Forecast, may_pass: bool) -> Reason:
     """Room is kept for a job that stands before it; `may_pass`: those who end in time may go first."""
     seconds, ends = found.passes_s, found.at != inf
     numbers = {"job": job, "nodes": list(found.nodes), "at": found.at if ends else None, "seconds": seconds}
-    text = (
-        f"There is room, but it would delay {job}, which stands before it and for which {_where(found)} kept"
-    )
+    text = f"There is room, but it would delay {job}, which is ahead and for which {_where(found)} kept"
     if not may_pass:
-        text = f"There is room, but {job} stands before it and found none, and nobody passes the first in the queue"
+        text = f"There is room, but {job} is ahead and has none, and backfill is off"
     elif ends:
-        text = (
-            f"There is room, but it is kept for {job}, which stands before it and is expected to start in"
-            f" {seconds:.0f} s; with a time limit of at most {seconds:.0f} s it could go first"
-        )
-    elif seconds:
-        text += f"; with a time limit of at most {seconds:.0f} s it could go first"
+        text = f"There is room, but it is kept for {job}, which is ahead and starts within {seconds:.0f} s"
+    if may_pass and seconds:
+        text += f"; a time limit of at most {seconds:.0f} s would let it go first"
     return Reason("ReservedForOther", Tier.POLICY, text, numbers)
 
 

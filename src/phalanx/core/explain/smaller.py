@@ -42,7 +42,7 @@ def _other_layers(job: Job, topology: Topology) -> Changes:
             wider = _with_rule(job, rule, Gather(layer, True, rule.multiple))
             yield f"in one {layer} instead of one {rule.layer}", _gather_fields(wider), wider
         free = _with_rule(job, rule, None)
-        yield f"if its members need not stand in one {rule.layer}", _gather_fields(free), free
+        yield f"if its members need not be in one {rule.layer}", _gather_fields(free), free
 
 
 def _instead_of(layer: str, names: list[str]) -> list[str]:

@@ -66,7 +66,7 @@ class Ledger:
     def fit(self, request: Request) -> Grant | Reason:
         """The grant this request would get right now, or why it gets none."""
         if request.labels and (lacking := self._labels_lacking(request)):
-            return reason.no_matching_labels(self.name, lacking)
+            return reason.no_matching_labels(self.name, ", ".join(lacking), lacking)
         numa = request.target.numa if request.target else None
         if numa is not None and numa not in self.numa_free:
             return reason.numa_not_found(self.name, numa, sorted(self.numa_free))

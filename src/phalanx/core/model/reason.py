@@ -6,6 +6,7 @@ and policy, free capacity, or only patience (progress). Structural tiers win ove
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
@@ -39,203 +40,190 @@ class Reason(Struct, frozen=True):
     numbers: dict[str, Any] = {}
 
 
+Says = Callable[..., Reason]
+
+
+def _reason(code: str, tier: Tier, names: str, template: str) -> Says:
+    """A reason with one sentence, made of values with these names; those that begin with _ are no numbers of it."""
+
+    def says(*values: object) -> Reason:
+        given = dict(zip(names.split(), values, strict=True))
+        numbers = {name: value for name, value in given.items() if not name.startswith("_")}
+        return Reason(code, tier, template.format(**given), numbers)
+
+    return says
+
+
+_NEVER, _HELD, _POLICY, _CAPACITY, _PROGRESS = Tier
+
+# fmt: off
+# Nodes
+no_nodes = _reason("NoNodes", _HELD, "",
+    "No node has joined this cluster yet")
+offline = _reason("NodeOffline", _HELD, "host",
+    "Node status is offline: {host} has not been heard from")
+unreachable = _reason("NodeUnreachable", _HELD, "host",
+    "The runner of {host} lost its connection")
+stopped = _reason("NodeUnreachable", _HELD, "host",
+    "The runner of {host} was stopped")
+running_unreachable = _reason("NodeUnreachable", _HELD, "host",
+    "Was running on {host}, which is not connected; retried if {host} is lost")
+unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
+    "{host} cannot start tasks: {_trouble}")
+quarantined = _reason("NodeQuarantined", _HELD, "host left",
+    "{host} has yet to confirm the end of {left} older attempts")
+losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
+    "{host} is silent, as are {silent} of {nodes} nodes; no node is declared lost while so many are, and its"
+    " tasks stay allocated")
+drained = _reason("Maintenance", _HELD, "host reason",
+    "{host} is drained: {reason}")
+numa_not_found = _reason("NumaNotFound", _NEVER, "_host asked valid",
+    "Invalid NUMA ID {asked} on {_host} (Valid: {valid})")
+gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",
+    "Invalid GPU IDs: {bad} on {_host} (Valid: {valid})")
+gpus_busy = _reason("TargetBusy", _CAPACITY, "_host busy",
+    "Requested GPUs not available: {busy} on {_host} are in use")
+
+# Queues
+at_once_limit = _reason("ArrayLimit", _POLICY, "limit",
+    "The array may run {limit} tasks at once, and {limit} are running")
+quota_exhausted = _reason("QuotaExhausted", _POLICY, "_queue _what wanted used limit",
+    "Quota of queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
+exceeds_quota = _reason("ExceedsQuotaMax", _NEVER, "_queue _what wanted limit",
+    "Quota of queue {_queue}: at most {limit} {_what}, {wanted} requested at once")
+priority_too_high = _reason("PriorityTooHigh", _NEVER, "_queue priority limit",
+    "priority: {priority} is too high, the maximum for you in queue {_queue} is {limit}")
+
+# What a job waits for by itself
+backing_off = _reason("RetryBackoff", _PROGRESS, "seconds used allowed",
+    "Failed; retry {used} of {allowed} in {seconds:.1f} s")
+plan_failed = _reason("PlanFailed", _HELD, "error seconds",
+    "The scheduler failed while placing it ({error}); this is a bug, details are in the coordinator's log;"
+    " next try in {seconds:.0f} s")
+evaluating = _reason("Evaluating", _PROGRESS, "",
+    "Fits now; placed in the next scheduling pass")
+members_to_come = _reason("GangIncomplete", _HELD, "lacks",
+    "{lacks}. Add members with `phalanx apply`; it starts once complete")
+more_may_join = _reason("WaitingCapacity", _CAPACITY, "started left",
+    "Starts with {started} members; {left} more join when there is room")
+waiting_dependency = _reason("WaitingDependency", _HELD, "group _when done tasks",
+    "Starts after all tasks of {group} have {_when}; {done} of {tasks} have")
+held_back = _reason("Held", _HELD, "because",
+    "Held: {because}. `phalanx resume` releases it, `phalanx cancel` ends it")
+restarting = _reason("Restarting", _PROGRESS, "left",
+    "The job is restarting; waiting for {left} attempts of the previous run to stop")
+recall_backoff = _reason("RestartBackoff", _PROGRESS, "seconds recalls",
+    "Its members were not ready in time, {recalls} times in a row; next try in {seconds:.1f} s")
+
+# What does not wait
+starting = _reason("Starting", _PROGRESS, "host",
+    "Sent to {host}, which has not confirmed the start yet")
+finished = _reason("Finished", _PROGRESS, "",
+    "Exited with code 0; waiting for the rest of the job")
+tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
+    "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+
+# What gangs need
+no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
+    "{host} does not have {_shown}")
+not_a_multiple = _reason("MustGatherImpossible", _NEVER, "needed layer multiple",
+    "{needed} members cannot be split into multiples of {multiple} per {layer}")
+exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total",
+    "Needs {wanted} {what} at once; all nodes of this cluster together have {total}")
+# fmt: on
+
+_OF_TARGET = frozenset({"TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NoNodes"})
+
+
+def is_about_target(no: Reason) -> bool:
+    """Whether it is not the amount that is wrong, but the node, the devices or the labels that were named."""
+    return no.code in _OF_TARGET
+
+
 def target_not_found(host: str, known: list[str]) -> Reason:
     names = ", ".join(known[:8]) or "none"
-    return Reason(
-        "TargetNotFound", Tier.NEVER, f"Node not registered: {host} (nodes: {names})", {"host": host}
-    )
-
-
-def no_nodes() -> Reason:
-    return Reason("NoNodes", Tier.HELD, "No node has joined this cluster yet")
-
-
-def offline(host: str) -> Reason:
-    return Reason(
-        "NodeOffline", Tier.HELD, f"Node status is offline: {host} has not been heard of", {"host": host}
-    )
-
-
-def unreachable(host: str) -> Reason:
-    return Reason("NodeUnreachable", Tier.HELD, f"The runner of {host} lost its connection", {"host": host})
-
-
-def stopped(host: str) -> Reason:
-    text = f"The runner of {host} was stopped, and has not been started again"
-    return Reason("NodeUnreachable", Tier.HELD, text, {"host": host})
-
-
-def unhealthy(host: str, trouble: str) -> Reason:
-    return Reason("NodeUnhealthy", Tier.HELD, f"{host} cannot start tasks: {trouble}", {"host": host})
-
-
-def quarantined(host: str, left: int) -> Reason:
-    text = f"{host} has not yet confirmed the end of {left} older attempts"
-    return Reason("NodeQuarantined", Tier.HELD, text, {"host": host, "left": left})
+    text = f"Node not registered: {host} (nodes: {names})"
+    return Reason("TargetNotFound", Tier.NEVER, text, {"host": host})
 
 
 def resting(host: str, failures: int, until: float, own: str = "") -> Reason:
-    text = f"{host} is temporarily excluded: {own or f'{failures} tasks in a row failed there'}"
+    text = f"{host} is temporarily excluded: {own or f'{failures} consecutive task failures'}"
     return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
 
 
-def losses_braked(host: str, silent: int, nodes: int) -> Reason:
-    text = (
-        f"{host} is silent, and so are {silent} of {nodes} nodes at once: nobody is declared lost, and it keeps what "
-        "it holds"
-    )
-    return Reason("LossesBraked", Tier.HELD, text, {"host": host, "silent": silent, "nodes": nodes})
-
-
-def drained(host: str, why: str) -> Reason:
-    return Reason("Maintenance", Tier.HELD, f"{host} is drained: {why}", {"host": host, "reason": why})
-
-
-def numa_not_found(host: str, asked: int, valid: list[int]) -> Reason:
-    text = f"Invalid NUMA ID {asked} on {host} (Valid: {valid})"
-    return Reason("NumaNotFound", Tier.NEVER, text, {"asked": asked, "valid": valid})
-
-
-def gpu_index_invalid(host: str, bad: list[int], valid: list[int]) -> Reason:
-    text = f"Invalid GPU IDs: {bad} on {host} (Valid: {valid})"
-    return Reason("GpuIndexInvalid", Tier.NEVER, text, {"bad": bad, "valid": valid})
-
-
-def gpus_busy(host: str, busy: list[int]) -> Reason:
-    text = f"Requested GPUs not available: {busy} on {host} are held by other tasks"
-    return Reason("TargetBusy", Tier.CAPACITY, text, {"busy": busy})
-
-
 def not_enough_gpus(host: str, wanted: int, free: int, total: int, kind: str) -> Reason:
-    numbers = {"wanted": wanted, "free": free, "total": total}
+    text = f"{host}: {free} of {total} {kind} free, {wanted} requested"
     if wanted > total:
-        text = f"{host} has {total} {kind}, {wanted} asked"
-        return Reason("ExceedsLargestNode", Tier.NEVER, text, numbers)
-    return Reason(
-        "WaitingCapacity", Tier.CAPACITY, f"{host}: {free} of {total} {kind} free, {wanted} asked", numbers
-    )
+        text = f"{host} has {total} {kind}, {wanted} requested"
+    return _too_little(text, wanted, free, total)
 
 
 def not_enough_cores(host: str, wanted: Cores, free: Cores, total: Cores, where: str = "") -> Reason:
-    numbers = {"wanted": wanted, "free": free, "total": total}
-    text = f"Insufficient available cores on {host}{where}: {wanted} asked, {free} of {total} free"
-    if wanted > total:
-        return Reason("ExceedsLargestNode", Tier.NEVER, text, numbers)
-    return Reason("WaitingCapacity", Tier.CAPACITY, text, numbers)
+    text = f"Insufficient available cores on {host}{where}: {wanted} requested, {free} of {total} free"
+    return _too_little(text, wanted, free, total)
 
 
 def not_enough_memory(host: str, wanted: int, free: int, total: int) -> Reason:
-    numbers = {"wanted": wanted, "free": free, "total": total}
     text = (
-        f"Insufficient available memory on {host}: {describe_bytes(wanted)} asked, "
+        f"Insufficient available memory on {host}: {describe_bytes(wanted)} requested, "
         f"{describe_bytes(free)} of {describe_bytes(total)} free"
     )
+    return _too_little(text, wanted, free, total)
+
+
+def _too_little(text: str, wanted: Cores, free: Cores, total: Cores) -> Reason:
+    numbers = {"wanted": wanted, "free": free, "total": total}
     if wanted > total:
         return Reason("ExceedsLargestNode", Tier.NEVER, text, numbers)
     return Reason("WaitingCapacity", Tier.CAPACITY, text, numbers)
 
 
-def at_once_limit(limit: int) -> Reason:
-    text = f"The array runs at most {limit} tasks at once, and {limit} are running"
-    return Reason("ArrayLimit", Tier.POLICY, text, {"limit": limit})
-
-
 def behind(ahead: int) -> Reason:
-    text = f"{ahead} tasks stand before it in the queue (higher priority, or earlier)"
-    if not ahead:
-        text = "Others that stand before it in the queue go first"
+    text = (
+        f"{ahead} tasks are ahead of it in the queue" if ahead else "Other jobs are ahead of it in the queue"
+    )
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead})
-
-
-def quota_exhausted(queue: str, what: str, wanted: Cores, used: Cores, limit: Cores) -> Reason:
-    text = f"Queue {queue} may hold {limit} {what} and holds {used}; {wanted} more are asked"
-    return Reason("QuotaExhausted", Tier.POLICY, text, {"wanted": wanted, "used": used, "limit": limit})
-
-
-def exceeds_quota(queue: str, what: str, wanted: Cores, limit: Cores) -> Reason:
-    text = f"Queue {queue} may hold at most {limit} {what}, {wanted} are asked at once"
-    return Reason("ExceedsQuotaMax", Tier.NEVER, text, {"wanted": wanted, "limit": limit})
 
 
 def queue_not_found(queue: str, known: list[str]) -> Reason:
     near = get_close_matches(queue, known, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    text = f"queue: nobody has declared {queue!r}{meant} (queues: {', '.join(known[:8])})"
+    text = f"queue: there is no queue {queue!r}{meant} (queues: {', '.join(known[:8])})"
     return Reason("QueueNotFound", Tier.NEVER, text, {"queue": queue})
-
-
-def priority_too_high(queue: str, priority: int, limit: int) -> Reason:
-    text = f"priority: {priority} is too high, you may give at most {limit} in queue {queue}"
-    return Reason("PriorityTooHigh", Tier.NEVER, text, {"priority": priority, "limit": limit})
-
-
-def backing_off(seconds: float, used: int, allowed: int) -> Reason:
-    text = f"It failed and is tried again in {seconds:.1f} s (retry {used} of {allowed})"
-    return Reason("RetryBackoff", Tier.PROGRESS, text, {"seconds": seconds, "used": used, "allowed": allowed})
-
-
-def starting(host: str) -> Reason:
-    return Reason(
-        "Starting", Tier.PROGRESS, f"Sent to {host}, which has not confirmed the start yet", {"host": host}
-    )
-
-
-def plan_failed(error: str, seconds: float) -> Reason:
-    return Reason(
-        "PlanFailed",
-        Tier.HELD,
-        f"The scheduler failed when it looked for a place for it ({error}); this is a defect, the coordinator's log"
-        f" says where; it is tried again in {seconds:.0f} s",
-        {"error": error, "seconds": seconds},
-    )
-
-
-def evaluating() -> Reason:
-    return Reason("Evaluating", Tier.PROGRESS, "It fits now and is placed at the next turn")
 
 
 def running(host: str, paused: bool) -> Reason:
     if paused:
-        return Reason(
-            "Paused", Tier.HELD, f"It is paused on {host} and keeps what it was given", {"host": host}
-        )
-    return Reason("Running", Tier.PROGRESS, f"It is running on {host}", {"host": host})
-
-
-def running_unreachable(host: str) -> Reason:
-    """It ran when its node was last heard from."""
-    text = f"It was running on {host}, whose runner is not connected; it is tried again if {host} is lost"
-    return Reason("NodeUnreachable", Tier.HELD, text, {"host": host})
+        text = f"Paused on {host}; its resources stay allocated"
+        return Reason("Paused", Tier.HELD, text, {"host": host})
+    return Reason("Running", Tier.PROGRESS, f"Running on {host}", {"host": host})
 
 
 def ended(status: str, text: str) -> Reason:
     return Reason(f"Ended{status}", Tier.PROGRESS, text, {"status": status})
 
 
-def no_matching_labels(host: str, lacking: list[str]) -> Reason:
-    text = f"{host} does not carry {', '.join(lacking)}"
-    return Reason("NoMatchingLabels", Tier.NEVER, text, {"lacking": lacking})
-
-
 def gang_incomplete(needed: int, slots: int, evidence: dict[str, Any]) -> Reason:
     """`evidence` says where the slots are; the groups of a gang may also stand in each other's way."""
-    text = f"It starts with {needed} members together, and there is room for {slots} now"
+    text = f"Needs {needed} members at once; room for {slots}"
     if slots >= needed:
-        text = f"It starts with {needed} members together; each group has room, but not all groups beside each other"
+        text = (
+            f"Needs {needed} members at once; there is room for each group, but not for all of them together"
+        )
     if best := evidence.get("best"):
-        text += f" ({_where(evidence['layer'], best)} has the most: {evidence['best_slots']})"
+        text += f" (most in {evidence['layer']} {best}: {evidence['best_slots']})"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "slots": slots, **evidence})
 
 
 def topology_fragmented(needed: int, slots: int, usable: int, evidence: dict[str, Any]) -> Reason:
     """Enough room in the cluster, but not where the rules want it: `usable` of it at the most."""
     layer, multiple = evidence["layer"], evidence.get("multiple")
-    text = f"It needs room for {needed} members in one {layer}; there is room for {slots} in the cluster"
+    text = f"Needs {needed} members in one {layer}; room for {slots} in the cluster"
     if multiple:
-        text = f"It needs room for {needed} members, a multiple of {multiple} in every {layer}"
-        text += f"; of the {slots} places in the cluster {usable} can be used so"
+        text = f"Needs {needed} members, a multiple of {multiple} in every {layer}"
+        text += f"; room for {slots} in the cluster, for {usable} in such multiples"
     else:
-        text += f", but the best {layer}, {evidence['best']}, has {evidence['best_slots']}"
+        text += f", but for at most {evidence['best_slots']} in one {layer} ({evidence['best']})"
     numbers = {"needed": needed, "slots": slots, "usable": usable, **evidence}
     return Reason("TopologyFragmented", Tier.CAPACITY, text, numbers)
 
@@ -243,158 +231,76 @@ def topology_fragmented(needed: int, slots: int, usable: int, evidence: dict[str
 def layer_unknown(layer: str, known: list[str]) -> Reason:
     near = _nearest(layer, known)
     hint = f"; did you mean {near}?" if near else ""
-    text = f"No layer is called {layer} (layers: {', '.join(known)}){hint}"
-    return Reason(
-        "MustGatherImpossible", Tier.NEVER, text, {"layer": layer, "layers": known, "nearest": near}
-    )
+    text = f"There is no layer {layer} (layers: {', '.join(known)}){hint}"
+    numbers = {"layer": layer, "layers": known, "nearest": near}
+    return Reason("MustGatherImpossible", Tier.NEVER, text, numbers)
 
 
 def must_gather_impossible(needed: int, layer: str, most: int, evidence: dict[str, Any]) -> Reason:
     """No domain of the layer could hold it, even if nothing else ran there."""
-    text = f"It needs {needed} members in one {layer}, and no {layer} of this cluster could hold more than {most}"
+    text = f"Needs {needed} members in one {layer}; no {layer} of this cluster can hold more than {most}"
     if evidence.get("unlabelled"):
-        text += f"; no node carries a label that says in which {layer} it stands"
-    return Reason(
-        "MustGatherImpossible", Tier.NEVER, text, {"needed": needed, "layer": layer, "most": most, **evidence}
-    )
+        text += f"; no node has a label that names its {layer}"
+    numbers = {"needed": needed, "layer": layer, "most": most, **evidence}
+    return Reason("MustGatherImpossible", Tier.NEVER, text, numbers)
 
 
 def members_apart(layer: str, domains: list[str]) -> Reason:
-    text = f"All members must stand in one {layer}, and those that run stand in {', '.join(domains)}"
+    text = f"All members must be in one {layer}; those that run are in {', '.join(domains)}"
     return Reason("MustGatherImpossible", Tier.NEVER, text, {"layer": layer, "domains": domains})
 
 
-def not_a_multiple(count: int, layer: str, multiple: int) -> Reason:
-    text = f"Every {layer} must hold a multiple of {multiple} members, and {count} cannot be divided so"
-    return Reason(
-        "MustGatherImpossible", Tier.NEVER, text, {"needed": count, "layer": layer, "multiple": multiple}
-    )
-
-
-def exceeds_cluster_total(what: str, wanted: Cores, total: Cores) -> Reason:
-    text = f"It needs {wanted} {what} at once, and all nodes of this cluster together have {total}"
-    return Reason("ExceedsClusterTotal", Tier.NEVER, text, {"what": what, "wanted": wanted, "total": total})
-
-
 def groups_too_large(needed: int, has_rule: bool, evidence: dict[str, Any]) -> Reason:
-    """Each group alone would find room on empty nodes, but not all of them beside each other."""
-    text = f"It starts with {needed} members together, and its groups do not fit beside each other even on empty nodes"
+    """Each group alone would find room on empty nodes, but not all of them together."""
+    text = f"Needs {needed} members at once; its groups do not fit together even on empty nodes"
     code = "MustGatherImpossible" if has_rule else "ExceedsClusterTotal"
     return Reason(code, Tier.NEVER, text, {**evidence, "needed": needed})
 
 
-def _where(layer: str, name: str) -> str:
-    return f"{layer} {name}" if name else "the cluster"
-
-
 def _nearest(word: str, known: list[str]) -> str | None:
-    """The known word that was most likely meant: the same in other letters, or with few letters changed."""
-    same = [each for each in known if each.lower() == word.lower()]
-    if same:
-        return same[0]
-    far, best = min(((_edits(word.lower(), each.lower()), each) for each in known), default=(99, ""))
-    return best if far <= max(2, len(best) // 3) else None
-
-
-def _edits(one: str, other: str) -> int:
-    """How many letters have to be changed, put in or left out to make one word of the other."""
-    row = list(range(len(other) + 1))
-    for at, envelope in enumerate(one, start=1):
-        before, row[0] = row[0], at
-        for to, wanted in enumerate(other, start=1):
-            before, row[to] = row[to], min(row[to] + 1, row[to - 1] + 1, before + (envelope != wanted))
-    return row[-1]
+    """The known word that was most likely meant, whatever the case of its letters."""
+    lower = {each.lower(): each for each in reversed(known)}
+    near = get_close_matches(word.lower(), lower, n=1)
+    return lower[near[0]] if near else None
 
 
 def barrier_wait(ready: int, placed: int, short: int, missing: list[str], seconds: float) -> Reason:
     """Members hold their places and wait for each other; `missing` names those that are not ready."""
-    text = f"{ready} of {placed} placed members are ready and wait for each other"
+    text = f"{ready} of {placed} placed members are ready"
     if missing:
         text += f"; not ready: {', '.join(missing)}"
     if short:
-        text += f"; {short} more still need a place"
-    text += f"; all let go in {seconds:.0f} s if they are not whole by then"
+        text += f"; {short} more need a place"
+    text += f"; all give their places back in {seconds:.0f} s unless complete by then"
     numbers = {"ready": ready, "placed": placed, "short": short, "missing": missing, "seconds": seconds}
     return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
 
 
 def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:
-    """Its places are kept for it until those who were asked to leave have gone."""
+    """Its places are kept for it until the tasks that were preempted have gone."""
     places = ", ".join(f"{node} × {count}" for node, count in nodes.items())
-    text = f"Its places ({places}) are kept for it; {len(victims)} tasks have to leave first: {', '.join(victims)}"
-    text += f"; the promise ends in {seconds:.0f} s"
-    return Reason(
-        "WaitingVictims", Tier.PROGRESS, text, {"victims": victims, "nominated": nodes, "seconds": seconds}
-    )
+    text = f"Places are kept for it ({places}); waiting for {len(victims)} preempted tasks to stop"
+    text += f": {', '.join(victims)}; the promise ends in {seconds:.0f} s"
+    numbers = {"victims": victims, "nominated": nodes, "seconds": seconds}
+    return Reason("WaitingVictims", Tier.PROGRESS, text, numbers)
 
 
 def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reason:
     """Too few members of a group can be placed at all just now."""
     which = f" of {group}" if group else ""
-    text = f"It starts with {needed} members{which} together, and only {able} can be placed: {', '.join(why)}"
+    text = f"Needs {needed} members{which} at once; only {able} can be placed: {', '.join(why)}"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
 
 
-def more_may_join(count: int, left: int) -> Reason:
-    """A gang starts, and some that it can do without wait."""
-    text = f"It starts with {count} members; {left} more may join when there is room"
-    return Reason("WaitingCapacity", Tier.CAPACITY, text, {"started": count, "left": left})
-
-
-def members_to_come(lacks: str) -> Reason:
-    """A gang of which not all members have been applied."""
-    text = f"{lacks}. `phalanx apply` adds members, and it starts when it is whole"
-    return Reason("GangIncomplete", Tier.HELD, text, {"lacks": lacks})
-
-
-def waiting_dependency(group: str, when: str, done: int, tasks: int) -> Reason:
-    """A group that begins only after another."""
-    text = f"It begins when every task of {group} has {when}; {done} of {tasks} have"
-    return Reason("WaitingDependency", Tier.HELD, text, {"group": group, "done": done, "tasks": tasks})
-
-
-def held_back(because: str) -> Reason:
-    """A person has to say whether it may run."""
-    text = f"It is held: {because}. `phalanx resume` lets it run, `phalanx cancel` ends it"
-    return Reason("Held", Tier.HELD, text, {"because": because})
-
-
-def restarting(left: int) -> Reason:
-    text = f"All tasks of its job start anew; {left} attempts of the life before are still ending"
-    return Reason("Restarting", Tier.PROGRESS, text, {"left": left})
-
-
 def restart_backoff(seconds: float, used: int, limit: int | None) -> Reason:
-    """The whole job waits a little before it starts anew."""
+    """The whole job waits a little before it restarts."""
     of = "" if limit is None else f" (restart {used} of {limit})"
-    text = f"Its job starts anew in {seconds:.1f} s{of}"
+    text = f"The job restarts in {seconds:.1f} s{of}"
     return Reason("RestartBackoff", Tier.PROGRESS, text, {"seconds": seconds, "used": used, "limit": limit})
-
-
-def recall_backoff(seconds: float, recalls: int) -> Reason:
-    """A gang that could not start whole waits a little before it tries again."""
-    text = (
-        f"Its members were not ready together ({recalls} times in a row); it tries again in {seconds:.1f} s"
-    )
-    return Reason("RestartBackoff", Tier.PROGRESS, text, {"seconds": seconds, "recalls": recalls})
 
 
 def leaving(host: str, why: str, message: str) -> Reason:
     """An attempt that was told to stop and has not confirmed it."""
-    text = f"It was asked to leave {host} ({why}) and has not ended yet"
-    return Reason(
-        "Leaving", Tier.PROGRESS, f"{text}: {message}" if message else text, {"host": host, "why": why}
-    )
-
-
-def finished() -> Reason:
-    text = (
-        "It finished with code 0, and is Completed once its whole job is: another failure may start it anew"
-    )
-    return Reason("Finished", Tier.PROGRESS, text)
-
-
-def tasks_waiting(count: int, tasks: int, first: str) -> Reason:
-    """Of a job that runs: some of its tasks do not."""
-    text = f"{count} of its {tasks} tasks wait; `phalanx why {first}` says why"
-    return Reason("TasksWaiting", Tier.PROGRESS, text, {"count": count, "tasks": tasks, "first": first})
+    text = f"Stopping on {host} ({why})"
+    numbers = {"host": host, "why": why}
+    return Reason("Leaving", Tier.PROGRESS, f"{text}: {message}" if message else text, numbers)

@@ -29,7 +29,6 @@ from phalanx.core.placement.reserve.reservation import Reservation, run_s
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
 BAND_MAX = 64  # for how many tasks of one group others are asked to leave in one step
-_QUOTA_CODES = ("QuotaExhausted", "ExceedsQuotaMax")
 
 _Line = list[tuple[Rank, int, WaitingClass]]
 
@@ -257,8 +256,7 @@ class _Pass:
         """Whether others are asked to leave, for a gang that finds no room or no quota."""
         if isinstance(no, Shortage):
             return Block.ROOM if no.never() is not None else self._without(Block.ROOM, kind, unit)
-        block = Block.QUOTA if no.code in _QUOTA_CODES else Block.ROOM
-        return block if no.tier is Tier.NEVER else self._without(block, kind, unit)
+        return Block.QUOTA if no.tier is Tier.NEVER else self._without(Block.QUOTA, kind, unit)
 
     def _squeeze_in(self, guard: Reservation, unit: WaitingGang) -> bool:
         """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""

@@ -65,9 +65,7 @@ def test_a_task_that_will_not_wait_is_told_that_all_nodes_are_closed() -> None:
     answer = cluster.submit(a_job(cores=2), no_queue=True)
     assert code(answer) == "no_room Maintenance"
     assert isinstance(answer, Refused)
-    assert answer.reason.text == (
-        "None of the 2 nodes that could hold it takes work now: n1 is drained: new disks"
-    )
+    assert answer.reason.numbers == {"host": "n1", "reason": "new disks"}
     cluster.submit(a_job("n3", cores=1))
     assert code(cluster.submit(a_job(cores=1), no_queue=True)) == "no_room WaitingCapacity"
 
@@ -253,7 +251,7 @@ def test_one_user_leaves_room_for_others_in_the_queue():
     assert isinstance(cluster.submit(first), Accepted)
     refused = cluster.submit(a_job(array="1-501", user="mallory"))
     assert isinstance(refused, Refused) and refused.reason.code == "QueueFull"
-    assert "1500 tasks in jobs that have not ended, at most 2000" in refused.reason.text
+    assert refused.reason.numbers == {"limit": 2000}
     assert isinstance(cluster.submit(a_job(array="1-2000", user="ada")), Accepted)
     cluster.give(Cancel(first.id))
     assert isinstance(cluster.submit(a_job(array="1-501", user="mallory")), Accepted)

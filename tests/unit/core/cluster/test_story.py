@@ -38,7 +38,7 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         e.JobAmended(at=1.0, job=a_job(draft=IncompleteGang("it lacks one"))),
-        "members came: /bin/true; it lacks one",
+        "members added: /bin/true; it lacks one",
     ),
     (
         e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=GRANT),
@@ -46,17 +46,17 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), opens=False),
-        "attempt 2 queued behind its like on n1 with 1 core",
+        "attempt 2 queued in a lane on n1 with 1 core",
     ),
     (
         e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), formation=3),
         "attempt 2 placed with its gang (formation 3) on n1 with 1 core",
     ),
-    (e.AttemptReady(at=1.0, key=KEY), "attempt 2 is ready and waits for its gang"),
-    (e.GangReleased(at=1.0, job="j1", formation=3), "every member of formation 3 is ready: all may run"),
+    (e.AttemptReady(at=1.0, key=KEY), "attempt 2 is ready and waits for the rest of the gang"),
+    (e.GangReleased(at=1.0, job="j1", formation=3), "all members of formation 3 are ready and start"),
     (
         e.GangRecalled(at=1.0, job="j1", formation=3, retry_at=1.0, text="j1.2 was lost"),
-        "formation 3 is recalled, none of it has run: j1.2 was lost",
+        "formation 3 gave its places back before anything ran: j1.2 was lost",
     ),
     (
         e.RoomPromised(
@@ -68,39 +68,39 @@ TOLD: list[tuple[Event, str]] = [
             trigger=0,
             until=9.0,
         ),
-        "1 attempts leave for 2 tasks of j1 on n1, n2",
+        "1 task preempted to make room for 2 tasks of j1 on n1, n2",
     ),
     (
         e.PromiseWithdrawn(at=1.0, cause="a promised node closed", job="j1"),
-        "the places set aside for it are free again: a promised node closed",
+        "promised places given up: a promised node closed",
     ),
-    (e.TasksEvicted(at=1.0, keys=(KEY,), text="spot"), "1 attempts were asked to leave: spot"),
-    (e.JobRestarted(at=1.0, job="j1", counted=True, retry_at=1.0), "all tasks start anew"),
+    (e.TasksEvicted(at=1.0, keys=(KEY,), text="spot"), "1 attempt evicted: spot"),
+    (e.JobRestarted(at=1.0, job="j1", counted=True, retry_at=1.0), "job restarted"),
     (
         e.JobRestarted(at=1.0, job="j1", counted=False, retry_at=1.0, positions=(0, 1)),
-        "2 tasks of one replica start anew, not counted",
+        "2 tasks of one replica restarted (not counted against its limit)",
     ),
     (
         e.JobSettled(at=1.0, job="j1", status=Status.FAILED, text="j1.2 failed"),
         "the job is Failed: j1.2 failed",
     ),
-    (e.JobReleased(at=1.0, job="j1"), "released: it may run again"),
-    (e.LogSettled(at=1.0, after=7), "writing works again"),
+    (e.JobReleased(at=1.0, job="j1"), "released"),
+    (e.LogSettled(at=1.0, after=7), "the store can be written again"),
     (
         e.LogRepaired(at=1.0, after=7, choice="hold", jobs=("j1",)),
-        "what was written after revision 7 is damaged in part: the job is held until somebody resumes or cancels it",
+        "the log after revision 7 is partly damaged; the job is held until it is resumed or cancelled",
     ),
     (
         e.TopologySet(at=1.0, topology=DEFAULT),
-        "the layers of the network are cluster > spine > block > rack > node",
+        "network layers: cluster > spine > block > rack > node",
     ),
-    (e.QuotaSet(at=1.0, queue="q", quota=None), "queue q is no longer declared"),
+    (e.QuotaSet(at=1.0, queue="q", quota=None), "queue q was removed"),
     (
         e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.RUNNING),
-        "attempt 2 ended with code 0; the task is Completed once its whole job is",
+        "attempt 2 exited with code 0; waiting for the rest of the job",
     ),
     (e.AttemptStarted(at=1.0, key=KEY, started_at=1.0), "attempt 2 is running"),
-    (e.AttemptSuspected(at=1.0, key=KEY), "the runner does not list attempt 2"),
+    (e.AttemptSuspected(at=1.0, key=KEY), "attempt 2 is missing from its runner's report"),
     (
         e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.COMPLETED),
         "attempt 2 completed",
@@ -111,16 +111,19 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (
         e.AttemptEnded(at=1.0, key=KEY, exit=FAILED, status=Status.PENDING, retry_at=5.0, charged=True),
-        "attempt 2 ended: exited with code 3; tried again in 4 s",
+        "attempt 2 ended: exited with code 3; retried in 4 s",
     ),
     (
         e.AttemptEnded(at=1.0, key=KEY, exit=LOST, status=Status.PENDING, retry_at=1.0, loss=True),
-        "attempt 2 ended: Node n1 went offline (heartbeat timeout); tried again at once, not charged",
+        (
+            "attempt 2 ended: Node n1 went offline (heartbeat timeout); waits to be placed again"
+            " (not counted against its retries)"
+        ),
     ),
     (e.TasksCancelled(at=1.0, job="j1"), "cancelled"),
-    (e.TasksCancelled(at=1.0, job="j1", positions=(3,)), "cancelled 1 task"),
-    (e.TaskPaused(at=1.0, key=KEY), "paused; it keeps what it holds"),
-    (e.TaskResumed(at=1.0, key=KEY), "running again"),
+    (e.TasksCancelled(at=1.0, job="j1", positions=(3,)), "1 task cancelled"),
+    (e.TaskPaused(at=1.0, key=KEY), "paused; its resources stay allocated"),
+    (e.TaskResumed(at=1.0, key=KEY), "resumed"),
     (e.JobForgotten(at=1.0, job="j1"), "moved to the history"),
     (
         e.NodeJoined(at=1.0, node="n1", incarnation="a", origin="o", capacity=a_capacity(gpus=2)),
@@ -130,58 +133,58 @@ TOLD: list[tuple[Event, str]] = [
         e.NodeJoined(
             at=1.0, node="n1", incarnation="a", origin="o", capacity=a_capacity(cores=1), leftovers=(KEY,)
         ),
-        "n1 joined with 1 core, 16 GiB, 1 older attempts to be stopped first",
+        "n1 joined with 1 core, 16 GiB, 1 older attempt still to be stopped",
     ),
-    (e.NodeConnected(at=1.0, node="n1"), "n1 is connected again"),
-    (e.NodeDisconnected(at=1.0, node="n1"), "n1 lost its connection; its tasks run on under its lease"),
-    (e.NodeLost(at=1.0, node="n1"), "n1 is lost: its lease is over"),
+    (e.NodeConnected(at=1.0, node="n1"), "n1 reconnected"),
+    (e.NodeDisconnected(at=1.0, node="n1"), "n1 lost its connection; its tasks keep running under its lease"),
+    (e.NodeLost(at=1.0, node="n1"), "n1 is lost: its lease expired"),
     (e.NodeCleared(at=1.0, node="n1", key=KEY), "n1 confirmed the end of an older attempt"),
     (
         e.NodeQuarantined(at=1.0, node="n1", key=KEY),
-        "n1 did not start attempt 2 of j1: no work goes there until it confirms the end of it",
+        "n1 did not start attempt 2 of j1; it gets no work until it confirms the end of it",
     ),
     (
         e.NodeHealthChanged(at=1.0, node="n1", trouble="its keeper does not answer"),
         "n1 cannot start tasks and gets no work: its keeper does not answer",
     ),
-    (e.NodeHealthChanged(at=1.0, node="n1", trouble=""), "n1 works again"),
+    (e.NodeHealthChanged(at=1.0, node="n1", trouble=""), "n1 can start tasks again"),
     (
         e.NodeLeaving(at=1.0, node="n1"),
-        "the runner of n1 was stopped; its tasks run on under its lease",
+        "the runner of n1 was stopped; its tasks keep running under its lease",
     ),
     (
         e.NodeLeaving(at=1.0, node="n1", keep_s=600.0),
-        "the runner of n1 was stopped; its tasks run on under its lease, for 600 s longer than usual",
+        "the runner of n1 was stopped; its tasks keep running under its lease, for 600 s longer than usual",
     ),
     (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
-    (e.NodeResumed(at=1.0, node="n1"), "n1 takes work again"),
+    (e.NodeResumed(at=1.0, node="n1"), "n1 is schedulable again"),
     (e.NodeLost(at=1.0, node="n1", text="it burnt"), "n1 is lost: it burnt"),
     (
         e.NodeRested(at=1.0, node="n1", failures=5, until=61.0),
-        "5 tasks in a row failed on n1: it rests for 60 s, unless nobody else takes work",
+        "n1 is excluded for 60 s, unless no other node takes work: 5 consecutive task failures",
     ),
-    (e.NodeRecovered(at=1.0, node="n1"), "n1 has rested and may take work again"),
+    (e.NodeRecovered(at=1.0, node="n1"), "n1 may take work again: its exclusion is over"),
     (e.NodeRemoved(at=1.0, cause="user ann", node="n1"), "n1 is removed: user ann"),
     (
         e.BrakeSet(at=1.0, silent=6, nodes=10),
-        "6 of 10 nodes are silent at once, so nobody is declared lost: see whether the coordinator is cut off",
+        "6 of 10 nodes are silent at once, so none is declared lost; check whether the coordinator is cut off",
     ),
     (
         e.BrakeReleased(at=1.0, silent=2, nodes=10),
-        "2 of 10 nodes are silent: whoever still is counts as lost again",
+        "2 of 10 nodes are silent; silent nodes are declared lost again",
     ),
     (
         e.CredentialCreated(at=1.0, credential=Credential("c1", "user", b"", 1.0, name="ann")),
-        "user credential c1 was made for ann",
+        "user credential c1 created for ann",
     ),
     (e.CredentialEnds(at=1.0, id="c1", ends_at=1.0, revoked=True), "credential c1 was revoked"),
     (e.CredentialUsed(at=1.0, id="c1"), "credential c1 was used"),
-    (e.CredentialForgotten(at=1.0, id="c1"), "credential c1 ended long ago and is forgotten"),
+    (e.CredentialForgotten(at=1.0, id="c1"), "credential c1 ended long ago and was deleted"),
     (
         e.JoinRedeemed(at=1.0, id="c1", node="n1", origin="o"),
-        "n1 gave join token c1 for a credential of its own",
+        "n1 exchanged join token c1 for its own credential",
     ),
-    (e.SecretKnown(at=1.0, fingerprint="ab"), "the cluster's secret is known by its fingerprint"),
+    (e.SecretKnown(at=1.0, fingerprint="ab"), "fingerprint of the cluster's secret recorded"),
 ]
 
 

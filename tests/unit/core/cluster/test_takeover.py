@@ -59,8 +59,9 @@ def test_a_more_urgent_gang_takes_over_and_nobody_is_asked_twice():
     leave(cluster, *low)
     assert [cluster.status(high, position) for position in range(2)] == [Status.ASSIGNED] * 2
     assert cluster.status(mid) == Status.PENDING
-    told = sentence(promises(cluster)[-1])
-    assert mid.id in told and "2 were leaving already" in told
+    promise = promises(cluster)[-1]
+    assert (promise.displaced, len(promise.awaited)) == ((mid.id,), 2)
+    assert mid.id in sentence(promise)
 
 
 def test_nobody_else_is_evicted_though_others_could_be():

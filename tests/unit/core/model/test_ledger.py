@@ -88,8 +88,10 @@ def test_devices_are_told_apart_by_type_and_size() -> None:
     ledger = Ledger("n1", Capacity(8, GIB, (), devices))
     assert granted(ledger, asking(gpus=1, gpu_type="h100")).devices == (2,)
     assert granted(ledger, asking(gpus=1, gpu_memory_bytes=80 * GIB)).devices == (1,)
-    assert refused(ledger, asking(gpus=2, gpu_type="h100")).text == "n1 has 1 h100, 2 asked"
-    assert refused(ledger, asking("n1::0", gpu_type="h100")).text == "Invalid GPU IDs: [0] on n1 (Valid: [2])"
+    few = refused(ledger, asking(gpus=2, gpu_type="h100"))
+    assert (few.code, few.numbers) == ("ExceedsLargestNode", {"wanted": 2, "free": 1, "total": 1})
+    bad = refused(ledger, asking("n1::0", gpu_type="h100"))
+    assert (bad.code, bad.numbers) == ("GpuIndexInvalid", {"bad": [0], "valid": [2]})
 
 
 def test_what_time_can_mend_is_told_from_what_it_cannot() -> None:

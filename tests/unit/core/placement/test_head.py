@@ -191,7 +191,7 @@ def test_the_head_is_told_when_it_starts_at_the_latest_if_limits_say_so() -> Non
     cluster.waits("head", cores=4)
     cluster.go()
     kept = kept_for(cluster, "head")
-    assert kept is not None and "starts on n1 in 600 s at the latest" in kept.text
+    assert kept is not None and (kept.numbers["nodes"], kept.numbers["seconds"]) == (["n1"], 600.0)
 
 
 @pytest.mark.parametrize("backfill", ["easy", "none"])

@@ -31,7 +31,6 @@ from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.status import Status, Why
 
 SCHEDULER = "phalanx"
-MAKES_ROOM = "preempted to make room for"
 
 
 def released(state: ClusterState, event: GangReleased) -> list[Effect]:
@@ -47,7 +46,7 @@ def withdrawn(state: ClusterState, event: PromiseWithdrawn) -> None:
 
 
 def evicted(state: ClusterState, event: TasksEvicted) -> list[Effect]:
-    return _asked_to_leave(state, event.keys, event.text, event.at)
+    return _asked_to_leave(state, event.keys, event.text, event.at, preempted=False)
 
 
 def let_go(state: ClusterState, event: JobReleased) -> None:
@@ -125,33 +124,31 @@ def promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
     job.promise.victims = {key for key in awaited if state.attempt(key) is not None}
     keep_for(state, job, event.at)
     leave_queue(state, job)
-    return _asked_to_leave(state, event.victims, eviction_text(job, event.trigger), event.at)
+    text = eviction_text(job, event.trigger)
+    return _asked_to_leave(state, event.victims, text, event.at, preempted=True)
 
 
 def eviction_text(job: JobState, trigger: int) -> str:
     """What a victim is told: for whom it leaves. Of objects of Kubernetes, in Koordinator's words."""
     spec = job.job
     if not spec.object_name:
-        return f"{SCHEDULER}: {MAKES_ROOM} {spec.name or spec.id} (priority {spec.priority})"
+        return f"{SCHEDULER}: preempted to make room for {spec.name or spec.id} (priority {spec.priority})"
     return (
         f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {spec.object_name}, "
         f"triggerpod: {spec.task_name(trigger)}"
     )
 
 
-def is_preemption(text: str) -> bool:
-    """Whether what a task was told is that it leaves for another one."""
-    return ", preemptor: " in text or MAKES_ROOM in text
-
-
-def _asked_to_leave(state: ClusterState, keys: tuple[AttemptKey, ...], text: str, at: float) -> list[Effect]:
+def _asked_to_leave(
+    state: ClusterState, keys: tuple[AttemptKey, ...], text: str, at: float, *, preempted: bool
+) -> list[Effect]:
     orders: list[Effect] = []
     for key in keys:
         attempt = state.attempt(key)
         if attempt is not None:
             job = state.jobs[key[0]]
             orders.append(tell_to_leave(state, job, attempt, Why.EVICTED, at))
-            job.note_condition(key[1], Condition(at, text))
+            job.note_condition(key[1], Condition(at, text, preempted))
     for id in dict.fromkeys(key[0] for key in keys):
         if (left := state.jobs.get(id)) is not None and left.gang is not None:
             if left.forming is not None:

@@ -49,7 +49,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return _refuse(no, "busy")
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
-        return _refuse(no, "never" if no.code.startswith(("Exceeds", "MustGather")) else "target")
+        return _refuse(no, "target" if reason.is_about_target(no) else "never")
     if given.amends is not None:
         whole = _amended(state.jobs[job.id].job, job)
         event = JobAmended(at=now, cause=f"user {job.user}", job=whole, request_id=given.request_id)
@@ -76,18 +76,22 @@ def _why_not_amended(state: ClusterState, job: Job, version: int) -> Reason | No
     """Why a gang cannot be amended, or None if it can."""
     old = state.jobs.get(job.id)
     if old is None or old.job.draft is None or old.is_over:
-        text = f"{job.id} does not wait for members" + (
+        text = f"{job.id} is not waiting for members" + (
             "" if old is None or not old.is_over else ": it has ended"
         )
         return Reason("NotAmendable", Tier.NEVER, text)
     if old.job.user != job.user:
-        return Reason("NotAmendable", Tier.NEVER, f"{job.id} is of {old.job.user}, who alone may add members")
+        return Reason(
+            "NotAmendable",
+            Tier.NEVER,
+            f"{job.id} belongs to {old.job.user}, and only its user may add members",
+        )
     if old.counts[Status.PENDING] != old.job.tasks:
         text = f"a member of {job.id} was cancelled: cancel the whole gang and apply all of it again"
         return Reason("NotAmendable", Tier.NEVER, text)
     if old.job.draft.version != version:
         return Reason(
-            "Amended", Tier.PROGRESS, f"others have added members to {job.id} meanwhile: read it again"
+            "Amended", Tier.PROGRESS, f"others have added members to {job.id} in the meantime; read it again"
         )
     return None
 
@@ -214,7 +218,7 @@ def _why_all_closed(state: ClusterState, request: Request) -> Reason | None:
         return None
     if len(said) == 1:
         return first
-    text = f"None of the {len(said)} nodes that could hold it takes work now: {first.text}"
+    text = f"None of the {len(said)} nodes that could hold it takes work: {first.text}"
     return Reason(first.code, first.tier, text, first.numbers)
 
 
@@ -273,12 +277,12 @@ def _nearest(reasons: list[Reason]) -> Reason:
         return float(wanted) / max(float(total), 0.5)
 
     best = min(reasons, key=gap)
-    text = f"No node could ever hold this; the nearest says: {best.text}"
+    text = f"No node can hold this, even when empty; closest: {best.text}"
     return Reason("ExceedsLargestNode", Tier.NEVER, text, best.numbers)
 
 
 def _queue_full(state: ClusterState) -> Reason:
-    text = f"{state.counts[Status.PENDING]} tasks wait already, at most {state.rules.pending_max} may"
+    text = f"{state.counts[Status.PENDING]} tasks are waiting, the maximum is {state.rules.pending_max}"
     return Reason("QueueFull", Tier.POLICY, text, {"limit": state.rules.pending_max})
 
 
@@ -289,12 +293,12 @@ def _user_share(state: ClusterState) -> int:
 
 def _user_has_enough(state: ClusterState, user: str, held: int) -> Reason:
     most = _user_share(state)
-    text = f"{user} has {held} tasks in jobs that have not ended, at most {most} may be one user's"
+    text = f"{user} has {held} unfinished tasks, the maximum per user is {most}"
     return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
 
 
 def _array_needs_queue(job: Job) -> Reason:
-    text = f"An array waits in the queue: no_queue is for one task, and this has {job.tasks}"
+    text = f"no_queue is for a single task, and this array has {job.tasks}"
     return Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks})
 
 

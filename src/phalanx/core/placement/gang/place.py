@@ -40,7 +40,7 @@ def place_gang(draft: Draft, unit: WaitingGang, *, partial: bool = False) -> Gan
 
 
 def try_gang(draft: Draft, ask: Ask, *, partial: bool = False) -> GangPlacement | Reason | Shortage:
-    """The same, but a lack of room is only put into words when it is asked."""
+    """The same, but a lack of room is only put into words when it is asked. A Reason is about the quota alone."""
     parts = ask.parts
     if not parts:
         return GangPlacement(ask.job.id, ())

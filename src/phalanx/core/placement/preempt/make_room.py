@@ -49,9 +49,9 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Ga
     draft is as it was before.
     """
     if not policy.evicts:
-        return _forbidden("This cluster evicts nobody for the sake of others (policy)")
+        return _forbidden("Preemption is disabled in this cluster")
     if not unit.job.may_evict:
-        return _forbidden("The job says that it never takes a place from anybody")
+        return _forbidden("The job may not preempt others")
     mark = draft.mark()
     leaving = _on_their_way(draft, unit.job)
     for tenant in leaving:
@@ -65,7 +65,7 @@ def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> Ga
 def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> GangPlacement | Reason:
     preemption = Preemption(draft, Ask(unit, count))
     if not preemption.needed or preemption.ask.is_surplus:
-        return _forbidden("It has every member that it needs, and nobody is evicted for more")
+        return _forbidden("It has all members that it needs; nothing is preempted for more")
     victims = Victims(draft, preemption.ask.job)
     if (no := _hopeless(preemption, victims)) is not None:
         return no
@@ -138,9 +138,9 @@ def _hopeless(preemption: Preemption, victims: Victims) -> Reason | None:
         unknown = next(rule.layer for rule in preemption.rules.unknown if rule.must)
         return reason.layer_unknown(unknown, preemption.draft.nodes.tree.topology.names())
     if not len(victims):
-        text = "Nobody of lower priority holds a place"
+        text = "No task of lower priority is running"
         if victims.protected:
-            text = f"All {victims.protected} places of lower priority are protected from eviction for now"
+            text = f"All {victims.protected} tasks of lower priority are protected from preemption for now"
         return Reason("NoVictims", Tier.CAPACITY, text, {"victims": 0, "protected": victims.protected})
     queue = preemption.ask.job.queue
     if not preemption.quota(map(victims.tenant, victims.of_queue(queue))).holds():
@@ -154,16 +154,11 @@ def _not_enough(preemption: Preemption, victims: Victims, sites: EvictionDomains
     """Everybody would leave in vain."""
     best, domain = sites.best()
     layer = preemption.draft.nodes.tree.layer(preemption.rules.top or 0)
-    where = f" in {layer} {'/'.join(domain)}, the best one" if domain else ""
-    text = (
-        f"Even if all {len(victims)} tasks of lower priority that may be evicted left, {best} of {preemption.count}"
-        f" members would find room{where}"
-    )
+    where = f" (in {layer} {'/'.join(domain)})" if domain else ""
+    leave = f"Preempting all {len(victims)} tasks of lower priority"
+    text = f"{leave} would make room for {best} of {preemption.count} members{where}"
     if best >= preemption.count:
-        text = (
-            f"Even if all {len(victims)} tasks of lower priority that may be evicted left, the {preemption.count}"
-            " members would not find room beside each other as the rules ask"
-        )
+        text = f"{leave} would not make room for {preemption.count} members together"
     numbers = {
         "wanted": preemption.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
         "protected": victims.protected,
