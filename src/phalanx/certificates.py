@@ -1,7 +1,7 @@
-"""Certificates: an authority of the cluster's own, what it issues, and reading what there is.
+"""Certificates: the cluster's own authority, the certificates it issues, and reading existing ones.
 
-The names of machines stand in a certificate as DNS names and addresses. Who a node is stands there as a URI,
-phalanx://node/NAME, and only that is believed. How certificates are used is `tls.py`'s business.
+The names of machines are in a certificate as DNS names and addresses. The identity of a node is a URI in it,
+phalanx://node/NAME, and only that is trusted. `tls.py` uses the certificates.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _USES = {
 
 
 class CertificateView(Struct):
-    """One certificate, in words. `kind` is authority, coordinator, node, client, or other."""
+    """One certificate, in readable form. `kind` is authority, coordinator, node, client, or other."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class CertificateView(Struct):
 
 
 def make_authority(folder: Path, title: str, days: int = CA_DAYS) -> None:
-    """A new authority in `folder`: ca.crt for everybody, ca.key for nobody else."""
+    """A new authority in `folder`: ca.crt is public, ca.key is private."""
     if not TITLE.fullmatch(title):
         raise ConfigError(f"name {title[:80]!r}: expected letters, digits, spaces and .-_, at most 63")
     _refuse_overwriting(folder, CA_CERT, CA_KEY)
@@ -114,7 +114,7 @@ def issue(
 
 
 def show(path: Path) -> CertificateView:
-    """What a certificate says."""
+    """The contents of a certificate."""
     found = _read_certificate(path)
     names = _names(found)
     kind, name = _identity(found, names)
@@ -269,7 +269,7 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _write(path: Path, body: bytes, mode: int) -> None:
-    """Whole or not at all, with its mode from the first moment on."""
+    """Write the file whole or not at all, with its mode from the first moment on."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
         file.write(body)

@@ -1,7 +1,7 @@
-"""Clock: what time it is, and how much of it has passed.
+"""Clock: the time, and how much of it has passed.
 
-This is the only module that asks the machine for the time. Everything else is handed a `Clock`, and `core/`
-is handed `now` itself, so that the simulator can let an hour pass at once.
+This is the only module that reads the machine's clock. Everything else gets a `Clock`, and `core/` gets `now` itself,
+so that the simulator can let an hour pass at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from typing import Protocol
 
 # CLOCK_BOOTTIME goes on while the machine is suspended, so a lease that ran out meanwhile is seen to be over.
-# Elsewhere than on Linux, CLOCK_MONOTONIC is the nearest there is; on macOS it counts sleep as well.
+# Elsewhere than on Linux, CLOCK_MONOTONIC is the nearest; on macOS it counts sleep as well.
 _SINCE_BOOT = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
 
 
@@ -19,7 +19,7 @@ class Clock(Protocol):
     """Two readings: one to show and to store, one to measure with."""
 
     def now(self) -> float:
-        """Seconds since the Unix epoch. It may jump when somebody sets the machine's time."""
+        """Seconds since the Unix epoch. It may jump when the machine's time is set."""
         ...
 
     def monotonic(self) -> float:
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 class SteadyClock(SystemClock):
-    """Wall time that never jumps: read once, then carried on by the monotonic clock.
+    """Wall time that never jumps: read once, then continued by the monotonic clock.
 
     Leases and retries are counted with it, so that setting the machine's time loses no node.
     """

@@ -1,8 +1,8 @@
 """A whole cluster inside this process: `phalanx.local()`. The same calls, the same answers, and no server.
 
-The coordinator and the runners live on an event loop in a thread of their own; REST's own code answers the
-calls without a socket, and runners speak to the coordinator over a pipe in memory. Tasks are real processes.
-State is kept in memory and ends with the cluster.
+The coordinator and the runners live on an event loop in their own thread; REST's own code answers the calls without a
+socket, and runners are connected to the coordinator by a pipe in memory. Tasks are real processes. State is kept in
+memory and ends with the cluster.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LocalCluster(Client):
 
 
 def local(nodes: int = 1, pretend: str | None = None) -> LocalCluster:
-    """A cluster in this process, of this machine or of pretended nodes: `with phalanx.local() as cluster: …`."""
+    """A cluster in this process, of this machine or of simulated nodes: `with phalanx.local() as cluster: …`."""
     return LocalCluster(nodes, pretend)
 
 

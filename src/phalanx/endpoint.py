@@ -33,10 +33,10 @@ class ApiConnection(NamedTuple):
 
 
 class Addresses:
-    """The addresses of a cluster's coordinators as they were given, in whose order they are tried."""
+    """The addresses of a cluster's coordinators, in the order in which they are tried."""
 
     def __init__(self, given: Sequence[str], *, vouched: bool = False) -> None:
-        """With `vouched`, TLS lets us talk only to those whom our own authority has given a certificate."""
+        """With `vouched`, TLS accepts only servers that have a certificate of our own authority."""
         self.given = tuple(dict.fromkeys(given))
         self.vouched = vouched
 
@@ -45,11 +45,11 @@ class Addresses:
         return len(self.given) == 1
 
     def may_follow(self, address: str) -> bool:
-        """Whether a token may be shown where a standby points: among those given, or where TLS proves who it is."""
+        """Whether a token may be sent where a standby points: to a given address, or one that TLS authenticates."""
         return address in self.given or (self.vouched and bool(address))
 
     def others(self, address: str) -> list[str]:
-        """All that were given, those behind this one first, itself last."""
+        """All given addresses: those after this one first, then those before, itself last."""
         if address not in self.given:
             return list(self.given)
         after = self.given.index(address) + 1
@@ -57,7 +57,7 @@ class Addresses:
 
 
 def connection(settings: Settings | None = None) -> ApiConnection:
-    """The cluster that was named, or the one that runs here, with its token."""
+    """The named cluster, or the one that runs on this machine, with its token."""
     settings = settings or load()
     client, local = settings.client, endpoint(settings.state_dir)
     addresses = client.address or ((local.address,) if local else ())
@@ -78,7 +78,7 @@ def endpoint(state_dir: Path) -> Endpoint | None:
 
 
 def _token_file(settings: Settings, addresses: tuple[str, ...], local: Endpoint | None) -> Path:
-    """The token of a cluster on this machine. It is shown to no other."""
+    """The token of a cluster on this machine. It is sent to no other."""
     if local and addresses == (local.address,):
         return Path(local.token_file)
     is_here = all(re.match(rf"(?:https?|grpcs?)://{LOOPBACK}(?::|\Z)", each) for each in addresses)

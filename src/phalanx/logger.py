@@ -1,7 +1,7 @@
-"""What a daemon writes about itself: events with fields, readable by people or by programs.
+"""The log of a daemon: events with fields, readable by people or by programs.
 
-Everything goes through the standard `logging` under the name `phalanx`, so a program that uses Phalanx as a
-library hears only warnings unless it asks for more. Daemons call `open_diary` once, at their start.
+Everything goes through the standard `logging` under the name `phalanx`, so a program that uses Phalanx as a library
+gets only warnings unless it asks for more. Daemons call `open_log` once, at their start.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def open_log(level: str = "INFO") -> None:
 
 
 def told(error: BaseException) -> dict[str, str]:
-    """An error as fields of a line: what is wrong and, if the error knows it, what to do next."""
+    """An error as fields of a log line: what is wrong and, if the error has a hint, what to do next."""
     hint = getattr(error, "hint", "")
     return {"error": str(error), "hint": hint} if hint else {"error": str(error)}
 

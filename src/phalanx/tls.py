@@ -1,7 +1,7 @@
-"""TLS: the contexts of clients, runners and coordinators, and what their errors mean in words.
+"""TLS: the contexts of clients, runners and coordinators, and readable messages for their errors.
 
-Making and reading certificates is `certificates.py`'s business. A context is costly to make, so each process makes
-its own once and keeps it; a coordinator makes a new one when its files have changed.
+`certificates.py` makes and reads certificates. A context is costly to make, so each process makes its own once and
+keeps it; a coordinator makes a new one when its files have changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 
 class TlsFiles(NamedTuple):
-    """Whose certificates we believe, and what we show ourselves."""
+    """The CA that we trust, and the certificate that we present."""
 
     ca_file: Path | None = None
     cert_file: Path | None = None
@@ -34,16 +34,16 @@ class TlsFiles(NamedTuple):
 NO_TLS = TlsFiles()
 
 
-class Said(NamedTuple):
-    """What an error of TLS means, and what to do."""
+class TlsProblem(NamedTuple):
+    """What a TLS error means, and what to do."""
 
     text: str
     hint: str
-    is_lasting: bool = True  # trying again is of no use, until somebody does something
+    is_lasting: bool = True  # a retry does not help until something is changed
 
 
 def client_context(tls_files: TlsFiles) -> ssl.SSLContext:
-    """For whoever dials: the other side must prove its name, to our own authority if we have one."""
+    """For clients: the server must prove its name, to our own authority if we have one."""
     with _named(tls_files):
         context = ssl.create_default_context(cafile=tls_files.ca_file)
         _harden(context)
@@ -53,7 +53,7 @@ def client_context(tls_files: TlsFiles) -> ssl.SSLContext:
 
 
 def server_context(tls_files: TlsFiles, *, mutual: bool) -> ssl.SSLContext:
-    """For whoever listens; with `mutual`, those who dial must show a certificate of our authority as well."""
+    """For servers; with `mutual`, clients must present a certificate of our authority as well."""
     with _named(tls_files):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _harden(context)
@@ -65,7 +65,7 @@ def server_context(tls_files: TlsFiles, *, mutual: bool) -> ssl.SSLContext:
 
 
 class ClientTls:
-    """The context of somebody who dials again and again: a certificate that was renewed is taken up by itself."""
+    """The context of a client that connects again and again: a renewed certificate is used without a restart."""
 
     def __init__(self, tls_files: TlsFiles) -> None:
         self._tls_files = tls_files
@@ -73,7 +73,7 @@ class ClientTls:
         self._context = client_context(tls_files)
 
     def context(self) -> ssl.SSLContext:
-        """The newest that can be used. Files that are just being replaced are read at the next call."""
+        """The newest usable context. Files that are just being replaced are read at the next call."""
         with suppress(ConfigError):
             stamps = _look(self._tls_files)
             if stamps != self._stamps:
@@ -119,7 +119,7 @@ class ServerTls:
 
 
 def peer_node(peer: ssl.SSLObject | None) -> str | None:
-    """The node whose certificate the other side has shown: "" if it is not one of a node, None without any."""
+    """The node whose certificate the peer has presented: "" if it is not one of a node, None without any."""
     shown = peer.getpeercert() if peer is not None else None
     if not shown:
         return None
@@ -128,14 +128,14 @@ def peer_node(peer: ssl.SSLObject | None) -> str | None:
     return uris[0].removeprefix(NODE_URI) if len(uris) == 1 else ""
 
 
-def explain(error: BaseException | None) -> Said | None:
-    """What an error of TLS means, or None if it is none. Libraries wrap them, so its causes are looked at, too."""
+def explain(error: BaseException | None) -> TlsProblem | None:
+    """The meaning of a TLS error, or None for another error. Libraries wrap them, so its causes are examined, too."""
     seen = 0
     while error is not None and not isinstance(error, ssl.SSLError) and seen < 8:
         error, seen = error.__cause__ or error.__context__, seen + 1
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _UNVERIFIED.get(error.verify_code) or Said(
-            f"its certificate is not good: {error.verify_message}",
+        return _UNVERIFIED.get(error.verify_code) or TlsProblem(
+            f"its certificate is not valid: {error.verify_message}",
             "`phalanx ca show FILE` shows a certificate",
         )
     if not isinstance(error, ssl.SSLError):
@@ -145,22 +145,22 @@ def explain(error: BaseException | None) -> Said | None:
         if word in code:
             return said
     hint = "is the coordinator running, and is it the one you mean?"
-    return Said(
+    return TlsProblem(
         f"TLS failed: {code or error}", hint, is_lasting=False
-    )  # a cut in the middle of a handshake, say
+    )  # for example, a cut in the middle of a handshake
 
 
-_UNKNOWN = Said(
+_UNKNOWN = TlsProblem(
     "its certificate is not from an authority you trust",
     "name the cluster's ca.crt: PHALANX_CA_FILE for commands, runner.tls_ca_file for runners",
 )
-_OTHER_NAME = Said(
+_OTHER_NAME = TlsProblem(
     "its certificate is for other names than this one",
-    "use a name that stands in it, or issue it again: phalanx ca issue DIR --coordinator NAME --host THIS",
+    "use a name that is in it, or issue it again: phalanx ca issue DIR --coordinator NAME --host THIS",
 )
 _UNVERIFIED = {
-    9: Said("its certificate is not valid yet", "do both machines agree on the time?"),
-    10: Said("its certificate has expired", "renew it: phalanx ca issue DIR ... --renew"),
+    9: TlsProblem("its certificate is not valid yet", "do both machines agree on the time?"),
+    10: TlsProblem("its certificate has expired", "renew it: phalanx ca issue DIR ... --renew"),
     18: _UNKNOWN,
     19: _UNKNOWN,
     20: _UNKNOWN,
@@ -169,31 +169,36 @@ _UNVERIFIED = {
     64: _OTHER_NAME,
 }
 _BROKEN = {
-    "WRONG_VERSION_NUMBER": Said(
-        "it does not speak TLS", "use http://, or give the coordinator a certificate"
+    "WRONG_VERSION_NUMBER": TlsProblem(
+        "it does not use TLS", "use http://, or give the coordinator a certificate"
     ),
-    "RECORD_LAYER_FAILURE": Said(
-        "it does not speak TLS", "use http://, or give the coordinator a certificate"
+    "RECORD_LAYER_FAILURE": TlsProblem(
+        "it does not use TLS", "use http://, or give the coordinator a certificate"
     ),
-    "CERTIFICATE_REQUIRED": Said(
+    "CERTIFICATE_REQUIRED": TlsProblem(
         "it asks for a certificate", "give tls_cert_file: phalanx ca issue DIR --node NAME"
     ),
-    "ALERT_HANDSHAKE_FAILURE": Said(
-        "it wants no TLS as we speak it", "give tls_cert_file, if it asks for a certificate: phalanx ca issue"
+    "ALERT_HANDSHAKE_FAILURE": TlsProblem(
+        "it accepts none of our TLS versions and ciphers",
+        "give tls_cert_file, if it asks for a certificate: phalanx ca issue",
     ),
-    "CERTIFICATE_EXPIRED": Said("our certificate has expired", "renew it: phalanx ca issue DIR ... --renew"),
-    "UNKNOWN_CA": Said(
+    "CERTIFICATE_EXPIRED": TlsProblem(
+        "our certificate has expired", "renew it: phalanx ca issue DIR ... --renew"
+    ),
+    "UNKNOWN_CA": TlsProblem(
         "it does not know who issued our certificate", "use one of the cluster's own authority"
     ),
-    "BAD_CERTIFICATE": Said("it refuses our certificate", "`phalanx ca show FILE` shows what it is for"),
-    "UNSUPPORTED_CERTIFICATE": Said(
+    "BAD_CERTIFICATE": TlsProblem(
+        "it refuses our certificate", "`phalanx ca show FILE` shows what it is for"
+    ),
+    "UNSUPPORTED_CERTIFICATE": TlsProblem(
         "our certificate is not for this use", "issue one with --node or --client"
     ),
 }
 
 
 def _look(tls_files: TlsFiles) -> list[tuple[int, int, int]]:
-    """What tells whether a file has changed."""
+    """What shows whether a file has changed."""
     with _named(tls_files):
         found = [path.stat() for path in tls_files if path is not None]
     return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
@@ -206,7 +211,7 @@ def _harden(context: ssl.SSLContext) -> None:
 
 @contextmanager
 def _named(tls_files: TlsFiles) -> Iterator[None]:
-    """Whatever is wrong with a file is told with its name."""
+    """Adds the name of the file to an error about it."""
     files = ", ".join(str(path) for path in tls_files if path is not None)
     try:
         yield

@@ -1,6 +1,6 @@
-"""Files that hold tokens: only their owner may read them, and one that cannot be used is never passed over.
+"""Token files: only their owner may read them, and an unusable one is always an error.
 
-A file whose mode lets others read it, as in a Secret of Kubernetes, is good where a folder above keeps them out.
+A file whose mode lets others read it, as in a Secret of Kubernetes, is accepted if a folder above keeps them out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_token(path: Path) -> Secret:
 
 
 def read_tokens(path: Path) -> tuple[Secret, ...]:
-    """The tokens in such a file, with commas or on lines of their own; none, if it was emptied."""
+    """The tokens in such a file, separated by commas or lines; none, if it was emptied."""
     tokens = split_tokens(_read(path))
     if len(tokens) > TOKENS_MAX or not all(TOKEN.fullmatch(token) for token in tokens):
         raise TokenError(f"token file {path} holds something else than up to {TOKENS_MAX} tokens")
@@ -36,7 +36,7 @@ def read_tokens(path: Path) -> tuple[Secret, ...]:
 
 
 def first_token(path: Path) -> Secret:
-    """The token to show, of a file that may hold several: while tokens are being replaced, each of them is good."""
+    """The token to use, from a file that may hold several: while tokens are being replaced, each of them is valid."""
     tokens = read_tokens(path)
     if not tokens:
         raise TokenError(f"token file {path} holds no token")
@@ -48,13 +48,13 @@ def split_tokens(text: str) -> tuple[Secret, ...]:
 
 
 def ensure_token(path: Path) -> Secret:
-    """The first token in `path`, made if there is none. Two that start at once agree on one."""
+    """The first token in `path`, created if there is none. Two processes that start at once agree on one."""
     make_token(path)
     return first_token(path)
 
 
 def make_token(path: Path) -> None:
-    """Make the file with a new token, unless it is there."""
+    """Create the file with a new token, unless it exists."""
     from secrets import token_urlsafe
 
     try:
@@ -66,7 +66,7 @@ def make_token(path: Path) -> None:
 
 
 def write_token(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write a secret durably, for its owner alone. Without `replace` a file that is there already stays."""
+    """Write a secret durably, for its owner alone. Without `replace` an existing file stays."""
     from secrets import token_urlsafe
 
     draft = path.with_name(f".{path.name}.{token_urlsafe(6)}")
@@ -97,7 +97,7 @@ def _is_in_a_closed_folder(path: Path) -> bool:
             if not found.st_mode & 0o011 and found.st_uid in {os.geteuid(), 0}:
                 return True
     except OSError:
-        pass  # it has just been replaced; whoever asks again will know
+        pass  # it has just been replaced; the next read gets the new one
     return False
 
 
@@ -111,10 +111,12 @@ def _read(path: Path) -> str:
     if is_open_to_others(path, found):
         raise TokenError(f"others may use {path} ({stat.filemode(found.st_mode)})", hint=f"chmod 600 {path}")
     if found.st_uid not in {os.geteuid(), 0}:
-        hint = "copy it to a file of your own, or chown it to whoever runs this"
+        hint = "copy it to your own file, or chown it to the user that runs this"
         raise TokenError(f"others may use {path}: it belongs to user {found.st_uid}, not to us", hint=hint)
-    if not body and not stat.S_ISREG(found.st_mode):  # an empty pipe says nothing, and is not an emptied file
-        raise TokenError(f"token file {path} is no file")
+    if not body and not stat.S_ISREG(
+        found.st_mode
+    ):  # an empty pipe has no content, and is not an emptied file
+        raise TokenError(f"token file {path} is not a file")
     if len(body) > FILE_BYTES_MAX:
         raise TokenError(f"token file {path} is larger than {FILE_BYTES_MAX} bytes")
     return body.decode("latin-1")

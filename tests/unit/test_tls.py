@@ -103,7 +103,7 @@ def test_a_wrapped_error_is_understood_and_any_other_is_not_one_of_tls(tmp_path:
     outer.__cause__ = inner
     said = explain(outer)
     assert said is not None
-    assert "does not speak TLS" in said.text
+    assert "does not use TLS" in said.text
     assert explain(OSError("refused")) is None
     assert explain(None) is None
 

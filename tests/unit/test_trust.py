@@ -76,7 +76,7 @@ def test_a_token_in_the_file_of_a_stranger_stops_nobody(read: Read, tmp_path: Pa
     assert settings.untrusted == (str(file), ("client.token",))
     assert settings.client.token is None
     trust(tmp_path / "home", file)
-    with pytest.raises(ConfigError, match=r"client\.token stands in"):
+    with pytest.raises(ConfigError, match=r"client\.token is set in"):
         read()
 
 

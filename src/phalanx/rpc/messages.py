@@ -1,7 +1,7 @@
 """Which message of `proto/` each of our structs travels as, and the messages themselves.
 
 The descriptors are compiled ahead (`scripts/protos`); the converters are made, and with that compared, when this is
-first imported. What runners and coordinators say is wrapped in one message for each direction.
+first imported. Messages of runners and coordinators are wrapped in one message for each direction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WITH_TOKEN = (wire.HelloMessage, wire.LogHello)
 
 
 def load_pool() -> descriptor_pool.DescriptorPool:
-    """A pool of its own: whoever uses stubs of the same files in this process is not disturbed."""
+    """A separate pool: other users of stubs of the same files in this process are not disturbed."""
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(DESCRIPTORS.read_bytes()).file:
         pool.AddSerializedFile(file.SerializeToString())
@@ -53,7 +53,7 @@ CallRequestMessage, CallReplyMessage = message_class("CallRequest"), message_cla
 
 
 class Codec:
-    """One type of ours, or several that are told apart by their tags, as the bytes of one message."""
+    """One type of ours, or several with different tags, as the bytes of one message."""
 
     def __init__(self, name: str, kinds: Iterable[Any]) -> None:
         self.made = message_class(name)
@@ -77,10 +77,10 @@ class Codec:
 
 
 class LinkCodec(Codec):
-    """What is said in one direction of a stream of runners."""
+    """The messages in one direction of a runner's stream."""
 
     def hear(self, data: bytes, token: str = "") -> wire.Message:
-        """What was said; a hello gets the token that its call was made with."""
+        """The message; a hello gets the token that its call was made with."""
         message = parse(self.made, data)
         tag = message.WhichOneof("message")
         is_hello = tag in {kind.__struct_config__.tag for kind in _WITH_TOKEN}

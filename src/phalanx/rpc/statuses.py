@@ -1,7 +1,7 @@
-"""Our errors as gRPC statuses, and back: the status for everybody, the problem document for those who want more.
+"""Our errors as gRPC statuses, and back: the status for every client, the problem document for those that read it.
 
 The document of REST travels in the trailing metadata (`PROBLEM`), so that a client raises the very error that the
-coordinator raised. A runner that is refused gets a message first, and the status that says the same.
+coordinator raised. A runner that is refused gets a message first, and the status with the same meaning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OF_RUNNERS = {
     "TooLarge": StatusCode.RESOURCE_EXHAUSTED,
     "TooMany": StatusCode.RESOURCE_EXHAUSTED,
 }
-_STATUS_OF = {  # what a status means that came without a document: somebody else answered, or nobody
+_STATUS_OF = {  # a status without a document: not a coordinator answered, or nothing did
     StatusCode.INVALID_ARGUMENT: 400,
     StatusCode.UNAUTHENTICATED: 401,
     StatusCode.PERMISSION_DENIED: 403,

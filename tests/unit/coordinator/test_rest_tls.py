@@ -101,7 +101,7 @@ def test_plain_words_to_a_tls_port_are_answered_plainly(tmp_path: Path):
 def test_tls_to_a_plain_port_is_told(tmp_path: Path):
     with serving(None) as port:
         error = told(f"https://127.0.0.1:{port}", Authority(tmp_path).alone)
-    assert "does not speak TLS" in error.detail
+    assert "does not use TLS" in error.detail
     assert "http://" in error.hint
 
 
