@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.contract.backends import MemoryBackend
 from tests.contract.coordinators import NODE_TOKEN, StartedCoordinator, a_coordinator_group
 from tests.support.builders import a_capacity
 from tests.support.certificate_authority import Authority
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 CONNECT, LOGS = f"/{messages.RUNNERS}/Connect", f"/{messages.RUNNERS}/Logs"
@@ -33,7 +35,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def a_port(
-    tls: ServerTls | None = None, streams_max: int = 100
+    tls: ServerTls | None = None, streams_max: int = 100, connections_max: int = 100
 ) -> AsyncIterator[tuple[StartedCoordinator, int]]:
     async with a_coordinator_group(MemoryBackend()) as group:
         coordinator = await group.coordinator("c1")
@@ -41,7 +43,7 @@ async def a_port(
         service = RunnersService(
             parts.links, parts.log_links, parts.member.post, parts.keys, parts.streams, streams_max
         )
-        server = RpcServer(service)
+        server = RpcServer(service, connections_max=connections_max)
         port = await server.open("127.0.0.1", 0, None if tls is None else lambda: tls.pem)
         try:
             yield coordinator, port
@@ -195,6 +197,24 @@ async def test_a_standby_sends_runners_away_as_unavailable():
         late = Caller(channel, token=None)  # whatever it asks for, and whatever its token
         refused = await late.hear()
         assert isinstance(refused, wire.Rejected) and refused.code == "NotActive"
+
+
+async def test_there_are_so_many_connections_and_no_more():
+    async with a_port(connections_max=3) as (_, port):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+        over: set[int] = set()
+
+        async def read(at: int) -> None:
+            with suppress(ConnectionError):
+                while await silent[at][0].read(100):
+                    pass
+            over.add(at)
+
+        reading = [asyncio.ensure_future(read(at)) for at in range(5)]
+        await until(lambda: len(over) == 2)
+        for task, (_, writer) in zip(reading, silent, strict=True):
+            task.cancel()
+            writer.close()
 
 
 def secure(port: int, shown: TlsFiles) -> Any:
