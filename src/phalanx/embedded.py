@@ -98,8 +98,8 @@ class _Cluster:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, nodes: int, pretend: str | None) -> None:
-        await self._coordinator.member.open()  # alone, so it is active at once
-        self._keep(self._coordinator.member.run())
+        await self._coordinator.leadership.open()  # alone, so it is active at once
+        self._keep(self._coordinator.leadership.run())
         for number in range(1, nodes + 1):
             await self._add_node(f"n{number}", pretend)
 
@@ -130,7 +130,7 @@ class _Cluster:
         parts = self._coordinator
         near, far = (
             Wire(client),
-            RunnerConnection(parts.links, parts.log_links, parts.member.post, parts.addresses),
+            RunnerConnection(parts.links, parts.log_links, parts.leadership.post, parts.addresses),
         )
         here, there = _Pipe(far), _Pipe(near)
         here.peer, there.peer = there, here

@@ -157,16 +157,16 @@ class StartedCoordinator:
 
     @property
     def state(self) -> ClusterState:
-        return self.parts.member.state
+        return self.parts.leadership.state
 
     @property
     def is_active(self) -> bool:
-        return self.parts.member.role is Role.ACTIVE
+        return self.parts.leadership.role is Role.ACTIVE
 
     async def open(self) -> None:
-        await self.parts.member.open()
+        await self.parts.leadership.open()
         self._entrance = await an_entrance(self.way, self.parts)
-        self._life = asyncio.ensure_future(self.parts.member.run())
+        self._life = asyncio.ensure_future(self.parts.leadership.run())
 
     def connect(self, runner: Runner) -> None:
         """Over the way of this stage."""
@@ -176,7 +176,7 @@ class StartedCoordinator:
     async def resign(self) -> None:
         """As at SIGTERM."""
         assert self._life is not None
-        self.parts.member.stop()
+        self.parts.leadership.stop()
         await asyncio.wait_for(self._life, 10.0)
 
     async def kill(self) -> None:

@@ -161,7 +161,7 @@ class PipeEntrance:
 
     def connect(self, runner: Any) -> None:
         parts = self._parts
-        connection = RunnerConnection(parts.links, parts.log_links, parts.member.post, parts.addresses)
+        connection = RunnerConnection(parts.links, parts.log_links, parts.leadership.post, parts.addresses)
         here, there = _Pipe(connection), _Pipe(runner)
         here.peer, there.peer = there, here
         self._pipes += (here, there)
@@ -204,7 +204,9 @@ async def an_entrance(way: Way, parts: Coordinator) -> Entrance:
     if way == "pipe":
         return PipeEntrance(parts)
     if way == "frames":
-        server, parts.addresses = await serve("127.0.0.1", 0, parts.links, parts.log_links, parts.member.post)
+        server, parts.addresses = await serve(
+            "127.0.0.1", 0, parts.links, parts.log_links, parts.leadership.post
+        )
         port = server.sockets[0].getsockname()[1]
 
         async def shut() -> None:
@@ -215,7 +217,7 @@ async def an_entrance(way: Way, parts: Coordinator) -> Entrance:
     runners = RunnersService(
         parts.links,
         parts.log_links,
-        parts.member.post,
+        parts.leadership.post,
         parts.keys,
         parts.streams,
         buffer_max=server_module.BUFFER_MAX,

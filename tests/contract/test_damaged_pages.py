@@ -19,7 +19,7 @@ from phalanx.store.protocol import Candidate, StoreDamaged, StoreError
 from phalanx.store.repair import survey
 from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.logs import Lived
-from tests.unit.coordinator.members import Listener
+from tests.support.candidates import Listener
 
 SEEDS = 80
 

@@ -21,7 +21,7 @@ from phalanx.store.repair import repair, survey
 from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.backends import Backend, SqliteBackend, a_backend, revisions
 from tests.contract.logs import Lived, placed_afterwards
-from tests.unit.coordinator.members import Listener
+from tests.support.candidates import Listener
 
 pytestmark = pytest.mark.anyio
 

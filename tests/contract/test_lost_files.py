@@ -15,7 +15,7 @@ from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
 from phalanx.coordinator.main import _opened
 from phalanx.errors import ConfigError
 from phalanx.store.protocol import Candidate
-from tests.unit.coordinator.members import Listener
+from tests.support.candidates import Listener
 
 pytestmark = pytest.mark.anyio
 WRITES = 200

@@ -140,7 +140,7 @@ async def played(
             case bytes():
                 line._transport.write(step.does)
             case Submit() | Cancel():
-                await coordinator.parts.member.ask([step.does])
+                await coordinator.parts.leadership.ask([step.does])
             case _:
                 line.say(step.does)  # type: ignore[arg-type]
         await until(lambda: len(line.heard) >= before + len(step.hears))  # noqa: B023 - awaited here

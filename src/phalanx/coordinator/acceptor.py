@@ -1,4 +1,4 @@
-"""The porter at a port: whom it lets in, for how long it waits, and how many may stand there.
+"""The TLS acceptor of a port: which connections it admits, how long it waits, and how many may be in a handshake.
 
 A stranger who says nothing, or who is slow in the handshake, is sent away before any other part hears of him, and the
 one who has stood there longest makes room for the next. One who does not speak TLS where it is spoken is told so in his
@@ -41,7 +41,7 @@ class Acceptor:
         plain_words: bytes,
         unauthenticated: int,
     ) -> None:
-        """`context` is asked for at each connection, `plain_words` is what those get who do not speak TLS."""
+        """`context` is asked for at each connection; `plain_words` is the answer to one without TLS."""
         self.sockets = listening
         self._context = context
         self._make = make
@@ -130,14 +130,14 @@ class Acceptor:
         _close(caller)
 
     def _has_greeted(self, address: str) -> None:
-        """The handshake was begun in earnest: this caller no longer stands among those who say half a word."""
+        """The handshake has begun: this connection no longer counts as a silent one."""
         task = asyncio.current_task()
         assert task is not None
         self._coming.remove(task)
         _one_less(self._greeting.add(address, task))
 
     def _tell(self, caller: str, why: str) -> None:
-        """Each new thing once, so that strangers cannot fill the log; what goes on is told again now and then."""
+        """Each new message once, so that strangers cannot fill the log; a repeated one is logged now and then."""
         now = asyncio.get_running_loop().time()
         pause_s = TELL_AGAIN_S if (caller, why) == self._told else TELL_OTHER_S
         if now - self._told_at >= pause_s:

@@ -52,7 +52,7 @@ class AuditFile:
             os.write(self._file, body)
         except OSError as error:
             if not self._is_failing:
-                log.error("the audit cannot be written", path=str(self._path), error=str(error))
+                log.error("cannot write the audit log", path=str(self._path), error=str(error))
             self._is_failing = True
             return
         self._size += len(body)

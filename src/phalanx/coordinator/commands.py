@@ -1,6 +1,6 @@
 """What users ask for, carried out: the `Commands` that the REST app speaks to.
 
-Wishes become inputs and are answered when durable. Questions are read from the state at once. Refusals of the
+Changes become inputs and are answered when durable. Reads are answered from the state at once. Refusals of the
 core become errors here, with the same reason and the nearest fix.
 """
 
@@ -46,7 +46,7 @@ from phalanx.store.protocol import Store
 
 
 class CoordinatorCommands:
-    """Everything REST may ask: wishes about jobs and nodes, streams, and the questions of its three parts."""
+    """Everything REST may ask: changes of jobs and nodes, streams, and the reads of its three parts."""
 
     def __init__(
         self, loop: Requests, store: Store, feed: Feed, log_links: LogLinks, clock: Clock, retries: int

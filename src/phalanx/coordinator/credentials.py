@@ -100,7 +100,7 @@ class Credentials:
 
     @classmethod
     def open(cls, settings: Settings, clock: Clock) -> Credentials:
-        """Read every source, or raise ConfigError; a file that nobody named is made."""
+        """Read every source, or raise ConfigError; a file that was not configured is created."""
         section, given = settings.coordinator, settings.given
         listed = split_tokens(section.tokens or "")
         if section.tokens is not None and not listed:
@@ -110,7 +110,7 @@ class Credentials:
             )
         values = [token for token in (section.token, *listed) if token]
         if short := [each for each in values if len(each) < SHORT]:
-            log.warning("a token of so few characters can be guessed", characters=min(map(len, short)))
+            log.warning("a short token can be guessed", characters=min(map(len, short)))
         users = TokenSet("users", values, section.token_file, is_given="coordinator.token_file" in given)
         nodes = TokenSet(
             "runners",
@@ -138,9 +138,9 @@ class Credentials:
     # Who is it?
 
     def accepts_user(self, token: str) -> Identity | None:
-        """Who shows a token to REST. A known token of another kind is somebody too, who may do nothing there.
+        """The identity of a token shown to REST. A token of another kind is known too, but has no rights there.
 
-        Raises Unavailable before the log was read: until then nobody can tell whether a token was created.
+        Raises Unavailable before the log was read: until then it is unknown whether a token was created.
         """
         if not token or len(token) > TOKEN_MAX:
             return None
@@ -189,8 +189,8 @@ class Credentials:
         return self._secret.task_token(job)
 
     def refused(self, node: str, entry: LinkAccess, where: str) -> None:
-        """Write down that somebody was turned away at the link port."""
-        log.warning("a runner was refused", node=node[:80], why=entry.refusal, where=where)
+        """Write to the audit log that a runner was refused at the link port."""
+        log.warning("runner refused", node=node[:80], why=entry.refusal, where=where)
         id = node if is_name(node) else ""
         self.audit.note(
             AuditLine(where=where, method="HELLO", route="link", id=id, status=401, reason="Unauthorized")
@@ -264,7 +264,7 @@ class Credentials:
         try:
             self._refuse_common()
         except ConfigError as error:
-            log.warning("the tokens stay as they were", **told(error))
+            log.warning("tokens not reloaded, the previous ones stay valid", **told(error))
             self._users.digests, self._nodes.digests = before
             return False
         return any(changed)
@@ -338,4 +338,4 @@ class Credentials:
 
 
 def _no_reply(answers: list[Answer | None]) -> None:
-    """Nobody waits for an answer."""
+    """There is no caller to answer."""

@@ -1,4 +1,4 @@
-"""What has just happened, for those who watch: a bounded memory of events, and who waits for which end.
+"""Recent events for watchers: a bounded buffer of events, and the futures that wait for an end.
 
 A watcher resumes after the revision it saw last; if that is no longer kept it is told to list again (410). A
 slow watcher costs nothing: it reads from the shared memory at its own pace.
@@ -28,7 +28,7 @@ KEPT = 20_000
 
 
 class Feed:
-    """The newest events, and the futures of those who wait for a job or task to end."""
+    """The newest events, and the futures that wait for a job or task to end."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._events: deque[tuple[int, e.Event]] = deque(maxlen=kept)
@@ -122,14 +122,14 @@ class Feed:
         return list(islice(self._events, skip, skip + 1000))
 
     def close(self) -> None:
-        """The coordinator stops: nobody need wait for an answer that will not come."""
+        """The coordinator stops: pending waits end."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(_stopping())
 
     def _settle(self, key: tuple[str, int | None]) -> None:
-        """Wake those who wait for this task; the end of a job is the end of every task of it."""
+        """Wake the waits for this task; the end of a job is the end of every task of it."""
         keys = [key] if key[1] is not None else [each for each in self._waiters if each[0] == key[0]]
         for waiter in [waiter for each in keys for waiter in self._waiters.get(each, ())]:
             if not waiter.done():

@@ -1,4 +1,4 @@
-"""Images of the state, taken from time to time so that nobody has to read the whole log, and the log made shorter.
+"""Images of the state, taken from time to time so that the whole log need not be read, and pruning of the log.
 
 An image is encoded between two turns and written beside them. If it cannot be written the log is longer, nothing else.
 """
@@ -63,7 +63,7 @@ class Images:
         return self._writing is not None and not self._writing.done()
 
     async def _renewed(self, store: Store, term: Term) -> bool:
-        """Encoding may take long, and nobody renews meanwhile. If even that fails, an image would too."""
+        """Encoding may take long, and the lease is not renewed meanwhile. If even that fails, an image would too."""
         sent_at = self._clock.monotonic()
         try:
             await store.renew(term.epoch, term.lease_s)
@@ -81,5 +81,5 @@ class Images:
         except Fenced:
             return  # the next append says so
         except StoreError as error:
-            log.warning("the image could not be written, the log grows", error=str(error))
+            log.warning("cannot write an image, the log keeps growing", error=str(error))
             self._newest = revision - self._keep.every + self._keep.every // RETRY_PART

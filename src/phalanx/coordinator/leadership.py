@@ -1,11 +1,11 @@
-"""One coordinator among several: it follows the log as a standby, stands for the office, and serves when it wins.
+"""One coordinator among several: it follows the log as a standby, takes part in elections, and serves when it wins.
 
-    Standby → Active     it won the office, read the rest of the log and wrote that its term is open
-    Active  → Standby    another has a newer epoch, or the lease is over and the office cannot be confirmed
-    Standby → Standby    the log has a hole: it does not stand for the office, and serves nothing until it is repaired
+    Standby → Active     it was elected, read the rest of the log and wrote that its term is open
+    Active  → Standby    another has a newer epoch, or the lease is over and the leadership cannot be confirmed
+    Standby → Standby    the log has a gap: it takes part in no election, and serves nothing until it is repaired
     any     → Stopped    it was told to stop; an active one resigns first
 
-What a standby knows is read from the log and may be a moment old; inputs are for the active one. Whoever stops being
+What a standby knows is read from the log and may be a moment old; changes are for the active one. Whoever stops being
 active says so first, then throws its memory away, and then reads the log again.
 """
 
@@ -50,7 +50,7 @@ from phalanx.store.protocol import (
 )
 
 log = logger("coordinator")
-LOOK_EVERY_S = 0.25  # how often a standby reads the log, and whether the office is vacant
+LOOK_EVERY_S = 0.25  # how often a standby reads the log, and looks for a vacant leadership
 FAR_BEHIND_S = 5.0
 PAUSE_S = 0.5  # after the store did not answer
 HOLE_PAUSE_S = 5.0  # before the whole log is read again, to see whether it was repaired
@@ -63,7 +63,7 @@ class Role(Enum):
 
 
 class LeadershipConfig(Struct, frozen=True):
-    """By which rules a member serves."""
+    """The settings by which a coordinator serves."""
 
     rules: Timers = Timers()
     lease_s: float = 6.0
@@ -85,7 +85,7 @@ class Leadership:
     ) -> None:
         self.role = Role.STANDBY
         self.candidate = candidate
-        self.leader: Leader | None = None  # who holds the office, as far as we know
+        self.leader: Leader | None = None  # the leader, as far as we know
         self.loop: Loop | None = None
         self._store = store
         self._lease_s = config.lease_s
@@ -96,11 +96,11 @@ class Leadership:
         self._check = cluster_check
         self._outage = Outage(clock)
         self._stopping = asyncio.Event()
-        # An office in our name may be of our life before this one, or of an answer that was lost.
+        # A leadership in our name may be of our previous process, or of an answer that was lost.
         self._may_be_ours = True
         self._last_epoch = 0  # of the last term that we had
 
-    # What questions are asked of, and where inputs go.
+    # Reads and changes, as REST's commands need them.
 
     @property
     def engine(self) -> Engine:
@@ -124,16 +124,16 @@ class Leadership:
         return answers
 
     def post(self, envelope: Envelope) -> bool:
-        """Put what a runner said into the mailbox; False if nobody will read it."""
+        """Put a runner's message into the mailbox; False if it will not be read."""
         return self.loop is not None and self.loop.post(envelope)
 
     def require_active(self) -> None:
-        """Raise NotActive unless inputs may be handed in here."""
+        """Raise NotActive unless this coordinator accepts changes."""
         if self.role is not Role.ACTIVE:
             self.refuse()
 
     def refuse(self) -> NoReturn:
-        """Raise NotActive, and say who is."""
+        """Raise NotActive, which names the leader."""
         if isinstance(trouble := self._outage.error, LogHole):
             raise damaged(trouble)
         other = self.leader.candidate if self.leader is not None else None
@@ -193,13 +193,13 @@ class Leadership:
     # The life.
 
     async def open(self) -> None:
-        """Become what one can be at once: active if the office is vacant or our own, else a standby that has read."""
+        """Become active at once if the leadership is vacant or our own, else a standby that has read the log."""
         self._listener.closed()
         if not await self._won():
             await self._follow()
 
     async def run(self) -> None:
-        """Follow, stand for the office and serve, again and again, until told to stop."""
+        """Follow, take part in elections and serve, again and again, until stopped."""
         while not self._stopping.is_set():
             try:
                 if self.loop is not None:
@@ -223,7 +223,7 @@ class Leadership:
             self.loop.finish()
 
     async def _won(self) -> bool:
-        """Take the office if it is vacant or ours, and open the term."""
+        """Take the leadership if it is vacant or ours, and open the term."""
         known, self.leader = self.leader, await self._store.leader()
         if self.leader is not None and not self._is_ours(self.leader):
             if self.leader != known:
@@ -245,20 +245,20 @@ class Leadership:
         return True
 
     def _is_ours(self, leader: Leader) -> bool:
-        """Whether the office is one that we may take again: a late renewal can prolong a term that we have given up."""
+        """Whether we may take this leadership again: a late renewal can prolong a term that we have given up."""
         return leader.candidate == self.candidate and (self._may_be_ours or leader.epoch == self._last_epoch)
 
     def _met(self, other: Candidate) -> None:
         """Another is active. One with our name at another address is no former life of ours, and is not replaced."""
         self._listener.closed()
         if other.name.startswith(MIGRATED):
-            log.error("this store was moved, start its coordinators with --store", to=other.name)
+            log.error("this store was migrated, start its coordinators with --store", to=other.name)
         if other.name == self.candidate.name and other != self.candidate:
             where = f"{other.address}, {other.link}"
-            log.warning("another coordinator has our name, give one of them another --name", active_at=where)
+            log.warning("another coordinator has this name, give one another --name", active_at=where)
 
     async def _promote(self, term: Term) -> None:
-        """Nobody else can write any more: read the rest, write that the term is open, and only then speak."""
+        """No other coordinator can write any more: read the rest, write that the term is open, and only then answer."""
         try:
             if self._replica.engine is None:
                 await self._read()
@@ -300,7 +300,7 @@ class Leadership:
         log.info("term opened", epoch=term.epoch, revision=state.revision, jobs=len(state.jobs))
 
     async def _serve(self, loop: Loop) -> None:
-        """Turn and keep the office, until one of them cannot go on or we are told to stop."""
+        """Take turns and renew the lease, until one of them fails or we are stopped."""
         turning = asyncio.ensure_future(loop.run())
         keeping = asyncio.ensure_future(self._hold(loop.term))
         try:
@@ -328,7 +328,7 @@ class Leadership:
         self._listener.closed()
 
     async def _hold(self, term: Term) -> None:
-        """Renew the lease again and again. Ends with Fenced when the office is another's, or may be."""
+        """Renew the lease again and again. Ends with Fenced when the leadership is another's, or may be."""
         while True:
             await asyncio.sleep(max(0.0, term.renew_at() - self._clock.monotonic()))
             sent_at = self._clock.monotonic()
@@ -340,12 +340,12 @@ class Leadership:
             except Fenced:
                 raise
             except (StoreError, TimeoutError) as error:
-                log.warning("the office could not be renewed", epoch=term.epoch, error=in_words(error))
+                log.warning("cannot renew the leader lease", epoch=term.epoch, error=in_words(error))
                 if not term.holds(self._clock.monotonic()):
                     await self._confirm(term)
 
     async def _confirm(self, term: Term) -> None:
-        """The lease is over. As long as the store says that nobody has followed us, runners may keep their leases."""
+        """The lease is over. As long as the store says that there is no successor, runners may keep their leases."""
         try:
             async with asyncio.timeout(term.lease_s / 3):
                 await self._store.confirm(term.epoch)
@@ -359,7 +359,7 @@ class Leadership:
             async with asyncio.timeout(self._lease_s / 2):
                 await self._store.resign(epoch)
         except (StoreError, TimeoutError) as error:
-            log.warning("could not resign, the next one waits for the lease to end", error=in_words(error))
+            log.warning("cannot resign, a standby takes over when the lease ends", error=in_words(error))
 
     # Following.
 
@@ -396,4 +396,4 @@ class Leadership:
 
 
 def _no_reply(answers: list[Answer | None]) -> None:
-    """Nobody waits for an answer."""
+    """There is no caller to answer."""

@@ -127,7 +127,7 @@ class Links:
         return structs.replace(brief(job, number), token=self._keys.task_token(job.id))
 
     def dismiss(self) -> None:
-        """The term is over: every runner is told where to go, if that is known, and let go."""
+        """The term is over: every runner is sent to the leader, if it is known, and disconnected."""
         for session in self.sessions.values():
             if self.not_active is not None:
                 session.connection.send([self.not_active])
@@ -135,7 +135,7 @@ class Links:
         self.sessions.clear()
 
     def forget(self, job: str) -> None:
-        """A job is over: nobody needs its brief any more. Runners hear of it with their next heartbeat."""
+        """A job is over: its brief is not needed any more. Runners are told with their next heartbeat."""
         for session in self.sessions.values():
             if session.briefed.pop(job, None) is not None:
                 session.rolled.pop(job, None)
@@ -283,4 +283,4 @@ class Links:
 
 
 def _no_reply(answers: list[Answer | None]) -> None:
-    """Nobody waits for an answer."""
+    """There is no caller to answer."""

@@ -1,4 +1,4 @@
-"""What stands round a member of the coordinators: who speaks for it to the world, and what ties it to its cluster."""
+"""What a coordinator's leadership needs from outside: a listener for what happened, and the check of its cluster."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from phalanx.store.protocol import Batch, Loaded
 
 
 class ClusterCheck(Protocol):
-    """What ties a member to its cluster."""
+    """The check that a coordinator belongs to its cluster."""
 
     def check(self) -> None:
-        """Raise if this one must not hold the office: it is not of this cluster."""
+        """Raise if this coordinator must not lead: it is not of this cluster."""
         ...
 
     def inputs(self) -> list[Input]:
@@ -23,7 +23,7 @@ class ClusterCheck(Protocol):
 
 
 class Listener(Protocol):
-    """Everything round a member that speaks to the world: it is told what to say, and when to be silent."""
+    """Receives what is durable and is to be sent, and when to stop sending."""
 
     def opened(self) -> None:
         """The term is open: runners are welcome."""
@@ -42,5 +42,5 @@ class Listener(Protocol):
         ...
 
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
-        """The state was read anew; the log may hold what nobody was told yet."""
+        """The state was read again; the log may hold events that were not published yet."""
         ...

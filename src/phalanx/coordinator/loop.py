@@ -44,14 +44,14 @@ _OF_RUNNERS = (Heartbeat, Tell, Hello, Disconnect)
 
 
 class Hearers(Protocol):
-    """Who is told what is durable."""
+    """Receives what is durable."""
 
     def turned(self, turn: Turn) -> None:
         """A turn is durable: carry out its effects."""
         ...
 
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
-        """The state was read back from the store; the log may hold what nobody was told yet."""
+        """The state was read back from the store; the log may hold events that were not published yet."""
         ...
 
 
@@ -149,7 +149,9 @@ class Loop:
             inputs.append(Tick())
         turn = self.engine.turn(inputs, now)
         for failed in turn.failures:
-            log.error("no plan can be made with this job, the others go on", job=failed.job, exc_info=failed)
+            log.error(
+                "planning this job failed, other jobs are not affected", job=failed.job, exc_info=failed
+            )
         batch = turn.batch()
         if batch is not None:
             await self._store.append(self.term.epoch, batch, turn.history)
@@ -165,7 +167,7 @@ class Loop:
         await self._images.look(self._store, self.state, self.term)
 
     async def _hold(self) -> None:
-        """Nothing is said by one whose lease may be over: it renews first, and so learns whether it was replaced."""
+        """Nothing is sent while the lease may be over: it is renewed first, which shows whether we were replaced."""
         while not self.term.holds(self._clock.monotonic()):
             sent_at = self._clock.monotonic()
             await self._store.renew(self.term.epoch, self.term.lease_s)
@@ -179,7 +181,7 @@ class Loop:
             at += len(inputs)
 
     def _say_nothing(self) -> None:
-        """Whoever waits for these envelopes learns that their fate is not known."""
+        """The callers of these envelopes learn that the outcome is unknown."""
         envelopes, self._in_hand = self._in_hand, []
         for _, reply in envelopes:
             _told(reply, [])
@@ -195,7 +197,7 @@ class Loop:
     def _throw_away(self, error: StoreError) -> None:
         """Nothing of the turn may have been kept, so nothing of it may be said: forget it, and read the truth back."""
         if self.trouble is None or str(self.trouble) != str(error):
-            log.error("cannot write, nothing accepted is lost", **told(error))
+            log.error("cannot write to the store; nothing accepted is lost", **told(error))
         self.trouble = error
         self._is_stale = True
         self._say_nothing()
@@ -222,11 +224,11 @@ class Loop:
             await self._serve_leases(error)
             return False
         self.trouble = None
-        log.info("writing works again")
+        log.info("the store accepts writes again")
         return True
 
     async def _serve_leases(self, error: StoreError) -> None:
-        """Heartbeats need no write, but they need to know that nobody has replaced us."""
+        """Heartbeats need no write, but they need to know that we were not replaced."""
         self.trouble = error
         await self._store.confirm(self.term.epoch)
         envelopes, self._in_hand = self._in_hand, []
@@ -235,11 +237,11 @@ class Loop:
 
 
 def _told(reply: Reply, answers: list[Answer | None]) -> None:
-    """Who cannot be told must not keep the others from being told."""
+    """An answer that cannot be delivered must not keep the others from being delivered."""
     try:
         reply(answers)
     except PhalanxError as error:
-        log.warning("an answer could not be given", error=str(error))
+        log.warning("cannot deliver an answer", error=str(error))
 
 
 def unavailable(trouble: StoreError | None) -> Unavailable:

@@ -1,7 +1,7 @@
 """A coordinator process: wiring, and nothing else.
 
-The store is opened, two doors open (REST for people, frames for runners), and the member between them follows, stands
-for the office and serves until the process is told to stop. Another coordinator taking over is no reason to end.
+The store is opened, two ports are opened (REST for clients, frames for runners), and the leadership between them
+follows, takes part in elections and serves until the process is stopped. It goes on when another takes over.
 """
 
 from __future__ import annotations
@@ -72,25 +72,25 @@ class Coordinator:
         clock = clock or SteadyClock()
         self.keys = keys
         self.store = store
-        self.member = Leadership(store, candidate, config, clock, self, keys)
+        self.leadership = Leadership(store, candidate, config, clock, self, keys)
         self.feed = Feed()
-        self.log_links = LogLinks(keys, self.member.require_active)
-        self.links = Links(lambda: self.member.state, keys)
-        keys.follow(lambda: self.member.state)
+        self.log_links = LogLinks(keys, self.leadership.require_active)
+        self.links = Links(lambda: self.leadership.state, keys)
+        keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
         self.commands = CoordinatorCommands(
-            self.member, AskedStore(store), self.feed, self.log_links, clock, retries
+            self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries
         )
 
-    # As a Porch, for the member.
+    # As a Listener, for the leadership.
 
     def opened(self) -> None:
         self.links.not_active = None
 
     def closed(self) -> None:
-        leader = self.member.leader
-        other = leader.candidate if leader and leader.candidate != self.member.candidate else None
+        leader = self.leadership.leader
+        other = leader.candidate if leader and leader.candidate != self.leadership.candidate else None
         where = f", {other.name} is active" if other else ""
         self.links.not_active = wire.Rejected(
             "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
@@ -100,7 +100,7 @@ class Coordinator:
             connection.close()
 
     def turned(self, turn: Turn) -> None:
-        """The turn is durable: say it."""
+        """The turn is durable: send and publish it."""
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
         for effect in turn.effects:
@@ -119,16 +119,16 @@ class Coordinator:
 
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
-        await self.keys.keep(self.member.post, (self.links.recheck, self.log_links.recheck))
+        await self.keys.keep(self.leadership.post, (self.links.recheck, self.log_links.recheck))
 
 
 def run(settings: Settings) -> int:
-    """Run a coordinator until it is told to stop; the exit code."""
+    """Run a coordinator until it is stopped; the exit code."""
     open_log()
     try:
         return uvloop.run(_serve(settings))
     except (StoreError, PhalanxError, OSError) as error:
-        log.error("the coordinator cannot go on", **told(error))
+        log.error("the coordinator stops after an error", **told(error))
         return 1
 
 
@@ -157,7 +157,7 @@ def rules_of(settings: Settings) -> Timers:
 
 
 def candidate_of(section: Section) -> Candidate:
-    """Who stands for the office, and where clients and runners would reach it."""
+    """This coordinator as a candidate: its name, and where clients and runners reach it."""
     is_known = section.advertise and section.link_advertise
     if section.bind in EVERYWHERE and not is_known and section.store.startswith(("etcd", "redis")):
         raise ConfigError(
@@ -209,7 +209,7 @@ async def _serve(settings: Settings) -> int:
             section.link_port,
             coordinator.links,
             coordinator.log_links,
-            coordinator.member.post,
+            coordinator.leadership.post,
             tls_files.link,
             room,
         )
@@ -219,7 +219,7 @@ async def _serve(settings: Settings) -> int:
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
         renewing = asyncio.gather(tls_files.keep(), keep_short())
-        log.info("coordinator starts", name=section.name, address=coordinator.member.candidate.address)
+        log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
             return await _until_stopped(coordinator, rest)
         finally:
@@ -235,14 +235,19 @@ async def _serve(settings: Settings) -> int:
 async def _rpc(
     coordinator: Coordinator, app: App, section: Section, pem: Callable[[], Pem] | None, room: Shares
 ) -> RpcServer:
-    """Listen for gRPC. Whoever does not want it does not load it."""
+    """Listen for gRPC. It is loaded only if it is configured."""
     from phalanx.coordinator.rpc import RpcServer
     from phalanx.coordinator.rpc_clients import ClientsService
     from phalanx.coordinator.rpc_runners import RunnersService
 
-    member = coordinator.member
+    leadership = coordinator.leadership
     runners = RunnersService(
-        coordinator.links, coordinator.log_links, member.post, coordinator.keys, coordinator.streams, room.rpc
+        coordinator.links,
+        coordinator.log_links,
+        leadership.post,
+        coordinator.keys,
+        coordinator.streams,
+        room.rpc,
     )
     server = RpcServer(runners, ClientsService(app, coordinator.keys), room.rpc)
     await server.open(section.bind, section.grpc_port or 0, pem)
@@ -250,16 +255,16 @@ async def _rpc(
 
 
 async def _until_stopped(coordinator: Coordinator, rest: RestServer) -> int:
-    """Serve until SIGTERM or SIGINT: what was accepted is answered, the office is left, then the doors close."""
-    member = coordinator.member
+    """Serve until SIGTERM or SIGINT: what was accepted is answered, it resigns, then the ports close."""
+    leadership = coordinator.leadership
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, member.stop)
+        asyncio.get_running_loop().add_signal_handler(number, leadership.stop)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, coordinator.keys.reload_soon)
     keeping = asyncio.ensure_future(coordinator.keep_keys())
-    living = asyncio.ensure_future(member.run())
+    living = asyncio.ensure_future(leadership.run())
     serving = asyncio.ensure_future(rest.serve())
     await asyncio.wait({living, serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
-    member.stop()
+    leadership.stop()
     coordinator.feed.close()
     rest.should_exit = True
     keeping.cancel()

@@ -47,7 +47,7 @@ class Outage:
     def end(self) -> None:
         """It has answered."""
         if self.error is not None:
-            log.info("the store answers again", after_s=round(self._clock.monotonic() - self._since))
+            log.info("the store is reachable again", after_s=round(self._clock.monotonic() - self._since))
             self.error = None
 
 

@@ -41,7 +41,7 @@ def refusal(refused: Refused, what: str) -> PhalanxError:
 
 
 def unwelcome(refused: Refused) -> PhalanxError:
-    """The error for a queue that nobody declared, or a priority that is too high in it."""
+    """The error for a queue that was not declared, or a priority that is too high in it."""
     no = refused.reason
     return _error(refused.kind, no.text, no.code, _HINTS_BY_CODE.get(no.code, ""), [])
 

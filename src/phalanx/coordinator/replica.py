@@ -1,7 +1,7 @@
 """What a standby knows: the state as the log tells it, read on from time to time.
 
-It is never written to but by the log, so it lags a moment behind and is never wrong. When its owner wins the office it
-becomes the state of the term. Who holds the office, and when to look, is left to `leadership.py`.
+It is never written to but by the log, so it lags a moment behind and is never wrong. When its owner is elected it
+becomes the state of the term. Who leads, and when to look, is left to `leadership.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCHES_PER_LOOK = 500
 
 
 class Replica:
-    """A heart that never beats by itself; None until the log was read, and after it was thrown away."""
+    """An engine that takes no turns; None until the log was read, and after it was discarded."""
 
     def __init__(self, rules: Timers, policy: Policy) -> None:
         self.engine: Engine | None = None

@@ -1,4 +1,4 @@
-"""Where questions are asked and wishes handed in: what REST's commands need of the coordinator behind them."""
+"""What REST's commands need of the coordinator behind them: reads of the state, and inputs to decide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from phalanx.core.cluster.state import ClusterState
 
 
 class Requests(Protocol):
-    """Where questions are asked and wishes handed in: a `Member`, active or not."""
+    """Reads of the state, and inputs to decide: a `Leadership`, active or not."""
 
     @property
     def state(self) -> ClusterState: ...
@@ -21,11 +21,11 @@ class Requests(Protocol):
     def engine(self) -> Engine: ...
 
     async def ask(self, inputs: list[Input]) -> list[Answer | None]:
-        """Have wishes decided, and wait until that is durable; NotActive on a standby."""
+        """Have inputs decided, and wait until that is durable; NotActive on a standby."""
         ...
 
     def require_active(self) -> None:
-        """Raise NotActive unless wishes may be handed in here."""
+        """Raise NotActive unless this coordinator accepts changes."""
         ...
 
     def require_lease(self) -> None:

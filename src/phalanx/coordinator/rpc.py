@@ -71,7 +71,7 @@ class RpcServer:
         return taken
 
     async def close(self) -> None:
-        """Nobody new is let in; those who are there hear the last that was said to them."""
+        """New calls are refused; open ones still receive what was sent to them."""
         if self._runners is not None:
             self._runners.close()
         await self._server.stop(GRACE_S)

@@ -122,7 +122,7 @@ class RunnerConnection(asyncio.Protocol):
             self._refuse(str(error))
 
     def eof_received(self) -> None:
-        """It says no more: whoever has not said hello by then was cut short, and is told so."""
+        """The peer has closed its side: if it had not said hello by then, it gets an error."""
         if self._unpacker.pending and not self._is_refused:
             self._refuse("the connection ended within a frame")
 
@@ -230,7 +230,7 @@ async def serve(
 class RestServer(uvicorn.Server):
     """uvicorn without its own signal handling, which would end the process before our last words.
 
-    The porter listens in its place: uvicorn knows no limit for a handshake, no new certificate, and lets in whoever
+    The acceptor listens in its place: uvicorn knows no limit for a handshake, no new certificate, and admits whoever
     comes before it serves who is in.
     """
 

@@ -64,23 +64,23 @@ class TlsPorts:
     def reload(self) -> None:
         try:
             if self._tls is not None and self._tls.reload():
-                log.info("the certificate was read again", file=str(self._section.tls_cert_file))
+                log.info("certificate reloaded", file=str(self._section.tls_cert_file))
                 self._warn()
         except ConfigError as error:
-            log.warning("the new certificate cannot be used, the old one stays", error=error.detail)
+            log.warning("the new certificate is invalid, the old one stays in use", error=error.detail)
 
     def _warn(self) -> None:
-        """Say what will keep clients out, or let strangers in: better now than when somebody calls."""
+        """Log what would keep clients out or let strangers in, before the first client calls."""
         section = self._section
         if section.tls_cert_file is None:
             return
         shown = show(section.tls_cert_file)
         if shown.days_left < 0:
-            log.error("the certificate has expired, nobody will trust us", until=shown.valid_until)
+            log.error("the certificate has expired, clients will reject it", until=shown.valid_until)
         elif shown.days_left < WARN_DAYS:
             log.warning("the certificate expires soon", until=shown.valid_until, days_left=shown.days_left)
         if shown.kind in ("node", "client", "authority"):
-            log.error("this is no certificate of a coordinator, nobody will trust us", kind=shown.kind)
+            log.error("this is not a coordinator's certificate, clients will reject it", kind=shown.kind)
         reached = urlsplit(section.advertise).hostname if section.advertise else section.bind
         if reached not in (*shown.hosts, "0.0.0.0", "::"):  # noqa: S104 - which is no name to be good for
             log.warning(
@@ -88,4 +88,4 @@ class TlsPorts:
             )
         key = section.tls_key_file
         if key is not None and is_open_to_others(key, key.stat()):
-            log.warning("others may use the key of our certificate", hint=f"chmod 600 {key}")
+            log.warning("the certificate's private key is readable by others", hint=f"chmod 600 {key}")

@@ -49,7 +49,9 @@ class TokenSet:
             found = self._values | {digest(token) for token in read_tokens(self._path)}
         except TokenError as error:
             if self._trouble != str(error):
-                log.warning("the tokens stay as they were", of=self._whose, **told(error))
+                log.warning(
+                    "tokens not reloaded, the previous ones stay valid", of=self._whose, **told(error)
+                )
             self._trouble = str(error)
             return False
         self._trouble = ""
@@ -68,7 +70,7 @@ class TokenSet:
         tokens = read_tokens(path)
         if not tokens:
             raise TokenError(
-                f"token file {path} is empty, so nobody could enter",
+                f"token file {path} is empty, so no client could authenticate",
                 hint="put a token into it" if is_given else f"remove {path}, and the next start makes one",
             )
         return frozenset(digest(token) for token in tokens)

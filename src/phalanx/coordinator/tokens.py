@@ -1,4 +1,4 @@
-"""Tokens, created and ended: wishes about them become inputs, and records become what REST shows.
+"""Tokens, created and revoked: requests become inputs, and records become what REST shows.
 
 Who may ask for what was checked before, in `api/server/routes/tokens.py`. A token is made here by chance and told once.
 """
@@ -70,7 +70,7 @@ class TokenCommands:
         )
 
     def _end(self, request: TokenRequest, span_s: float | None, by: Identity, now: float) -> float | None:
-        """When it ends. What somebody else than an admin makes does not outlive what they showed for it."""
+        """When it expires. A token created by anyone but an admin does not outlive the token used to create it."""
         ends_at = None if span_s is None else now + span_s
         if by.expires_at is None or by.scope("grant") == "all":
             return ends_at

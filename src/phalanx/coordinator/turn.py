@@ -1,6 +1,6 @@
 """One turn of a coordinator: inputs in; events, effects and answers out. No I/O and no waiting.
 
-Both shells beat this heart: asyncio in `loop.py`, virtual time in `sim/`. Inputs of a turn are decided and
+Two loops drive this engine: asyncio in `loop.py`, virtual time in `sim/`. Inputs of a turn are decided and
 applied one after another in memory; the shell holds every effect and answer until the events are durable.
 """
 
@@ -172,7 +172,7 @@ class Engine:
         return self.state.revision, self.state.gain + self.memory.refusals
 
     def _plan(self, now: float, turn: Turn) -> Plan:
-        """Whoever makes a plan fail waits for a while and is told so; the others are placed without him."""
+        """A job that makes a plan fail waits for a while, and its `why` says so; the others are placed without it."""
         proposal = None
         for _ in range(FAILURES_MAX):
             try:
@@ -187,7 +187,7 @@ class Engine:
         return proposal or Plan([], more=True)
 
     def _propose(self, given: Input, now: float, turn: Turn) -> None:
-        """Nobody waits for the answer; if it is no, the plan was made on what is no longer true."""
+        """There is no caller to answer; if it is refused, the plan was made on what is no longer true."""
         self._decide(given, now, turn)
         if isinstance(turn.answers.pop(), Refused):
             self.memory.refusals += 1
@@ -195,7 +195,7 @@ class Engine:
 
 
 def _is_awaited(state: ClusterState, id: str) -> bool:
-    """Whether somebody still has to leave before a promise can be kept."""
+    """Whether a victim still has to leave before a promise can be kept."""
     promise = state.jobs[id].promise
     return promise is None or bool(promise.victims)
 
@@ -212,7 +212,7 @@ def restore(loaded: Loaded, rules: Timers) -> ClusterState:
 
 
 def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]]:
-    """What a batch of the log says, done to the state. The effects were carried out by whoever wrote it.
+    """What a batch of the log says, done to the state. The effects were carried out by the coordinator that wrote it.
 
     A damaged batch, or one before which others are missing, changes nothing and raises LogHole. One that a repair
     wrote raises Pruned: what the operator chose stands in an image, and the state begins anew from that.
@@ -287,7 +287,7 @@ class Term:
         return self.sent_at + self.lease_s * (1 - UNUSED)
 
     def holds(self, now: float) -> bool:
-        """Whether nobody else can have taken the office yet."""
+        """Whether no other coordinator can have been elected yet."""
         return now < self.until
 
     def tries(self, now: float) -> None:

@@ -160,10 +160,12 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
 
 
 def brake_text(state: ClusterState) -> str:
-    """That nobody is declared lost for now, and why; nothing if all is as usual."""
+    """That no node is declared lost for now, and why; empty normally."""
     if state.brake is None:
         return ""
-    said = f"{state.brake.silent} of {state.brake.nodes} nodes fell silent at once: nobody is declared lost"
+    said = (
+        f"{state.brake.silent} of {state.brake.nodes} nodes became unreachable at once: none is declared lost"
+    )
     return f"{said}; see whether the coordinator is cut off"
 
 
@@ -192,7 +194,7 @@ def queue_view(state: ClusterState, name: str) -> QueueView:
 
 
 def known_queues(state: ClusterState) -> list[str]:
-    """Every queue that has a quota, holds something, or has somebody waiting in it."""
+    """Every queue that has a quota, usage, or a waiting job."""
     held = {name for name, used in state.queues.usage.items() if used.held[0]}
     waiting = {_queue_of(kind) for kind in state.waiting.classes.values()}
     return sorted({DEFAULT, *state.queues.quotas, *held, *waiting})

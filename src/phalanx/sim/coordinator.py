@@ -60,27 +60,27 @@ class SimulatedCoordinator(Life):
         self._store = open_store(self)
         self._watcher = watcher
         candidate = Candidate(seat, f"http://{seat}", f"{seat}:7434")
-        self._member = Leadership(self._store, candidate, config, clock, self)
+        self._leadership = Leadership(self._store, candidate, config, clock, self)
         self.links = Links(lambda: self.state, SharedToken(TOKEN))
         self._sockets: list[Socket] = []
 
     @property
     def engine(self) -> Engine:
-        return self._member.engine
+        return self._leadership.engine
 
     @property
     def state(self) -> ClusterState:
-        return self._member.state
+        return self._leadership.state
 
     @property
     def is_open(self) -> bool:
         """Whether it believes that it leads, and accepts runners and requests."""
-        return self._member.role is Role.ACTIVE
+        return self._leadership.role is Role.ACTIVE
 
     @property
     def is_at_rest(self) -> bool:
         """True when all that is in memory is durable."""
-        loop = self._member.loop
+        loop = self._leadership.loop
         return loop is not None and not self._store.is_writing and loop.trouble is None
 
     # The process.
@@ -90,20 +90,20 @@ class SimulatedCoordinator(Life):
 
     async def _live(self) -> None:
         try:
-            await self._member.open()
+            await self._leadership.open()
         except StoreError as error:
             self.world.trace(f"{self.name} stops: {error}")
             if isinstance(error, LogHole):
                 self._watcher.count("damaged log refused")
             self.end()
         else:
-            await self._member.run()
+            await self._leadership.run()
             self.world.trace(f"{self.name} has ended well")
             self.end()
 
     def retire(self) -> None:
         """As SIGTERM does: it resigns and ends."""
-        self.call(self._member.stop)
+        self.call(self._leadership.stop)
 
     def end(self) -> None:
         """The process dies. The kernel closes its connections, unless the machine is gone as well."""
@@ -126,7 +126,7 @@ class SimulatedCoordinator(Life):
 
     def closed(self) -> None:
         """Stop answering first: connected runners have to find another coordinator."""
-        leader = self._member.leader
+        leader = self._leadership.leader
         other = leader.candidate.link if leader and leader.candidate.name != self.seat else ""
         self.links.not_active = wire.Rejected("NotActive", "this coordinator is a standby", True, other)
         self.links.dismiss()
@@ -155,7 +155,7 @@ class SimulatedCoordinator(Life):
 
     async def _ask(self, inputs: list[Input], reply: Reply) -> None:
         try:
-            reply(await self._member.ask(inputs))
+            reply(await self._leadership.ask(inputs))
         except Unavailable:
             reply([])
 
@@ -168,7 +168,7 @@ class SimulatedCoordinator(Life):
         self._sockets.append(socket)
 
     def post(self, envelope: Envelope) -> bool:
-        return self._member.post(envelope)
+        return self._leadership.post(envelope)
 
 
 class SimulatedConnection:

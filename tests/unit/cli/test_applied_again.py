@@ -18,13 +18,13 @@ __all__ = ["become", "here", "loop"]  # fixtures
 
 
 def ids(here: Coordinator) -> list[str]:
-    return [job.job.id for job in here.member.state.jobs.values() if not job.is_over]
+    return [job.job.id for job in here.leadership.state.jobs.values() if not job.is_over]
 
 
 def close_nodes(here: Coordinator, loop: asyncio.AbstractEventLoop) -> None:
     """From now on all jobs wait, so that a cancelled one is over at once."""
-    drains = [Drain(name, "test") for name in here.member.state.nodes]
-    asyncio.run_coroutine_threadsafe(here.member.ask([*drains]), loop).result(10)
+    drains = [Drain(name, "test") for name in here.leadership.state.nodes]
+    asyncio.run_coroutine_threadsafe(here.leadership.ask([*drains]), loop).result(10)
 
 
 def a_gang(away: Path, least: int = 2, count: int = 2) -> list[str]:
@@ -158,7 +158,7 @@ def test_members_that_wait_are_unchanged_too(cli: Cli, here: Coordinator, become
         assert (said.code, ids(here)) == (0, [id]), said.err
         assert f"unchanged: g was applied before, it is job {id}" in said.err
         assert "waits for members: default/g needs 2 members and has 1" in said.err
-    draft = here.member.state.jobs[id].job.draft
+    draft = here.leadership.state.jobs[id].job.draft
     assert draft is not None
     assert draft.version == 0
 
@@ -174,7 +174,7 @@ def test_a_workload_takes_the_place_of_its_podgroup(cli: Cli, here: Coordinator,
     for _ in range(2):
         said = cli("apply", *both)
         assert (said.code, ids(here)) == (0, [id]), said.err
-    assert here.member.state.jobs[id].job.draft is None
+    assert here.leadership.state.jobs[id].job.draft is None
 
 
 def test_a_plan_reads_what_was_applied_of_the_gang_before(

@@ -63,7 +63,7 @@ def a_file(folder: Path, name: str, *documents: Doc) -> str:
 
 
 def jobs_of(here: Coordinator) -> list[tuple[str, int]]:
-    return [(job.job.user, job.job.tasks) for job in here.member.state.jobs.values() if not job.is_over]
+    return [(job.job.user, job.job.tasks) for job in here.leadership.state.jobs.values() if not job.is_over]
 
 
 @pytest.mark.parametrize("role", ["user", "admin"])
@@ -80,7 +80,7 @@ def test_members_join_ones_own_gang_though_another_user_has_one_so_called(
     said = cli("apply", "-f", second)
     assert said.code == 0, said.err
     assert jobs_of(here) == [("bob", 2), ("alice", 2)]
-    drafts = {each.job.user: each.job.draft for each in here.member.state.jobs.values()}
+    drafts = {each.job.user: each.job.draft for each in here.leadership.state.jobs.values()}
     assert (drafts["alice"], drafts["bob"] is None) == (None, False)
 
 
@@ -117,12 +117,12 @@ def test_what_was_accepted_before_an_amendment_was_refused_is_listed(
 ):
     client = become("alice")
     cli("apply", "-f", a_file(away, "group.yaml", a_podgroup("train", 2)))
-    (waiting,) = here.member.state.jobs
+    (waiting,) = here.leadership.state.jobs
     refusing = Refusing(client)
     monkeypatch.setattr(session, "connect", lambda _settings: refusing)
     both = a_file(away, "both.yaml", a_pod("alone"), a_pod("p1", gang="train"))
     said = cli("apply", "--strict", "-f", both, "-o", "name")
-    (new,) = set(here.member.state.jobs) - {waiting}
+    (new,) = set(here.leadership.state.jobs) - {waiting}
     assert (said.code != 0, said.out.split()) == (True, [new])
     assert "the listed jobs were accepted" in said.err
     assert "it cannot be amended" in said.err

@@ -115,7 +115,7 @@ async def test_a_job_that_is_held_back_is_released_as_a_whole():
         (id,) = (await here.commands.submit(SubmitRequest(["true"], array="0-3"), "ada")).task_ids
         with pytest.raises(Conflict, match="is not held back"):
             await here.commands.release(id)
-        state = here.member.state
+        state = here.leadership.state
         hold_back(state, state.jobs[id], "it may have ended")
         for name in (id, f"{id}.3"):
             with pytest.raises(Conflict, match="held back as a whole: it may have ended") as refused:

@@ -44,12 +44,12 @@ async def a_coordinator(rules: Timers | None = None) -> AsyncIterator[Coordinato
     coordinator = Coordinator(
         MemoryStore(), LeadershipConfig(rules or Timers()), Credentials.local("user", "node"), 3
     )
-    await coordinator.member.open()
-    turning = asyncio.create_task(coordinator.member.run())
+    await coordinator.leadership.open()
+    turning = asyncio.create_task(coordinator.leadership.run())
     try:
         for number in range(4):
             capacity = structs.replace(a_capacity(cores=8, gpus=8), labels={"row": f"r{number % 2}"})
-            await coordinator.member.ask([Hello(f"n{number}", "a", f"o{number}", capacity, [])])
+            await coordinator.leadership.ask([Hello(f"n{number}", "a", f"o{number}", capacity, [])])
         yield coordinator
     finally:
         turning.cancel()
@@ -65,7 +65,7 @@ def a_spec(tasks: int = 1, *, gather: str = "", **fields: object) -> JobSpec:
 async def test_specs_become_jobs_of_one_batch_in_their_order():
     async with a_coordinator() as here:
         reply = await here.commands.apply(ApplyRequest([a_spec(4), a_spec(), a_spec(2)]), "ada")
-        jobs = [here.member.state.jobs[job.id].job for job in reply.jobs]
+        jobs = [here.leadership.state.jobs[job.id].job for job in reply.jobs]
         assert [(job.tasks, job.batch, job.user) for job in jobs] == [
             (tasks, reply.jobs[0].id, "ada") for tasks in (4, 1, 2)
         ]
@@ -76,15 +76,15 @@ async def test_one_that_is_wrong_refuses_all_and_is_named():
     async with a_coordinator() as here:
         with pytest.raises(PhalanxError, match=r"specs\[1\] \(train\): groups\[0\]\.cores"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(cores=-1)]), "ada")
-        assert here.member.state.jobs == {}
+        assert here.leadership.state.jobs == {}
 
 
 async def test_one_that_can_never_fit_refuses_all_and_is_named():
     async with a_coordinator() as here:
         with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)], topology=ROWS), "ada")
-        assert here.member.state.jobs == {}
-        assert here.member.state.table.topology == DEFAULT
+        assert here.leadership.state.jobs == {}
+        assert here.leadership.state.table.topology == DEFAULT
 
 
 async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch: pytest.MonkeyPatch):
@@ -93,13 +93,13 @@ async def test_if_one_is_refused_after_all_the_others_are_taken_back(monkeypatch
     async with a_coordinator() as here:
         with pytest.raises(NeverFits, match=r"specs\[1\] \(train\)"):
             await here.commands.apply(ApplyRequest([a_spec(), a_spec(gpus=9)]), "ada")
-        assert [job.overall_status for job in here.member.state.jobs.values()] == [Status.CANCELLED]
+        assert [job.overall_status for job in here.leadership.state.jobs.values()] == [Status.CANCELLED]
 
 
 async def test_what_can_never_fit_waits_if_that_is_allowed():
     async with a_coordinator() as here:
         await here.commands.apply(ApplyRequest([a_spec(gpus=9)], allow_infeasible=True), "ada")
-        assert len(here.member.state.jobs) == 1
+        assert len(here.leadership.state.jobs) == 1
 
 
 async def test_layers_that_come_with_a_job_hold_for_it():
@@ -107,8 +107,10 @@ async def test_layers_that_come_with_a_job_hold_for_it():
         request = ApplyRequest([a_spec(2, gpus=8, gather="row")], topology=ROWS)
         reply = await here.commands.apply(request, "ada")
         assert reply.topology_changed
-        job = here.member.state.jobs[reply.jobs[0].id]
-        rows = {here.member.state.nodes[attempt.node].capacity.labels["row"] for attempt in job.live.values()}
+        job = here.leadership.state.jobs[reply.jobs[0].id]
+        rows = {
+            here.leadership.state.nodes[attempt.node].capacity.labels["row"] for attempt in job.live.values()
+        }
         assert len(job.live) == 2
         assert len(rows) == 1
 
@@ -118,7 +120,7 @@ async def test_a_gang_too_large_for_any_row_is_refused_before_the_layers_are_dec
         request = ApplyRequest([a_spec(3, gpus=8, gather="row")], topology=ROWS)
         with pytest.raises(NeverFits):
             await here.commands.apply(request, "ada")
-        assert here.member.state.table.topology == DEFAULT
+        assert here.leadership.state.table.topology == DEFAULT
 
 
 async def test_quotas_that_come_with_a_job_hold_for_it():
@@ -127,7 +129,7 @@ async def test_quotas_that_come_with_a_job_hold_for_it():
         with pytest.raises(NeverFits) as refused:
             await here.commands.apply(request, "ada")
         assert refused.value.reason == "ExceedsQuotaMax"
-        assert here.member.state.queues.quotas == {}
+        assert here.leadership.state.queues.quotas == {}
         reply = await here.commands.apply(ApplyRequest(quotas={"default": QuotaSpec(gpus=8)}), "ada")
         assert (reply.jobs, reply.quotas) == ([], ["default"])
 
@@ -145,7 +147,7 @@ async def test_a_layer_in_the_wrong_letters_is_the_one_that_must_be_meant():
     async with a_coordinator() as here:
         request = ApplyRequest([a_spec(2, gpus=8, gather="Row")], topology=ROWS)
         reply = await here.commands.apply(request, "ada")
-        gang = here.member.state.jobs[reply.jobs[0].id].job.gang
+        gang = here.leadership.state.jobs[reply.jobs[0].id].job.gang
         assert gang is not None
         assert gang.gather == (Gather("row", must=True),)
         assert "read as row" in reply.warnings[0]
@@ -158,7 +160,7 @@ async def test_asking_twice_under_one_id_submits_once():
         again = await here.commands.apply(request, "ada")
         assert again.replayed
         assert [job.id for job in again.jobs] == [job.id for job in first.jobs]
-        assert len(here.member.state.jobs) == 2
+        assert len(here.leadership.state.jobs) == 2
 
 
 @pytest.mark.parametrize("specs", [[a_spec()], [a_spec(3), a_spec(2)]], ids=["fewer", "other"])
@@ -173,7 +175,7 @@ async def test_too_many_tasks_are_refused_together():
     async with a_coordinator(Timers(pending_max=5)) as here:
         with pytest.raises(TooMany):
             await here.commands.apply(ApplyRequest([a_spec(3), a_spec(3)]), "ada")
-        assert here.member.state.jobs == {}
+        assert here.leadership.state.jobs == {}
 
 
 @pytest.mark.parametrize(
@@ -281,8 +283,8 @@ async def test_a_gang_that_lacks_members_waits_with_its_reason_until_it_is_amend
         request = ApplyRequest([a_draft(2, "")], amends=amends, request_id="once")
         assert (await here.commands.apply(request, "ada")).jobs[0].id == job.id
         assert (await here.commands.apply(request, "ada")).replayed  # its answer was lost, say
-        assert here.member.state.jobs[job.id].job.tasks == 2
-        assert len(here.member.state.jobs) == 1
+        assert here.leadership.state.jobs[job.id].job.tasks == 2
+        assert len(here.leadership.state.jobs) == 1
         with pytest.raises(NotFound, match="waits for no members"):
             await here.commands.draft(job.id)
         with pytest.raises(Conflict, match="not waiting for members"):
@@ -306,8 +308,8 @@ async def test_objects_applied_at_the_same_moment_make_one_job():
     async with a_coordinator() as here:
         requests = (here.commands.apply(ApplyRequest([an_object()]), "ada") for _ in range(5))
         replies = await asyncio.gather(*requests)
-        assert len(here.member.state.jobs) == 1
-        assert {reply.jobs[0].id for reply in replies} == set(here.member.state.jobs)
+        assert len(here.leadership.state.jobs) == 1
+        assert {reply.jobs[0].id for reply in replies} == set(here.leadership.state.jobs)
         assert sorted(reply.jobs[0].unchanged for reply in replies) == [False, True, True, True, True]
 
 
@@ -319,7 +321,7 @@ async def test_objects_that_came_with_another_content_at_the_same_moment_are_ref
         assert isinstance(refused, Conflict)
         assert refused.reason == "AppliedOtherwise"
         assert "command" in refused.detail
-        ends = [job.overall_status for job in here.member.state.jobs.values()]
+        ends = [job.overall_status for job in here.leadership.state.jobs.values()]
         assert ends.count(Status.CANCELLED) == 1  # what else it asked for is taken back
         assert len(ends) == 3
 
@@ -328,7 +330,7 @@ async def test_objects_that_ask_for_the_same_in_other_words_are_unchanged():
     async with a_coordinator() as here:
         await here.commands.apply(ApplyRequest([an_object("1")]), "ada")
         (again,) = (await here.commands.apply(ApplyRequest([an_object("2")]), "ada")).jobs
-        assert (again.unchanged, len(here.member.state.jobs)) == (True, 1)
+        assert (again.unchanged, len(here.leadership.state.jobs)) == (True, 1)
 
 
 async def test_an_answer_is_replayed_with_what_was_unchanged():

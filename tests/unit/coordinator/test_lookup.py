@@ -93,7 +93,7 @@ async def test_a_name_means_ones_own_job_though_others_have_newer_ones_so_called
         assert (await alice.job("team/hello-job")).user == "alice"
         assert (await bob.named("team/pod-1")).id == f"{bobs.id}.0"
         assert (await alice.cancel("team/hello-job")).id == alices.id
-        assert here.member.state.jobs[bobs.id].counts[Status.CANCELLED] == 0
+        assert here.leadership.state.jobs[bobs.id].counts[Status.CANCELLED] == 0
 
 
 async def test_who_may_look_into_all_jobs_is_not_given_one_of_several_users_by_chance():
@@ -133,7 +133,7 @@ async def test_a_name_tells_a_plain_user_nothing_of_others(role: Bearer):
     ("objects", "told"),
     [
         (["team/a"], "1 are given for 2 tasks"),
-        (["team/a", "team/a"], "'team/a' stands twice"),
+        (["team/a", "team/a"], "'team/a' is given twice"),
         (["team/a", "b"], "'b' is not namespace/name"),
     ],
 )

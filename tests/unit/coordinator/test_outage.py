@@ -14,9 +14,9 @@ from phalanx.errors import NotActive, Unavailable
 from phalanx.store.etcd.kv import EtcdUnavailable
 from phalanx.store.memory import Memory
 from phalanx.store.protocol import Candidate, StoreError
+from tests.support.candidates import CandidateUnderTest, running
 from tests.support.clocks import JumpingClock
 from tests.support.waiting import until
-from tests.unit.coordinator.members import Lone, running
 
 pytestmark = pytest.mark.anyio
 DEAD = {"renew", "confirm", "append", "elect", "leader", "load", "since"}
@@ -28,35 +28,35 @@ def anyio_backend() -> str:
 
 
 async def test_one_that_lost_its_office_with_its_store_says_that_the_store_does_not_answer():
-    first = Lone(Memory(), "a")
+    first = CandidateUnderTest(Memory(), "a")
     async with running(first):
         first.store.broken = DEAD
-        await until(lambda: first.member.role is Role.STANDBY and first.member._outage.error)
-        for question in (first.member.require_active, lambda: first.member.state):
+        await until(lambda: first.leadership.role is Role.STANDBY and first.leadership._outage.error)
+        for question in (first.leadership.require_active, lambda: first.leadership.state):
             with pytest.raises(Unavailable, match=r"its store does not answer: .* is out of order"):
                 question()
         first.store.broken = set()
-        await until(lambda: first.member.role is Role.ACTIVE)
-        first.member.require_active()
+        await until(lambda: first.leadership.role is Role.ACTIVE)
+        first.leadership.require_active()
 
 
 async def test_a_standby_without_its_store_does_not_name_a_leader_from_hearsay():
     memory = Memory()
-    first, second = Lone(memory, "a"), Lone(memory, "b")
+    first, second = CandidateUnderTest(memory, "a"), CandidateUnderTest(memory, "b")
     async with running(first, second):
         second.store.broken = DEAD
-        await until(lambda: second.member._outage.error)
+        await until(lambda: second.leadership._outage.error)
         with pytest.raises(NotActive, match="its store does not answer") as caught:
-            second.member.require_active()
+            second.leadership.require_active()
         assert caught.value.extra == {"leader": "http://a"}  # it may still be there, so it is worth a try
-        assert "its store does not answer" in describe_role(second.member.view())
+        assert "its store does not answer" in describe_role(second.leadership.view())
         second.clock.ahead_s += 60.0
         with pytest.raises(Unavailable, match="its store does not answer"):
-            await second.member.ready()
+            await second.leadership.ready()
 
 
 async def test_why_a_term_ended_is_written_down(caplog: pytest.LogCaptureFixture):
-    first = Lone(Memory(), "a")
+    first = CandidateUnderTest(Memory(), "a")
     async with running(first):
         first.store.broken = DEAD
         with caplog.at_level(logging.WARNING, "phalanx.coordinator"):
@@ -77,7 +77,7 @@ def test_an_outage_is_told_when_it_begins_each_minute_and_when_it_ends(caplog: p
         outage.end()
         outage.end()
     lines = [record.getMessage().partition(" for_s")[0].partition(" after_s")[0] for record in caplog.records]
-    assert lines == ["the store does not answer", "the store does not answer", "the store answers again"]
+    assert lines == ["the store does not answer", "the store does not answer", "the store is reachable again"]
     assert outage.error is None
 
 
@@ -89,9 +89,9 @@ def test_the_advice_is_that_of_the_store():
 
 async def test_a_store_that_was_moved_says_where_to():
     memory = Memory()
-    first = Lone(memory, "a")
+    first = CandidateUnderTest(memory, "a")
     memory.holder, memory.until = Candidate("migrated-to:redis://r1:6379/p2"), float("inf")
     async with running(first):
         with pytest.raises(NotActive, match=r"this store was moved to redis://r1:6379/p2") as caught:
-            first.member.require_active()
+            first.leadership.require_active()
         assert caught.value.extra == {}

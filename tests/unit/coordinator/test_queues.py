@@ -61,7 +61,7 @@ async def test_a_queue_that_nobody_declared_is_refused_with_the_nearest_name():
             status, reason, detail = await posted(here, "admin", path, **document)
             assert (status, reason) == (400, "QueueNotFound")
             assert "'labx'; did you mean lab? (queues: default, lab)" in detail
-        assert not here.member.state.jobs
+        assert not here.leadership.state.jobs
         assert (await posted(here, "user", "/v1/jobs", command=["true"], queue="lab"))[0] == 202
         assert (await posted(here, "user", "/v1/jobs", command=["true"]))[0] == 202
 
@@ -72,7 +72,7 @@ async def test_a_queue_may_be_declared_without_limits_and_forgotten():
         assert view.quota is not None
         (id,) = (await here.commands.submit(options_of(queue="lab", gpus=8), "ada")).task_ids
         await here.commands.set_quota("lab", None, "root")
-        assert here.member.state.jobs[id].job.queue == "lab"
+        assert here.leadership.state.jobs[id].job.queue == "lab"
         for name in ("lab", "never-declared", "default"):
             with pytest.raises(NotFound, match=f"{name}: no.* queue"):
                 await here.commands.set_quota(name, None, "root")
@@ -90,8 +90,8 @@ async def test_one_application_may_declare_the_queue_it_uses():
 async def test_jobs_of_older_stores_in_undeclared_queues_go_on():
     async with a_coordinator() as here:
         job = a_job(queue="old")
-        await here.member.ask([Submit(job)])  # as its event was written when this was not checked
-        assert here.member.state.jobs[job.id].live  # it is placed
+        await here.leadership.ask([Submit(job)])  # as its event was written when this was not checked
+        assert here.leadership.state.jobs[job.id].live  # it is placed
         assert [queue.name for queue in await here.commands.queues()] == ["default", "old"]
         with pytest.raises(BadRequest, match="no queue 'old'"):
             await here.commands.submit(options_of(queue="old"), "ada")

@@ -41,7 +41,7 @@ async def a_port(
         coordinator = await group.coordinator("c1")
         parts = coordinator.parts
         service = RunnersService(
-            parts.links, parts.log_links, parts.member.post, parts.keys, parts.streams, streams_max
+            parts.links, parts.log_links, parts.leadership.post, parts.keys, parts.streams, streams_max
         )
         server = RpcServer(service, connections_max=connections_max)
         port = await server.open("127.0.0.1", 0, None if tls is None else lambda: tls.pem)
@@ -274,6 +274,8 @@ async def test_a_renewed_certificate_is_taken_up_by_new_connections(tmp_path: Pa
 async def test_a_port_that_is_taken_is_told_with_its_number():
     async with a_port() as (coordinator, port):
         parts = coordinator.parts
-        service = RunnersService(parts.links, parts.log_links, parts.member.post, parts.keys, parts.streams)
+        service = RunnersService(
+            parts.links, parts.log_links, parts.leadership.post, parts.keys, parts.streams
+        )
         with pytest.raises(OSError, match=f"port {port} of 127.0.0.1 cannot be used for gRPC"):
             await RpcServer(service).open("127.0.0.1", port)

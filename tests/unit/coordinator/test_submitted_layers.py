@@ -41,7 +41,7 @@ async def test_a_layer_in_the_wrong_letters_is_the_one_that_must_be_meant():
         await here.commands.set_topology(ROWS, "ada")
         reply = await here.commands.submit(options_of("Row", must=True), "ada")
         assert reply.warnings == ["gather[0].layer: 'Row': it is read as row, the layer of this network"]
-        gang = here.member.state.jobs[reply.task_ids[0]].job.gang
+        gang = here.leadership.state.jobs[reply.task_ids[0]].job.gang
         assert gang is not None
         assert gang.gather == (Gather("row", must=True),)
 

@@ -1,4 +1,4 @@
-"""Members on one memory, for tests: real loops, a clock that can be set forward, a store that can be made to fail."""
+"""Coordinators on one memory store: real loops, a clock that can be set forward, a store that can be made to fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.clocks import JumpingClock
 LEASE_S = 0.6
 
 
-class ShakyStore:
+class FaultyStore:
     """A store whose calls fail, or do something first, by name."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -34,7 +34,7 @@ class ShakyStore:
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._store, name)
 
-        async def shaky(*given: Any) -> Any:
+        async def faulty(*given: Any) -> Any:
             if name in self.before:
                 self.before[name]()
             if name in self.broken:
@@ -44,11 +44,11 @@ class ShakyStore:
                 self.after[name]()
             return answer
 
-        return shaky
+        return faulty
 
 
 class Listener:
-    """The porch of a member under test: it only writes down what it is told."""
+    """The listener of a coordinator under test: it records what it is given."""
 
     def __init__(self) -> None:
         self.feed = Feed()
@@ -72,8 +72,8 @@ class Listener:
         self.feed.resume(loaded, state)
 
 
-class Lone:
-    """One member with its own store object, clock and listener."""
+class CandidateUnderTest:
+    """One coordinator with its own store object, clock and listener."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Lone:
         seen_in: Path | None = None,
     ) -> None:
         self.clock = JumpingClock()
-        self.store = ShakyStore(MemoryStore(memory, self.clock.monotonic))
+        self.store = FaultyStore(MemoryStore(memory, self.clock.monotonic))
         self.listener = Listener()
         config = LeadershipConfig(Timers(), lease_s, keep=keep or Retention())
         candidate = Candidate(name, f"http://{name}", f"{name}:1")
@@ -93,11 +93,11 @@ class Lone:
         if seen_in is not None:
             seen_in.mkdir()
             store = VerifiedStore(store, EpochsSeen(seen_in, read_address("etcd://h/prefix", seen_in)))
-        self.member = Leadership(store, candidate, config, self.clock, self.listener)
+        self.leadership = Leadership(store, candidate, config, self.clock, self.listener)
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self.task = asyncio.create_task(self.member.run())
+        self.task = asyncio.create_task(self.leadership.run())
 
     async def end(self) -> None:
         if self.task is not None:
@@ -106,13 +106,13 @@ class Lone:
 
 
 @asynccontextmanager
-async def running(*members: Lone) -> AsyncIterator[None]:
+async def running(*candidates: CandidateUnderTest) -> AsyncIterator[None]:
     """Opened one after another, then all at work."""
     try:
-        for each in members:
-            await each.member.open()
+        for each in candidates:
+            await each.leadership.open()
             each.start()
         yield
     finally:
-        for each in members:
+        for each in candidates:
             await each.end()
