@@ -10,6 +10,7 @@ from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.link_auth import LinkAccess
 from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.decide import declared
 from phalanx.core.cluster.decide.declared import KEEP_ENDED_S, USED_EVERY_S
 from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
@@ -67,10 +68,18 @@ class Stage:
         if entry.credential is None:
             return entry
         answer = self.do(Admit(self.hello(node, origin), entry.join, entry.credential))
-        return LinkAccess(answer.reason.text) if isinstance(answer, Refused) else entry
+        if not isinstance(answer, Refused):
+            return entry
+        assert answer.reason.code in {"JoinRefused", "NameTaken"}
+        return LinkAccess(answer.reason.text)
 
     def enters(self, token: str, node: str = "n1") -> bool:
         return not self.credentials.accepts_node(token, node).refusal
+
+
+def code(answer: Answer | None) -> str:
+    assert isinstance(answer, Refused)
+    return answer.reason.code
 
 
 def test_a_created_token_is_somebody_until_it_ends():
@@ -110,8 +119,8 @@ def test_a_revoked_token_falls_with_those_made_with_it_for_the_same_name():
     stage.made("d", name="bob", role="user", parent=first)
     assert stage.do(RevokeCredential(first)) == Accepted(3)
     assert names(stage.credentials, "a", "b", "c", "d") == [False, False, False, True]
-    assert isinstance(stage.do(RevokeCredential(first)), Refused)
-    assert isinstance(stage.do(RevokeCredential("unknown")), Refused)
+    assert code(stage.do(RevokeCredential(first))) == "TokenEnded"
+    assert code(stage.do(RevokeCredential("unknown"))) == "TokenNotFound"
 
 
 def test_rotation_overlaps():
@@ -122,6 +131,15 @@ def test_rotation_overlaps():
     assert names(stage.credentials, "old", "new") == [True, True]
     stage.clock.at = 1060.0
     assert names(stage.credentials, "old", "new") == [False, True]
+    assert code(stage.do(RotateCredential(old, new, 1060.0))) == "NotRotated"
+
+
+def test_there_is_an_end_to_how_many_tokens_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(declared, "CREDENTIALS_MAX", 1)
+    stage = Stage()
+    stage.made("a", name="ada", role="user")
+    more = Credential(fingerprint("b"), "user", digest("b"), 1000.0, "ada", "user")
+    assert code(stage.do(CreateCredential(more))) == "TooManyTokens"
 
 
 def test_a_use_is_written_down_seldom():

@@ -137,8 +137,9 @@ async def test_quotas_that_come_with_a_job_hold_for_it():
 async def test_a_preference_for_an_unknown_layer_is_a_warning_and_an_error_if_strict():
     spec = JobSpec([GroupSpec(command=["true"], tasks=2)], gang=True, gather=[GatherSpec("galaxy")])
     async with a_coordinator() as here:
-        with pytest.raises(BadRequest, match="galaxy"):
+        with pytest.raises(BadRequest, match="galaxy") as refused:
             await here.commands.apply(ApplyRequest([spec], strict=True), "ada")
+        assert refused.value.reason == "StrictWarning"
         (warning,) = (await here.commands.apply(ApplyRequest([spec]), "ada")).warnings
         assert "galaxy" in warning
 
@@ -167,8 +168,9 @@ async def test_asking_twice_under_one_id_submits_once():
 async def test_an_id_that_was_used_for_something_else_is_a_conflict(specs: list[JobSpec]):
     async with a_coordinator() as here:
         await here.commands.apply(ApplyRequest([a_spec(), a_spec(2)], request_id="once"), "ada")
-        with pytest.raises(Conflict, match="another request"):
+        with pytest.raises(Conflict) as refused:
             await here.commands.apply(ApplyRequest(specs, request_id="once"), "ada")
+        assert refused.value.reason == "RequestIdReused"
 
 
 async def test_too_many_tasks_are_refused_together():
@@ -324,6 +326,15 @@ async def test_objects_that_came_with_another_content_at_the_same_moment_are_ref
         ends = [job.overall_status for job in here.leadership.state.jobs.values()]
         assert ends.count(Status.CANCELLED) == 1  # what else it asked for is taken back
         assert len(ends) == 3
+
+
+async def test_a_gang_that_is_whole_takes_no_more_objects():
+    async with a_coordinator() as here:
+        await here.commands.apply(ApplyRequest([an_object("1")]), "ada")
+        more = structs.replace(an_object("1"), applied={"Pod default/a": "1", "Pod default/b": "2"})
+        with pytest.raises(Conflict) as refused:
+            await here.commands.apply(ApplyRequest([more]), "ada")
+        assert refused.value.reason == "GangWhole"
 
 
 async def test_objects_that_ask_for_the_same_in_other_words_are_unchanged():

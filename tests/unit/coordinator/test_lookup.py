@@ -37,6 +37,17 @@ async def test_the_only_task_is_number_0():
         assert (await here.commands.cancel(f"{id}.0")).cancelled == 1
 
 
+async def test_the_beginning_of_several_ids_is_refused():
+    async with a_coordinator() as here:
+        for _ in range(2):
+            await here.commands.submit(SubmitRequest(["true"]), "ada")
+        first, second = sorted(here.member.state.jobs)
+        common = next(at for at in range(26) if first[at] != second[at])
+        with pytest.raises(BadRequest) as refused:
+            await here.commands.job(first[:common])
+        assert refused.value.reason == "AmbiguousId"
+
+
 PODS = ["team/pod-1", "team/pod-2"]
 
 

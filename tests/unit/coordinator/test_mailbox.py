@@ -11,7 +11,15 @@ from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.loop import FIRST_PER_TURN, SUBMITS_MAX, SUBMITS_PER_TURN, Mailbox
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Cancel, Drain, Heartbeat, Input, SetQuota, Submit
+from phalanx.errors import TooMany
 from tests.support.builders import a_job
+from tests.unit.coordinator.test_declarations import a_coordinator
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
 
 SUBMIT = Submit(a_job())
 BEAT = Heartbeat("n1", "life", [], 1)
@@ -104,3 +112,13 @@ def test_every_letter_comes_out_once_and_in_the_order_of_its_lane(words: list[st
         submits = [envelope for envelope in turn if type(envelope[0][0]) is Submit]
         assert sum(len(envelope[0]) for envelope in submits) <= SUBMITS_PER_TURN or len(submits) == 1
         assert sum(len(envelope[0]) for envelope in turn) <= FIRST_PER_TURN + SUBMITS_PER_TURN
+
+
+@pytest.mark.anyio
+async def test_a_full_mailbox_says_so(monkeypatch: pytest.MonkeyPatch):
+    async with a_coordinator() as here:
+        monkeypatch.setattr(Mailbox, "post", lambda *_: False)
+        with pytest.raises(TooMany) as refused:
+            await here.member.ask([SUBMIT])
+        assert refused.value.reason == "MailboxFull"
+        monkeypatch.undo()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from phalanx.manifests.caution import ManifestError
 from tests.unit.manifests.documents import a_pod, reading, refusal, the_job, warned
 
 
@@ -253,7 +254,9 @@ def test_labels_are_kept_as_tags():
 
 
 def test_strictness_makes_errors_of_cautions():
-    assert "spec.hostname" in refusal(a_pod(hostname="h"), strict=True)
+    with pytest.raises(ManifestError, match=r"spec\.hostname") as refused:
+        reading(a_pod(hostname="h"), strict=True)
+    assert refused.value.reason == "StrictManifest"
     assert the_job(a_pod(), strict=True).name == "p1"
 
 

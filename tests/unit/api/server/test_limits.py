@@ -51,7 +51,7 @@ async def test_who_finds_no_place_in_time_is_told_to_come_again():
     with pytest.raises(TooMany) as caught:
         async with limit.passed():
             raise AssertionError("there was no place")
-    assert caught.value.retry_after_s == 1.0
+    assert (caught.value.reason, caught.value.retry_after_s) == ("TooManySubmits", 1.0)
     gate.set()
     await first
     async with limit.passed():

@@ -6,6 +6,7 @@ import pytest
 from msgspec import msgpack, structs
 
 from phalanx.core.cluster.apply.grants import hold_back
+from phalanx.core.cluster.decide import declared
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, SetQuota, Submit
@@ -243,6 +244,13 @@ def test_a_cancelled_task_says_so() -> None:
     cluster.submit(job)
     cluster.give(Cancel(job.id))
     assert cluster.state.jobs[job.id].why[0] == Why.CANCELLED
+
+
+def test_there_is_an_end_to_how_many_queues_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declared, "QUEUES_MAX", 1)
+    cluster = Cluster()
+    assert cluster.give(SetQuota("lab", Quota(gpus=2))) == [Accepted()]
+    assert code(cluster.give(SetQuota("more", Quota(gpus=2)))[0]).endswith(" TooManyQueues")
 
 
 def test_one_user_leaves_room_for_others_in_the_queue():
