@@ -116,7 +116,7 @@ async def test_a_job_that_is_held_back_is_released_as_a_whole():
         with pytest.raises(Conflict) as refused:
             await here.commands.release(id)
         assert refused.value.reason == "NotHeld"
-        state = here.member.state
+        state = here.leadership.state
         hold_back(state, state.jobs[id], "it may have ended")
         for name in (id, f"{id}.3"):
             with pytest.raises(Conflict, match="held back as a whole: it may have ended") as refused:

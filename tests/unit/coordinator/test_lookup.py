@@ -41,7 +41,7 @@ async def test_the_beginning_of_several_ids_is_refused():
     async with a_coordinator() as here:
         for _ in range(2):
             await here.commands.submit(SubmitRequest(["true"]), "ada")
-        first, second = sorted(here.member.state.jobs)
+        first, second = sorted(here.leadership.state.jobs)
         common = next(at for at in range(26) if first[at] != second[at])
         with pytest.raises(BadRequest) as refused:
             await here.commands.job(first[:common])

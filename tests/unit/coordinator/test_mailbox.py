@@ -119,6 +119,6 @@ async def test_a_full_mailbox_says_so(monkeypatch: pytest.MonkeyPatch):
     async with a_coordinator() as here:
         monkeypatch.setattr(Mailbox, "post", lambda *_: False)
         with pytest.raises(TooMany) as refused:
-            await here.member.ask([SUBMIT])
+            await here.leadership.ask([SUBMIT])
         assert refused.value.reason == "MailboxFull"
         monkeypatch.undo()
