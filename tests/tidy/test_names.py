@@ -33,6 +33,22 @@ def defined_twice(found: tuple[Source, ...]) -> list[str]:
     ]
 
 
+def given_twice(found: tuple[Source, ...]) -> list[str]:
+    """Names that one module gives twice at its top level: what was meant by the first now means the second."""
+    violations = []
+    for source in found:
+        seen: set[str] = set()
+        for node in source.tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+            names += (
+                [node.name] if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) else []
+            )
+            violations += [source.at(node.lineno, f"{name} is given again") for name in names if name in seen]
+            seen.update(names)
+    return violations
+
+
 def former_words(found: tuple[Source, ...]) -> list[str]:
     """Files and classes whose name has a word in it that was given up."""
     violations = []
@@ -76,6 +92,18 @@ def _former(words: set[str]) -> set[str]:
 
 def test_no_class_name_is_defined_twice():
     assert defined_twice(sources(ROOT, "src")) == []
+
+
+def test_a_module_gives_a_name_once():
+    assert given_twice(sources(ROOT, "src")) == []
+
+
+def test_a_name_that_is_given_again_is_seen(tmp_path: Path):
+    a_tree(tmp_path, {"src/phalanx/a.py": "LIMIT = 1\ndef f(): ...\nLIMIT: int = 2\ndef f(): ...\nx = 1\n"})
+    assert given_twice(sources(tmp_path, "src")) == [
+        "src/phalanx/a.py:3: LIMIT is given again",
+        "src/phalanx/a.py:4: f is given again",
+    ]
 
 
 def test_words_that_were_given_up_name_no_file_and_no_class():

@@ -35,7 +35,7 @@ STRANGERS_MAX = 512  # connections that were not let in yet
 STRANGERS_FRAME_MAX = 512 * 1024  # a hello that lists ten thousand attempts fits
 STRANGERS_BYTES_MAX = 16 * 1024 * 1024  # of all that they have begun to say
 BUFFER_MAX = 64 * 1024 * 1024
-NEEDS_TLS = wire.pack(
+LINK_NEEDS_TLS = wire.pack(
     wire.Rejected(
         "TlsRequired", "this port speaks TLS: give runner.tls_ca_file (`phalanx ca` makes it)", False
     )
@@ -224,7 +224,7 @@ async def serve(
     def make() -> RunnerConnection:
         return RunnerConnection(links, log_links, post, addresses)
 
-    return await Acceptor.open(host, port, tls, make, NEEDS_TLS, strangers), addresses
+    return await Acceptor.open(host, port, tls, make, LINK_NEEDS_TLS, strangers), addresses
 
 
 class RestServer(uvicorn.Server):
@@ -241,7 +241,12 @@ class RestServer(uvicorn.Server):
         await super().startup([])
         self.started = False
         acceptor = await Acceptor.open(
-            self.config.host, self.config.port, self.tls, self._protocol, NEEDS_TLS, self.unauthenticated_max
+            self.config.host,
+            self.config.port,
+            self.tls,
+            self._protocol,
+            REST_NEEDS_TLS,
+            self.unauthenticated_max,
         )
         self.servers = [cast(asyncio.Server, acceptor)]
         self.started = True
@@ -291,4 +296,4 @@ def _needs_tls() -> bytes:
     return head + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
-NEEDS_TLS = _needs_tls()
+REST_NEEDS_TLS = _needs_tls()
