@@ -41,6 +41,7 @@ class Preemptor:
     """A gang that waits, all of its members."""
 
     is_gang: Literal[True] = True
+    comes_back = False
     is_surplus = False
     may_hold_part = False
 

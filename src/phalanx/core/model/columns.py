@@ -1,13 +1,13 @@
 """What is free on every node, as columns that follow the ledgers, and a note of every row that changed.
 
-Whoever keeps something that follows from the columns (`slots.py`, `ranking.py`) asks which rows have changed since it
+Whoever keeps something that follows from the columns (`slots.py`, `score.py`) asks which rows have changed since it
 last looked, so that a change costs the same however many nodes there are and whoever is interested in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,8 @@ CHANGES_KEPT = 1 << 16
 FEW = 24  # so many rows are sooner read one by one than all at once
 Selector = tuple[tuple[str, str], ...]  # labels asked for
 _Cell = TypeVar("_Cell", bound=np.generic)
+_Key = TypeVar("_Key")
+_Kept = TypeVar("_Kept")
 
 
 Matrix = NDArray[np.int64]  # a row for each resource, a column for each node or tenant
@@ -63,6 +65,31 @@ class Changes:
     def since(self, mark: int) -> set[int] | None:
         """The rows that changed after a mark, or None if that is too long ago to know."""
         return None if mark < self._forgotten else set(self._rows[mark - self._forgotten :])
+
+
+class Recent(Generic[_Key, _Kept]):
+    """What was asked last of something that follows the columns, of each key; as many as their cells allow."""
+
+    def __init__(self, columns: Columns, least: int, most: int, cells: int) -> None:
+        self._columns = columns
+        self._least, self._most, self._cells = least, most, cells
+        self._kept: dict[_Key, _Kept] = {}  # the one asked last stands last
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, key: _Key, make: Callable[[], _Kept], catch_up: Callable[[_Kept], None]) -> _Kept:
+        """What is kept for a key, up to date, or what is made anew."""
+        found = self._kept.pop(key, None)
+        if found is None:
+            most = max(self._least, min(self._most, self._cells // max(1, len(self._columns))))
+            while len(self._kept) >= most:
+                del self._kept[next(iter(self._kept))]
+            found = make()
+        else:
+            catch_up(found)
+        self._kept[key] = found
+        return found
 
 
 class Alike:

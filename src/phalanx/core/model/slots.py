@@ -14,10 +14,6 @@ from phalanx.core.model.columns import FEW, Columns, lengthened
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column, Tree
 
-CLASSES_MAX = 256
-CELLS_MAX = 1 << 23  # of all classes together: 64 MiB
-CLASSES_MIN = 16
-
 
 class SlotCounts(NamedTuple):
     """How many tasks with one request would find room, now."""
@@ -133,36 +129,3 @@ class ClassSlots:
         self.tally = Tally(self.column, self._tree)
         for sums, domains in zip(self.sums, self._tree.domains, strict=True):
             np.add.at(sums, domains[rows], change)
-
-
-class SlotBook:
-    """The classes that were asked last."""
-
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-        self._kept: dict[Request, ClassSlots] = {}  # the one asked last stands last
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def of(self, request: Request, tree: Tree) -> SlotCounts:
-        """The slots of a class, up to date. They belong to the book and change with the nodes."""
-        return self._class(request, tree).counts
-
-    def ever(self, request: Request, tree: Tree) -> tuple[Column, tuple[Column, ...]]:
-        """The slots of a class on empty nodes: by node row, and for each layer by domain."""
-        return self._class(request, tree).ever(tree)
-
-    def _class(self, request: Request, tree: Tree) -> ClassSlots:
-        found = self._kept.pop(request, None)
-        if found is None:
-            while len(self._kept) >= self._most():
-                del self._kept[next(iter(self._kept))]
-            found = ClassSlots(self._columns, request, tree)
-        else:
-            found.catch_up(tree)
-        self._kept[request] = found
-        return found
-
-    def _most(self) -> int:
-        return max(CLASSES_MIN, min(CLASSES_MAX, CELLS_MAX // max(1, len(self._columns))))

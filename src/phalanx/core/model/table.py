@@ -8,20 +8,22 @@ ranking for single tasks are kept here and follow what changed.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from msgspec import structs
 
 from phalanx.core.model import topology
-from phalanx.core.model.columns import Columns
+from phalanx.core.model.columns import Columns, Recent
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.ranking import Ranking, Rankings
 from phalanx.core.model.resources import Capacity, Grant, Request
-from phalanx.core.model.score import Score, Scores
-from phalanx.core.model.slots import SlotBook, SlotCounts, Tally
+from phalanx.core.model.score import Ranking, Score, Scores
+from phalanx.core.model.slots import ClassSlots, SlotCounts, Tally
 from phalanx.core.model.survey import TopologySurvey
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.tree import Column, Mask, Tree
+
+CLASSES_MAX = 256  # users choose the classes, so their number is bounded
 
 
 class NodeTable:
@@ -34,9 +36,11 @@ class NodeTable:
         self.ledgers = self.columns.ledgers
         self.topology = topology.DEFAULT
         self._survey = TopologySurvey(self.topology)
-        self._slots = SlotBook(self.columns)
         self.scores = Scores(self.columns)
-        self._rankings = Rankings(self.columns, self.scores)
+        self._slots = Recent[Request, ClassSlots](
+            self.columns, 16, CLASSES_MAX, 1 << 23
+        )  # 64 MiB at the most
+        self._rankings = Recent[tuple[Request, Score], Ranking](self.columns, 8, 64, 1 << 22)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -92,7 +96,8 @@ class NodeTable:
             self.columns,
             self.ledgers,
         )
-        other._slots, other.scores, other._rankings = SlotBook(self.columns), self.scores, self._rankings
+        other._slots = Recent(self.columns, 16, CLASSES_MAX, 1 << 23)
+        other.scores, other._rankings = self.scores, self._rankings
         other.set_topology(declared)
         return other
 
@@ -136,7 +141,7 @@ class NodeTable:
         The columns are the table's own: whoever wants to keep or change them makes a copy.
         """
         if request.target is None:
-            return self._slots.of(request, self.tree)
+            return self._class(request).counts
         column = np.zeros(len(self), dtype=np.int64)
         row = self.rows.get(request.target.host)
         if row is not None:
@@ -150,7 +155,7 @@ class NodeTable:
     def ever(self, request: Request) -> tuple[Column, tuple[Column, ...]]:
         """How many each node could take if it were empty and at work, and the sums for every layer of the tree."""
         if request.target is None:
-            return self._slots.ever(request, self.tree)
+            return self._class(request).ever(self.tree)
         column = np.zeros(len(self), dtype=np.int64)
         row = self.rows.get(request.target.host)
         if row is not None:
@@ -160,7 +165,13 @@ class NodeTable:
     def ranking(self, request: Request, score: Score) -> Ranking:
         """The nodes that could take one task with this request, whatever its target."""
         anywhere = request if request.target is None else structs.replace(request, target=None)
-        return self._rankings.of(anywhere, score)
+        make = partial(Ranking, self.columns, self.scores, anywhere, score)
+        return self._rankings.of((anywhere, score), make, Ranking.catch_up)
+
+    def _class(self, request: Request) -> ClassSlots:
+        tree = self.tree
+        make = partial(ClassSlots, self.columns, request, tree)
+        return self._slots.of(request, make, lambda kept: kept.catch_up(tree))
 
     def _only_target(self, mask: Mask, request: Request) -> Mask:
         if request.target is None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -23,6 +24,7 @@ from phalanx.core.model.topology import Topology
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 
 class Domain(Struct, frozen=True):
@@ -208,3 +210,15 @@ def _starts(ordered: Column) -> Column:
         return np.zeros(1, dtype=np.int64)
     bounds: Column = np.flatnonzero(np.diff(ordered, prepend=-1, append=ordered[-1] + 1))
     return bounds
+
+
+def begins(segment: Column) -> Column:
+    """Where each segment begins in a column in which equal numbers lie side by side."""
+    return np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]])[: len(segment)])
+
+
+def before(segment: Column, values: NDArray[_Number]) -> NDArray[_Number]:
+    """The sum of the values before each, within its segment."""
+    run, first = values.cumsum() - values, begins(segment)
+    within: NDArray[_Number] = run - np.repeat(run[first], np.diff(np.append(first, len(values))))
+    return within

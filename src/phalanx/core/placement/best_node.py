@@ -11,9 +11,8 @@ from heapq import heappop, heappush
 from operator import gt
 
 from phalanx.core.model.ledger import MIXED, Ledger
-from phalanx.core.model.ranking import Order, Ranking
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.score import WORST, Score
+from phalanx.core.model.score import WORST, Order, Ranking, Score
 from phalanx.core.model.table import NodeTable
 
 # An order of one's own costs as much as so many questions: 16, and one for every 32 nodes.

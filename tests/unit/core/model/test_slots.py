@@ -11,11 +11,9 @@ from phalanx.core.model import columns as columns_module
 from phalanx.core.model.amounts import SLOTS_MAX
 from phalanx.core.model.columns import Changes
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.ranking import SHELF
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
-from phalanx.core.model.score import SCORES
-from phalanx.core.model.slots import CLASSES_MAX
-from phalanx.core.model.table import NodeTable
+from phalanx.core.model.score import SCORES, SHELF
+from phalanx.core.model.table import CLASSES_MAX, NodeTable
 from phalanx.core.placement.best_node import BestNode
 from tests.support.topologies import THREE, labels
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.job import Gather
 from phalanx.core.model.slots import Tally
-from phalanx.core.model.tree import Column, Mask, Tree
+from phalanx.core.model.tree import Column, Mask, Tree, before
 from phalanx.core.placement.gang.spread import Field
 
 GRADES_MAX = 8  # of more grades the highest are taken for one
@@ -230,7 +230,7 @@ class Domains:
         for field, count in zip(self.fields, size, strict=True):
             room = field.at(inner)
             order = np.lexsort((-room, outer))
-            used = (_before(outer[order], room[order]) < count) & (room[order] > 0)
+            used = (before(outer[order], room[order]) < count) & (room[order] > 0)
             total += np.bincount(outer[order][used], minlength=len(total))
         return total
 
@@ -243,7 +243,7 @@ class Domains:
             unit = self.cost / np.maximum(field.slots, 1)
             order = np.lexsort((unit, outer))
             slots = field.slots[order]
-            takes = np.clip(count - _before(outer[order], slots), 0, slots)
+            takes = np.clip(count - before(outer[order], slots), 0, slots)
             total += np.bincount(outer[order], takes * unit[order], minlength=len(total))
         return total
 
@@ -251,10 +251,3 @@ class Domains:
         if not len(bound) or not self.rules.top:
             return None
         return np.unique(self.tree.up(self.tree.node_level, np.asarray(bound), self.rules.top))
-
-
-def _before(segment: Column, values: Column) -> Column:
-    """The sum of the values before each, within its segment; segments lie side by side."""
-    run = values.cumsum() - values
-    first = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]]))
-    return run - np.repeat(run[first], np.diff(np.append(first, len(values))))

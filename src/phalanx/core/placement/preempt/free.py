@@ -19,7 +19,7 @@ from phalanx.core.model.amounts import Rows
 from phalanx.core.model.columns import Matrix, slots_each
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tree import Column, Mask
+from phalanx.core.model.tree import Column, Mask, before, begins
 from phalanx.core.model.waiting import Part
 from phalanx.core.placement.preempt.node_fit import NodeFit
 from phalanx.core.placement.preempt.victims import Victims
@@ -80,12 +80,8 @@ class FreeAfter:
         `order` lists victims row by row.
         """
         row = self.row[order]
-        begins = np.concatenate([[True], row[1:] != row[:-1]])[: len(row)]
-        run = self._freed[:, order].astype(np.int64).cumsum(axis=1)
-        base = np.concatenate([np.zeros((len(run), 1), dtype=np.int64), run], axis=1)[
-            :, np.flatnonzero(begins)
-        ]
-        free = self._free[:, row] + run - base[:, begins.cumsum() - 1]
+        freed = self._freed[:, order].astype(np.int64)
+        free = self._free[:, row] + freed + np.array([before(row, amount) for amount in freed])
         return self.measure.slots(free, 0) * self.measure.ever[0][self.rows[row]]
 
     def use_of(self, victims: Column) -> Column:
@@ -212,12 +208,12 @@ class Offers:
         row = room.row[order]
         slots = room.slots_in_turn(order)
         before = np.concatenate([[0], slots[:-1]])
-        starts = _starts(row)
+        starts = begins(row)
         before[starts] = self.slots[row[starts]]
         paid = _within(price[order].cumsum(), starts, len(row))
         at = np.flatnonzero(slots > before)
         self._row, self._gain = row[at], (slots - before)[at]
-        starts = _starts(self._row)
+        starts = begins(self._row)
         paid = paid[at]
         earlier = np.concatenate([[0.0], paid[:-1]])
         earlier[starts] = 0.0
@@ -245,13 +241,6 @@ class Offers:
         lift = segment.cumsum() * (len(rank) + 1)
         lifted: Column = np.maximum.accumulate(rank + lift) - lift
         return lifted
-
-
-def _starts(row: Column) -> Column:
-    """Where each row begins in a column that is ordered by row."""
-    if not len(row):
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
 
 
 def _within(run: Prices, starts: Column, size: int) -> Prices:

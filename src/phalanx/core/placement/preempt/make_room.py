@@ -21,14 +21,13 @@ from functools import cached_property
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from phalanx.core.model import reason
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement, Placement, Policy
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.tenants import Tenant, TenantKey
-from phalanx.core.model.tree import Column
+from phalanx.core.model.tree import Column, before
 from phalanx.core.model.waiting import Ask, Unit
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.place import seat
@@ -313,7 +312,7 @@ class EvictionDomains:
             gains = np.bincount(inverse, gain, minlength=len(keys)).astype(np.float64)
         order = np.lexsort((-gains, domain))
         domain, gains, job = domain[order], gains[order], job[order]
-        needed = _before(domain, gains) < missing[domain] - 1e-9
+        needed = before(domain, gains) < missing[domain] - 1e-9
         fewest = np.bincount(domain[needed], minlength=size)
         urgency = np.bincount(domain[needed], victims.priority[job[needed]], minlength=size)
         return fewest, urgency.astype(np.int64)
@@ -322,11 +321,3 @@ class EvictionDomains:
     def _summed(slots: Column, domain: Column, size: int) -> Column:
         total: Column = np.bincount(domain, slots, minlength=size).astype(np.int64)
         return total
-
-
-def _before(segment: Column, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sum of the values before each, within its segment; segments lie side by side."""
-    run = values.cumsum() - values
-    starts = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]])[: len(segment)])
-    anew: NDArray[np.float64] = run - np.repeat(run[starts], np.diff(np.append(starts, len(values))))
-    return anew

@@ -18,7 +18,7 @@ from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Job
 from phalanx.core.model.quantity import MILLI
 from phalanx.core.model.tenants import Tenant, TenantKey, Tenants
-from phalanx.core.model.tree import Column, Mask
+from phalanx.core.model.tree import Column, Mask, before
 from phalanx.core.placement.draft import Draft
 
 SORTED_MAX = 2048  # jobs; equal ones of more than these are told apart by who came first, not by name
@@ -102,8 +102,7 @@ class Victims:
             group, spare = self._ties.groups(self.slot[places])
             order = np.lexsort((self.lost[places], -use[places], group))
             ordered = group[order]
-            begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-            rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+            rank = before(ordered, np.ones(len(order), dtype=np.int64))
             found[places[order[rank < spare[order]]]] = int(Loss.SURPLUS)
         return found
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.columns import Matrix
 from phalanx.core.model.resources import Request
-from phalanx.core.model.tree import Column
+from phalanx.core.model.tree import Column, before
 from phalanx.core.model.waiting import Ask, Gathers, Part
 from phalanx.core.placement.gang.domains import GatherLevels
 from phalanx.core.placement.gang.search import Layout, PartSlots, layouts
@@ -189,7 +189,7 @@ class Lacking:
             slots = self._slots(part, self._everybody)
             order = np.lexsort((slots.price, slots.domain))
             domain, count = slots.domain[order], slots.count[order]
-            taken = np.clip(part.need - _before(domain, count), 0, count)
+            taken = np.clip(part.need - before(domain, count), 0, count)
             lack += np.bincount(domain, taken * slots.price[order], minlength=size)
             could &= np.bincount(domain, count, minlength=size) >= part.need
         if self.level and (bound := self._ask.bound):
@@ -232,10 +232,3 @@ def _each_first(slots: _Slots, rows: Column) -> _Slots:
         np.concatenate([np.full(len(rows), -1.0), slots.price]),
         np.concatenate([domain, slots.domain]),
     )
-
-
-def _before(segment: Column, values: Column) -> Column:
-    """The sum of the values before each, within its segment; segments lie side by side."""
-    run = values.cumsum() - values
-    first = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]])[: len(segment)])
-    return run - np.repeat(run[first], np.diff(np.append(first, len(values))))
