@@ -40,8 +40,10 @@ def values(info: types.Type, name: str = "") -> st.SearchStrategy[Any]:
             return st.sampled_from(info.cls)
         case types.LiteralType():
             return st.sampled_from(info.values)
+        case types.IntType() | types.FloatType() if name == "cores":
+            return st.integers(0, 2**40) if isinstance(info, types.IntType) else st.floats(0.0, 2.0**40)
         case types.IntType():
-            return st.integers(0, 2**40) if name == "cores" else WHOLE
+            return WHOLE
     simple: dict[type, st.SearchStrategy[Any]] = {
         types.NoneType: st.none(),
         types.BoolType: st.booleans(),

@@ -4,7 +4,7 @@ A `Converter` is made for one type of ours and one message, and making it compar
 type that stands in one and not in the other raises `Drift`. The rules:
 
     struct                      message, fields by name; a field in `LEFT_OUT` travels elsewhere
-    int, float, str, …          int64, double, string; `FRACTIONS` are double, for they may become fractions
+    int, float, str, …          int64, double, string; `FRACTIONS` are double: parts of a core, or a whole number
     numbers or text             string, as one would write it: 16GiB, 30
     Literal                     string
     IntEnum                     enum, each number one more, for 0 means that nothing was said
@@ -103,7 +103,10 @@ def _struct(info: types.StructType, theirs: Descriptor) -> Converter:
     def read(message: Any, **known: Any) -> Any:
         for key, _, get in parts:
             known[key] = _inside(key, get, message)
-        return made(**known)
+        try:
+            return made(**known)
+        except ValueError as error:  # a struct that looks at its own numbers
+            raise WrongMessage(f": {error}") from None
 
     return Converter(write, read)
 

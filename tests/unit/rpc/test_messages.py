@@ -225,3 +225,10 @@ def test_a_number_that_is_none_is_refused(value: float):
     made.hello.capacity.cores = value
     with pytest.raises(WrongMessage, match=r"^hello.capacity.cores = "):
         messages.from_runner.hear(made.SerializeToString())
+
+
+def test_a_number_that_its_struct_refuses_is_refused_here_as_well():
+    made = messages.from_runner.made()
+    made.hello.capacity.cores = -1.0
+    with pytest.raises(WrongMessage, match=r"^hello.capacity: cores: -1 is out of range"):
+        messages.from_runner.hear(made.SerializeToString())
