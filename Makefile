@@ -30,9 +30,9 @@ $(VENV)/.installed-bench: requirements-bench.lock $(INSTALL_INPUTS)
 	bash scripts/install requirements-bench.lock
 	@touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-docs: requirements-docs.lock $(INSTALL_INPUTS) | $(VENV)/.installed
-	bash scripts/install requirements-docs.lock
-	@touch $@
+$(VENV)/.installed-docs: requirements.lock requirements-docs.lock $(INSTALL_INPUTS)
+	bash scripts/install requirements.lock requirements-docs.lock
+	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-browser: requirements-browser.lock $(INSTALL_INPUTS) | $(VENV)/.installed
 	bash scripts/install requirements-browser.lock
@@ -58,7 +58,7 @@ check: install-test ## format, lint, types, tidy, unit, property: under two minu
 bench: install-bench ## measure, and compare; ARGS=--quick only shows that it works
 	bash scripts/bench $(ARGS)
 
-docs: $(VENV)/.installed $(VENV)/.installed-docs ## the documentation as a site and as man pages, in build/docs
+docs: $(VENV)/.installed-docs ## the documentation as a site and as man pages, in build/docs
 	bash scripts/docs
 
 look: docs $(VENV)/.installed-browser ## open every page of the site in Chromium, and take pictures (needs chromium)
