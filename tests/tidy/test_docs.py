@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,17 @@ from tests.tidy.source import ROOT
 
 # What the clients are built from, which is nobody's to call.
 INTERNAL = {"Transport", "AsyncTransport"}
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+DIALECT = re.compile(
+    r"\b(?:whoever|somebody|anybody|nobody|those who|by and by|unsaid|without a word|(?:is|are|was|were) told|and told"
+    r"|pretended)\b",
+    re.IGNORECASE,
+)
+NOT_PROSE = {
+    "docs/glossary.md",
+    "docs/reference/python.md",
+    "docs/reference/python-types.md",
+}  # with words of others
 CLIENTS = (phalanx.Client, phalanx.AsyncClient, phalanx.LocalCluster)
 
 
@@ -64,6 +76,24 @@ def test_every_page_is_in_the_navigation():
     }
     left_out = {path for path, place in known.items() if place not in listed and "decisions/" not in place}
     assert left_out == {"docs/index.md"}, "list it in docs/index.md"
+
+
+def dialect(text: str) -> list[str]:
+    """Words that no engineer would write in a manual; what is code does not count."""
+    return DIALECT.findall(CODE.sub("", text))
+
+
+def test_pages_are_in_plain_technical_english():
+    paths = [
+        path for path in stage.pages(ROOT) if path.startswith("docs/") or path in ("README.md", "SECURITY.md")
+    ]
+    paths = [path for path in paths if "decisions" not in path and path not in NOT_PROSE]
+    said = {path: words for path in paths if (words := dialect((ROOT / path).read_text(encoding="utf-8")))}
+    assert said == {}
+
+
+def test_a_word_of_the_dialect_is_seen():
+    assert dialect("Whoever leads is told so; `is told` is code.") == ["Whoever", "is told"]
 
 
 def test_whatever_a_client_takes_and_answers_is_exported():

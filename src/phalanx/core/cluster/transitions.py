@@ -21,11 +21,11 @@ MOVES: dict[tuple[Status, Status], str] = {
     (ASSIGNED, PENDING): "the attempt failed with retries left, or its runner lost or returned it",
     (ASSIGNED, COMPLETED): "it ran and ended with code 0 before its start was reported",
     (ASSIGNED, FAILED): "the runner could not start it, or it failed with no retry left",
-    (ASSIGNED, CANCELLED): "the user cancelled it; the runner is told never to start it",
+    (ASSIGNED, CANCELLED): "the user cancelled it; the runner gets an order never to start it",
     (RUNNING, PENDING): "the attempt failed with retries left, or its node was lost",
     (RUNNING, COMPLETED): "the process ended with code 0",
     (RUNNING, FAILED): "the process failed and no retry is left",
-    (RUNNING, CANCELLED): "the user cancelled it; the runner is told to stop it",
+    (RUNNING, CANCELLED): "the user cancelled it; the runner gets an order to stop it",
 }
 
 
