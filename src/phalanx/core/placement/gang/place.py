@@ -79,13 +79,14 @@ def _seat_alone(
     job, queue, request = ask.job.id, ask.job.queue, part.request
     members = iter(ask.members(part, sum(count for _, count in counts)))
     found: list[Placement] = []
+    take = draft.take
     for row, count in counts:
-        ledger, node = draft.nodes.ledgers[row], draft.nodes.names[row]
+        fit, node = draft.nodes.ledgers[row].fit, draft.nodes.names[row]
         for _, position in islice(members, count):
-            grant = ledger.fit(request)
-            if not isinstance(grant, Grant):
+            grant = fit(request)
+            if grant.__class__ is not Grant:
                 return None
-            draft.take(row, grant, queue)
+            take(row, grant, queue)
             found.append(Placement(job, position, node, grant))
     return found
 

@@ -225,9 +225,11 @@ class QuotaLeft:
             self._add(tenants, -1)
 
     def _add(self, tenants: Iterable[Tenant], sign: int) -> None:
+        if self._left is None:
+            return
+        self._left = self._left.copy()
         for tenant in tenants:
-            if self._left is not None and tenant.queue == self._queue:
-                self._left = self._left.copy()
+            if tenant.queue == self._queue:
                 use(self._left, tenant.grant, sign)
 
 
