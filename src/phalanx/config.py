@@ -6,7 +6,7 @@ Krishiv's `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.
 `section.name`, its variable `PHALANX_SECTION_NAME` (those of `client` leave it out). A project file that was not
 trusted sets next to nothing.
 
-A project file comes with a folder that anybody may have written, a cloned repository say. Until its reader trusts it
+A project file comes with a folder that anyone may have written, such as a cloned repository. Until its reader trusts it
 with `phalanx config trust` it may only choose how results look (`FREE`); a file that has changed since is not trusted
 any more. Trusted files are listed, by path and content, in one file of the user's own.
 """

@@ -286,7 +286,7 @@ def test_no_token_goes_over_plain_http_to_another_machine(address: str, token: P
         assert "ssh -L" in caught.value.hint
     said = cli("--address", address, "--token-file", str(token), "ps")
     assert said.code == 2
-    assert "would show the token to everybody on the way" in said.err
+    assert "would send the token unencrypted" in said.err
 
 
 @pytest.mark.parametrize(

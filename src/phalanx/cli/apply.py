@@ -181,7 +181,7 @@ def _handed_in(
         except Conflict as error:
             if error.reason != "Amended" or not tries:
                 raise
-            again = drafts.read_again()  # somebody else has begun one of these gangs meanwhile
+            again = drafts.read_again()  # another user has begun one of these gangs meanwhile
             yield from _handed_in(client, drafts, again, strict, allow_infeasible, tries - 1)
             return
         yield _told(reply, [found for found, job in zip(new, reply.jobs, strict=True) if not job.unchanged])

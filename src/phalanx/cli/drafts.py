@@ -1,7 +1,7 @@
 """`phalanx apply` and gangs whose members come one after the other.
 
 What was applied of such a gang before is kept by the coordinator, and read here together with what comes now. If
-somebody else adds members at the same time, it is read again. Whether objects that were applied before are applied
+another user adds members at the same time, it is read again. Whether objects that were applied before are applied
 again is decided by the coordinator, by the digests that a spec takes along.
 """
 

@@ -1,7 +1,7 @@
-"""What is left when a supervisor was killed: keepers, which are told to stop what they run, and watchdogs of dead ones.
+"""What is left when a supervisor was killed: keepers, which are asked to stop their tasks, and watchdogs of dead ones.
 
 Only those of runners that `phalanx up` started and that have no runner now; others are their own runner's business. A
-watchdog is told nothing: it ends with its keeper, or, where that died, ends what that ran when the lease is over.
+watchdog is left alone: it ends with its keeper, or, where that died, ends what that ran when the lease is over.
 """
 
 from __future__ import annotations

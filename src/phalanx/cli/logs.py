@@ -79,7 +79,7 @@ def _as_they_come(read: Read) -> Iterator[bytes]:
             for piece in read(stream):
                 arriving.put(piece)
             arriving.put(None)
-        except Exception as error:  # whatever it is, the one who waits for the next piece must learn of it
+        except Exception as error:  # whatever it is, the reader of the next piece must see it
             arriving.put(error)
 
     for stream in ("stdout", "stderr"):

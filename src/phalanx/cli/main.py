@@ -1,6 +1,6 @@
 """The `phalanx` command starts here, as fast as it can.
 
-Start-up is most of what a short command costs. The commands themselves, and how their ends are told, are in `root.py`.
+Start-up is most of what a short command costs. The commands themselves, and how they end, are in `root.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A plan as a person reads it: job by job, where its tasks go, whom it evicts, or why it must wait.
 
-Tasks are told by node, nodes by domain; a reason stands with its evidence and with the nearest fix.
+Tasks are listed by node, nodes by domain; a reason comes with its evidence and a fix.
 """
 
 from __future__ import annotations

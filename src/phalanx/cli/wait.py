@@ -108,7 +108,7 @@ def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View
 
 
 def exit_code(views: Sequence[View]) -> int:
-    """What a shell is told: 0, or the code of the first that did not complete."""
+    """The exit code: 0, or the code of the first that did not complete."""
     return next((_shell_code(view) for view in views if view.status != "Completed"), 0)
 
 

@@ -64,7 +64,7 @@ class ApiAccess(NamedTuple):
 def transport(
     found: ApiAccess, patience_s: float = PATIENCE_S, on_stale: Callable[[str], None] | None = None
 ) -> Transport:
-    """What carries the calls of a client that waits. gRPC is loaded only by those who asked for it."""
+    """What carries the calls of a client that waits. gRPC is loaded only if the address asks for it."""
     if found.is_grpc:
         from phalanx.client.rpc import ThreadedGrpcTransport
 
@@ -77,7 +77,7 @@ def transport(
 
 
 def access(address: str | Sequence[str] | None, token: str | None, tls_files: TlsFiles) -> ApiAccess:
-    """What was given, and for the rest what the settings say. Who is told all needs no settings."""
+    """What was given, and the settings for the rest; if all was given, settings are not read."""
     if address is not None and token is not None:
         given = addresses_of(address)
         if tls_files.are_there or not any(map(_is_secure, given)):

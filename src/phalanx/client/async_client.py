@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 def _transport(found: ApiAccess) -> AsyncTransport:
-    """What carries the calls. gRPC is loaded only by those who asked for it."""
+    """What carries the calls. gRPC is loaded only if the address asks for it."""
     if found.is_grpc:
         from phalanx.client.rpc import GrpcTransport
 
@@ -164,7 +164,7 @@ class AsyncClient:
         return await self._ask(calls.draft(id))
 
     async def named(self, name: str, *, own: bool = False) -> NamedView:
-        """Which job or task Kubernetes calls so, namespace/name; with `own` never another user's, whoever asks."""
+        """The job or task with this Kubernetes name, namespace/name; with `own` never another user's."""
         return await self._ask(calls.named(name, own=own))
 
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109

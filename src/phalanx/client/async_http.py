@@ -101,7 +101,7 @@ class HttpxAnswer:
                     yield piece
         except Unavailable as error:
             if error.reason == "Dropped":
-                self._known_leader.lost(self._address)  # whoever goes on with it looks elsewhere first
+                self._known_leader.lost(self._address)  # resuming it tries another address first
             raise
 
     async def aclose(self) -> None:

@@ -169,7 +169,7 @@ class Client:
         return self._ask(calls.draft(id))
 
     def named(self, name: str, *, own: bool = False) -> NamedView:
-        """Which job or task Kubernetes calls so, namespace/name; with `own` never another user's, whoever asks."""
+        """The job or task with this Kubernetes name, namespace/name; with `own` never another user's."""
         return self._ask(calls.named(name, own=own))
 
     def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:

@@ -41,7 +41,7 @@ PIECE_BYTES = 64 * 1024
 
 
 class Answer(Protocol):
-    """Header names are in lower case. Whoever has not read all `pieces` must `close`."""
+    """Header names are in lower case. A caller that has not read all `pieces` must `close`."""
 
     status: int
     headers: Mapping[str, str]
@@ -58,7 +58,7 @@ class Transport(Protocol):
 
 
 class AsyncAnswer(Protocol):
-    """The same, for those who wait with `await`."""
+    """The same, with `await`."""
 
     status: int
     headers: Mapping[str, str]
@@ -115,7 +115,7 @@ def dropped(address: str, why: object) -> Unavailable:
 
 
 def not_http(address: str) -> Unavailable:
-    """Somebody answered, but not as a server for clients does."""
+    """The answer is not that of a Phalanx coordinator."""
     return Unavailable(
         f"what listens at {address} does not speak HTTP",
         reason="NotHttp",
@@ -141,7 +141,7 @@ class HttpTransport:
     ) -> None:
         """`tls` serves all https addresses; with `vouched` it believes none but our own authority.
 
-        `on_stale` is told how many seconds old an answer is: a standby gave it, because nobody leads.
+        `on_stale` gets the age in seconds of an answer that a standby gave, because no coordinator is active.
         """
         self._known_leader = KnownLeader(safe_addresses(addresses), vouched=vouched)
         self._tls = tls
@@ -226,7 +226,7 @@ class AddressPool:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def lost(self, error: Unavailable) -> Unavailable:
-        """A stream from here has failed: if it was cut, whoever goes on with it looks elsewhere first."""
+        """A stream from here has failed: if it was cut, resuming it tries another address first."""
         if error.reason == "Dropped":
             self._known_leader.lost(self._address)
         return error

@@ -59,7 +59,7 @@ class Conversation:
     """One request and its answer. The app is held back while nobody reads, and told when nobody will."""
 
     def __init__(self, app: App, call: Call[Any], token: str, peer: tuple[str, int] | None = None) -> None:
-        """`peer` is the address of whoever asks, if that is not this process."""
+        """`peer` is the address of the caller, if that is not this process."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._body = call.body or b""
@@ -138,7 +138,7 @@ class BridgedTransport:
             self.run(self._exchange.close())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for `work` in the loop's thread; whoever is interrupted while waiting takes it along."""
+        """Wait for `work` in the loop's thread; an interrupt while waiting cancels it."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:

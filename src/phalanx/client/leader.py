@@ -69,7 +69,7 @@ def safe_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
         scheme = address.partition("://")[0]
         if scheme in ("http", "grpc") and not is_loopback(urlsplit(address).hostname or ""):
             raise BadRequest(
-                f"address {address!r} would show the token to everybody on the way: expected {scheme}s, or a loopback"
+                f"address {address!r} would send the token unencrypted: expected {scheme}s, or a loopback"
                 " address",
                 reason="PlainHttp",
                 hint=f"use {scheme}s://HOST:PORT and --ca-file, or a tunnel:"
@@ -90,13 +90,13 @@ class KnownLeader(Addresses):
         return super().may_follow(address) and (address in self.given or address.startswith("https://"))
 
     def lost(self, address: str) -> None:
-        """Whoever led there is silent: look elsewhere first."""
+        """The leader there is silent: try another address first."""
         if self.leader == address:
             self.leader = self.others(address)[0]
 
 
 class LeaderSearch:
-    """One call's way to whoever leads: where to go now, and after each failure whether and when to go on."""
+    """One call's way to the leader: the address to try now, and after each failure whether and when to retry."""
 
     def __init__(self, known_leader: KnownLeader, call: Call[Any], patience_s: float = PATIENCE_S) -> None:
         self._known_leader = known_leader
@@ -182,7 +182,7 @@ class LeaderSearch:
         return min(self._next_round(), self._until - now)
 
     def _told(self, error: PhalanxError) -> PhalanxError:
-        """A change that was sent and not answered may have been accepted: whoever repeats it must know."""
+        """A change that was sent and not answered may have been accepted: the caller must know before repeating it."""
         return unconfirmed(self._call, error) if self._is_unanswered and self._call.changes else error
 
     @property
@@ -207,7 +207,7 @@ class LeaderSearch:
         self._untried.insert(0, leader)
 
     def _next_round(self) -> float:
-        """Begin again, with those who do answer: the next leader is among them."""
+        """Begin again with the addresses that answer: the next leader is among them."""
         silent = {at for at, error in self._said.items() if error.reason in SILENT}
         order = sorted(self._known_leader.given, key=lambda each: each in silent)
         self.address, self._untried = order[0], order[1:]
@@ -219,7 +219,7 @@ class LeaderSearch:
         return pause_s
 
     def _untrusted(self, last: PhalanxError) -> PhalanxError:
-        """Certificates do not change while we wait, so this is told at once."""
+        """Certificates do not change while we wait, so this is raised at once."""
         return Unavailable(
             f"no coordinator can be trusted: {self._all_said()}", reason="Untrusted", hint=last.hint
         )
@@ -274,7 +274,7 @@ class RetryDelays:
         self._left = iter(PAUSES_S)
 
     def meet(self, error: Unavailable) -> None:
-        """An answer that was cut proves that somebody was there, and that is worth waiting for."""
+        """An answer that was cut proves that there is a server, which is worth waiting for."""
         if error.reason in CUT and not self._met:
             self._met = True
             self.renew()
@@ -330,6 +330,6 @@ class LogPosition:
     def is_at_end(self) -> bool:
         """An answer has ended: whether that was all. It also ends before what was not kept, so we ask again.
 
-        Whoever follows is at the end when it asked again and nothing came.
+        A follower is at the end when it asked again and nothing came.
         """
         return not self._moved or (not self._follow and (self._offset or 0) >= self._size)

@@ -219,7 +219,7 @@ class AskedCall:
         if (found := read_status(error.code(), trailing)) is not None:
             headers = {str(name): str(value) for name, value in trailing if name == "retry-after"}
             return _Refused(*found, headers)
-        self._known_leader.lost(self._address)  # whoever goes on with it looks elsewhere first
+        self._known_leader.lost(self._address)  # resuming it tries another address first
         return dropped(self._address, error.details())
 
     async def rest(self, stream: Any, read: Callable[[bytes], bytes]) -> AsyncIterator[bytes]:

@@ -84,13 +84,13 @@ class Acceptor:
         while True:
             try:
                 caller, place = await loop.sock_accept(listening)
-            except OSError as error:  # out of file descriptors: whoever has one will give it back
+            except OSError as error:  # out of file descriptors: connections that end give theirs back
                 self._tell("", f"a connection could not be taken: {error}")
                 await asyncio.sleep(0.1)
                 continue
             self._take_in(caller, str(place[0]))
             taken += 1
-            if taken % self._per_round == 0:  # those who wait to be let in wait, not those who are in
+            if taken % self._per_round == 0:  # new connections wait, not those that are open
                 await asyncio.sleep(0)
 
     def _take_in(self, caller: socket.socket, address: str) -> None:

@@ -1,7 +1,7 @@
 """What is declared, carried out: job files applied whole, quotas of queues, the layers of the network; and plans.
 
 Several jobs are accepted together or not at all. Each is tried before any is submitted, and all are in one envelope;
-if the cluster changed in between and one is refused after all, the others are taken back before anybody is told.
+if the cluster changed in between and one is refused after all, the others are taken back before any answer is sent.
 A plan is made within one step of the loop, on the live columns, and leaves them as they were.
 """
 

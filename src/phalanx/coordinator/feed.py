@@ -1,6 +1,6 @@
 """Recent events for watchers: a bounded buffer of events, and the futures that wait for an end.
 
-A watcher resumes after the revision it saw last; if that is no longer kept it is told to list again (410). A
+A watcher resumes after the revision it saw last; if that is no longer kept it has to list again (410). A
 slow watcher costs nothing: it reads from the shared memory at its own pace.
 """
 

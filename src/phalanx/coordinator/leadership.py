@@ -5,8 +5,8 @@
     Standby → Standby    the log has a gap: it takes part in no election, and serves nothing until it is repaired
     any     → Stopped    it was told to stop; an active one resigns first
 
-What a standby knows is read from the log and may be a moment old; changes are for the active one. Whoever stops being
-active says so first, then throws its memory away, and then reads the log again.
+What a standby knows is read from the log and may be a moment old; changes are for the active one. A coordinator
+that stops being active says so first, then discards its state, and then reads the log again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Talking to runners: which connection speaks for which node, and what their messages mean. No I/O.
 
 A connection says hello, is welcomed once that is durable, and from then on speaks for its node in this life.
-Orders for a node that is away wait in the state; they are told again when it is back.
+Orders for a node that is away wait in the state; they are sent again when it is back.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Links:
         self._state = state
         self._keys = keys  # who may speak for which node
         self.sessions: dict[str, RunnerSession] = {}
-        self.not_active: wire.Rejected | None = None  # what a standby says to whoever dials
+        self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
@@ -187,7 +187,7 @@ class Links:
             )
             session.connection.send([greeting, wire.Orders(state.epoch, self._briefs(session))])
 
-        if entry.credential is not None:  # it becomes durable with the join, and is told after that
+        if entry.credential is not None:  # it becomes durable with the join, and is sent after that
             return [Admit(hello, entry.join, entry.credential)], welcome
         return [hello], welcome
 
@@ -224,7 +224,7 @@ class Links:
             stale = sum(each.disposition > Disposition.DUPLICATE for each in disposed)
             self.stale_reports += stale
             if not stale and all(type(report) is Ready for report in message.reports):
-                return  # whoever is ready is answered by its `Go`
+                return  # a member that is ready is answered by its `Go`
             # A start, or that one is ready, is not kept by the runner: an answer to it would be taken for one to
             # the same attempt's end.
             items = [

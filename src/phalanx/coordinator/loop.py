@@ -275,7 +275,7 @@ class Mailbox:
         return len(self._first) + len(self._second)
 
     def post(self, envelope: Envelope) -> bool:
-        """Put an envelope in; False if there is no room for its kind, or none for anybody any more."""
+        """Put an envelope in; False if there is no room for its kind, or the mailbox is closed."""
         inputs = envelope[0]
         lane = self._second if any(type(each) is Submit for each in inputs) else self._first
         if self.is_closed or len(lane) >= _limit(inputs, lane is self._second):

@@ -1,4 +1,4 @@
-"""While the store does not answer: what a coordinator says of it to those who ask, and what it writes about it.
+"""While the store does not answer: what a coordinator answers, and what it logs.
 
 One line when it begins, one now and then, one when it is over: an outage of hours must not fill a disk with its name.
 """

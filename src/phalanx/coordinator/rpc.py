@@ -23,7 +23,7 @@ CALLS_MAX = 20_000
 HANDSHAKE_WITHIN_MS = 10_000
 IDLE_MS = 300_000  # a connection without a call
 PING_EVERY_MS, PONG_WITHIN_MS = 20_000, 10_000  # who does not answer is gone, or frozen
-PING_AT_MOST_EVERY_MS = 5_000  # of those who dial
+PING_AT_MOST_EVERY_MS = 5_000  # of clients
 GRACE_S = 2.0
 
 

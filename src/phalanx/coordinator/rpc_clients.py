@@ -1,7 +1,7 @@
 """Clients over gRPC: each call becomes a request to the REST app of this process, so that the same rules hold for both.
 
 Who may do what, limits, checks and the audit are the app's. A problem that it answers with becomes a gRPC status, and
-the document travels with that. Whoever shows no token that is known is refused before a message is read.
+the document travels with that. A call without a valid token is refused before a message is read.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class ClientsService:
             yield answer
 
     async def _said(self, context: Any) -> bytes:
-        """The one message of a call, from somebody who is known."""
+        """The one message of a call with a valid token."""
         if self._tokens.accepts_user(bearer(context.invocation_metadata())) is None:
             async with self._asked(context, calls.cluster()):  # which refuses, and notes that it did
                 raise Unauthorized("this token is not accepted")

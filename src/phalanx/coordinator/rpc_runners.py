@@ -1,6 +1,6 @@
 """Runners over gRPC: the streams that carry what frames carry. What is said is judged in `link` and `logs`.
 
-A call is made with a token in its metadata, and whoever shows none that is known is refused before a message is read.
+A call is made with a token in its metadata, and a call without a valid token is refused before a message is read.
 What waits to be taken by a runner is counted, and one that takes nothing is let go before that is too much.
 """
 

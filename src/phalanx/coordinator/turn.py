@@ -35,7 +35,7 @@ from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Prun
 
 NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
-FAILED_FOR_S = 10.0  # then it is tried again with those who made a plan fail
+FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 UNUSED = 1 / 20  # of a lease
 RENEW_AFTER = 1 / 3
 RETRY_AFTER = 1 / 12  # after a renewal that failed
@@ -70,7 +70,7 @@ class Engine:
         self.memory = PlanMemory()  # of the last plan
         self.turned_at = 0.0  # the time that the state has seen pass
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
-        self._look_again_at = 0.0  # when somebody who found nobody to evict may look again
+        self._look_again_at = 0.0  # when a unit that found no victims may look again
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
@@ -156,7 +156,7 @@ class Engine:
             for placement in proposal.placements:
                 self._propose(Propose(placement), now, turn)
             turn.more = turn.more or proposal.more
-            # Otherwise somebody may stand first now who was held back, or was not looked at.
+            # Otherwise a unit that was held back, or was not looked at, may be the head now.
             is_settled = len(state.waiting) == waiting and not proposal.more
             if (
                 is_settled
@@ -246,7 +246,7 @@ def read_back(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
 
 
 def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[Answer | None]:
-    """While nothing can be written: a heartbeat or a known hello needs no write; the rest is told again."""
+    """While nothing can be written: a heartbeat or a known hello needs no write; the rest is sent again later."""
     if len(inputs) != 1 or not isinstance(inputs[0], Heartbeat | Hello):
         return []
     node = state.nodes.get(inputs[0].node)

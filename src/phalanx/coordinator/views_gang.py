@@ -11,7 +11,7 @@ from phalanx.core.explain.gates import nominated, task_names
 from phalanx.core.model.status import Status
 
 PREEMPTED = "PreemptionByScheduler"
-EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls it when somebody asks for it by hand
+EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls an eviction that a user asked for
 
 
 def gang_view(state: ClusterState, job: JobState) -> GangView | None:

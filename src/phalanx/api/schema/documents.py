@@ -333,7 +333,7 @@ def spell_problem(error: PhalanxError, instance: str = "") -> bytes:
 
 
 def read_problem(status: int, body: bytes, retry_after: str | None = None) -> PhalanxError:
-    """The error behind an answer of 400 or more; by its type, or by its status if somebody else answered."""
+    """The error behind an answer of 400 or more; by its type, or by its status if another server answered."""
     try:
         problem: Problem = decoder(Problem).decode(body)
         extra = _extra(msgspec.json.decode(body))

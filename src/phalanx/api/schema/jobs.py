@@ -32,7 +32,7 @@ class FormationView(Struct):
 
 
 class PromiseView(Struct):
-    """Places kept for a job until those who were asked to leave have gone."""
+    """Places reserved for a job until its victims have ended."""
 
     made_at: float
     until: float  # when the promise is withdrawn
@@ -141,7 +141,7 @@ class JobView(Struct):
     retry_at: float | None = None  # nothing of it is placed before this
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
-    held: str | None = None  # why nothing of it runs until somebody resumes it, or adds what it lacks
+    held: str | None = None  # why it does not run until it is resumed, or completed with what it lacks
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
 
@@ -174,7 +174,7 @@ class TaskView(Struct):
     group: str = ""
     rank: int | None = None  # of a gang: its place among the members, by their index in the network
     ready: bool = False  # of a gang: it is held at the barrier and waits for the others
-    nominated_node: str | None = None  # where it will stand once those who were asked to leave have gone
+    nominated_node: str | None = None  # where it will be placed once the victims there have ended
     conditions: list[ConditionView] = []
     object: str = ""  # what Kubernetes calls it: namespace/name
 

@@ -1,6 +1,6 @@
 """Server-sent events: a watch as text, and text as a watch again. No I/O; both sides of the wire use it.
 
-Each event carries its revision as `id:`, so that whoever was cut off can go on where it stopped, and an `id:`
+Each event carries its revision as `id:`, so that a client that was cut off can resume where it stopped, and an `id:`
 without data tells a new watcher where it begins. An error on the way is an event named `error`.
 """
 
@@ -80,7 +80,7 @@ class EventReader:
         self._clear()
         if event == b"error":
             problem = read_problem(_status(data), data)
-            if isinstance(problem, Unauthorized):  # whoever opens it anew may have another token by now
+            if isinstance(problem, Unauthorized):  # a client that reconnects may have another token by now
                 raise Unavailable(problem.detail, reason="Dropped")
             raise problem
         if id is not None:

@@ -104,7 +104,7 @@ class GangFields(TypedDict, total=False):
 
 
 class SubmitFields(GangFields, total=False):
-    """All fields of `SubmitRequest`, for those who would rather write `submit(command=[…], gpus=2)`."""
+    """All fields of `SubmitRequest`, for `submit(command=[…], gpus=2)`."""
 
     command: list[str]
     shell: str | None

@@ -188,7 +188,7 @@ async def _carried_out(
 async def _in_turn(
     service: Service, route: Route, http_request: HttpRequest
 ) -> Response | StreamedResponse[Any]:
-    """What is costly. Its body comes first, so that whoever sends slowly takes no place from others meanwhile."""
+    """What is costly. Its body is read first, so that a slow sender occupies no place."""
     is_large = http_request.is_large(service.limits.large_bytes)
     gate = service.large if is_large or route.is_heavy else service.limit
     with service.large_bodies.taken(http_request) if is_large else nullcontext():

@@ -2,7 +2,7 @@
 
 Each route names one permission in its row of the route table. A role holds it for everything, or only for what is its
 own: jobs by the name of their user, and for a task's token the one job it was made for. What does not stand in the
-table is refused; docs/operations/tokens.md shows this very table. Which tokens are accepted is somebody else's business
+table is refused; docs/operations/tokens.md shows this very table. Which tokens are accepted is decided elsewhere
 (`Accepts`); a token is known here only by its digest.
 """
 

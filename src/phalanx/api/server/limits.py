@@ -30,7 +30,7 @@ GOLDEN = 0.6180339887  # its multiples are spread evenly, however many there are
 
 USER_SHARE = 4  # one user may have a quarter of the places,
 ADDRESS_SHARE = 2  # one address half of them, for several users may be behind it
-KEPT_SHARE = 8  # and an eighth comes on top for those who run the cluster
+KEPT_SHARE = 8  # and an eighth comes on top for operators
 KEEPERS = ("operator", "admin")
 Place = tuple[str, str]  # whose, and where from
 
@@ -299,7 +299,7 @@ class TimeSlices:
         self._clock = clock
         self._piece_s = piece_s
         self._line: deque[asyncio.Future[None]] = deque()
-        self._is_taken = False  # somebody has this round's piece
+        self._is_taken = False  # this round's slice is taken
 
     async def turn(self) -> TimeSlice:
         """Wait for a slice; its holder works until it `is_over` and then asks for the next."""

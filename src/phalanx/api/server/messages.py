@@ -187,7 +187,7 @@ class Response:
 class StreamedResponse(Generic[T]):
     """An answer that flows: `first` as bytes, then the `rest` as `spell` writes each item.
 
-    An error that comes on the way is told with `last_words` if the format has such; otherwise it goes up, the
+    An error on the way is sent with `last_words` if the format has such; otherwise it goes up, the
     server cuts the connection, and the client can tell a cut from an end.
     """
 

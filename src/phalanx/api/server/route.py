@@ -93,7 +93,7 @@ class Service:
         )
 
     async def id_named(self, http_request: HttpRequest, name: str, *, own: bool = False) -> str:
-        """The id behind a name of Kubernetes: the visitor's own, or of anybody for those who may look into all jobs."""
+        """The id behind a name of Kubernetes: the caller's own, or any user's if the caller may inspect all jobs."""
         of_all = not own and http_request.identity.scope("inspect") == "all"
         return await self.commands.named(name, http_request.user, of_all=of_all)
 
@@ -116,7 +116,7 @@ class Route(Struct, frozen=True, kw_only=True):
     header: str = ""  # a request header that this route reads
     media: str = "application/json"
     lasting: bool = False  # may take long, so it is cancelled when the client hangs up
-    is_about_a_job: bool = False  # the id in the path is that of a job or task, which belongs to somebody
+    is_about_a_job: bool = False  # the id in the path is that of a job or task, which has an owner
     is_costly: bool = False  # only so many of them are carried out at once
     is_heavy: bool = False  # costly however little is asked: it looks at everything that waits
 
