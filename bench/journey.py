@@ -24,12 +24,14 @@ ROOT = Path(__file__).resolve().parents[1]
 TRACER = '''
 import os, subprocess, sys, threading
 
+OPTIMIZED = 1  # of a code object: it is a function's, neither a module's nor the body of a class
+
 def trace(folder, source):
     seen, began = set(), [0]
 
     def note(frame, event, _):
         path = frame.f_code.co_filename
-        if event != "call" or not path.startswith(source) or frame.f_code.co_name == "<module>":
+        if event != "call" or not path.startswith(source) or not frame.f_code.co_flags & OPTIMIZED:
             return
         try:
             at = os.stat(folder + "/began").st_mtime_ns
