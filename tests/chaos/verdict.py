@@ -35,7 +35,7 @@ def lost(evidence: Evidence) -> list[str]:
     for asked in evidence.accepted:
         job = evidence.jobs.get(asked.job)
         if job is None:
-            found.append(f"{asked.request}: job {asked.job} was accepted, and nobody knows it")
+            found.append(f"{asked.request}: job {asked.job} was accepted, and is unknown")
             continue
         missing = asked.tasks - len(job.tasks)
         if missing:
@@ -156,7 +156,7 @@ def _wrong_end(asked: Asked, task: Task, life: Life | None) -> str | None:
     said = f"{task.status} ({task.reason}, code {task.exit_code}, attempt {task.attempt})"
     if task.status == "Cancelled":
         fails = asked.kind == "gang" and any(asked.codes)  # a failed member ends its whole job
-        return None if asked.is_cancelled or fails else f"{said}, and nobody cancelled it"
+        return None if asked.is_cancelled or fails else f"{said}, and was not cancelled"
     if task.status == "Completed" and (meant != 0 or life is None or life.code != 0):
         return f"{said}, but its process ended with {life.code if life else 'no word'}, meant was {meant}"
     if task.status == "Completed" and asked.times_out:

@@ -69,7 +69,7 @@ class LateRequests:
         keys = [each.key for each in then if isinstance(each, Put)]
         if self.holds in keys:
             self._held.append((compares, then, otherwise))
-            raise EtcdUnavailable("nobody answered; it comes later")
+            raise EtcdUnavailable("no answer; it comes later")
         outcome = await self._kv.txn(compares, then, otherwise)
         if self.loses in keys:
             self.loses, self.lost = b"", self.lost + 1

@@ -1,4 +1,4 @@
-"""One flipped bit at every record of a log: it is found before anything is decided or written, by whoever would lead,
+"""One flipped bit at every record of a log: every coordinator finds it before anything is decided or written,
 and whatever an operator chooses, no finished job runs again unless they said so (R29)."""
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ async def test_with_the_jobs_held_no_finished_job_runs_again(tmp_path: Path, liv
         state = restore(await store.load(), Timers())
         held = {id for id, job in state.jobs.items() if job.held_because}
         assert held == set(done.held)
-        assert waiting not in held or waiting in batch.subjects, "whoever has nothing to do with it may run"
+        assert waiting not in held or waiting in batch.subjects, "a job without a part in it may run"
         again = placed_afterwards(state, lived.cluster.now) & lived.ended
         assert again == set(), f"after damage at {batch.revision}"
         assert (await check_store(store, "a copy")).is_good

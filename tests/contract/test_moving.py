@@ -64,7 +64,7 @@ async def test_everything_arrives_with_a_higher_epoch_and_the_old_store_is_fence
     assert left is not None and left.candidate.name == f"{MIGRATED}{NAMES[1]}"
     with pytest.raises(Fenced):
         await source.append(epoch, a_batch(100), [])
-    assert (await source.elect(Candidate("ada"), 60.0)) == left, "nobody starts there again"
+    assert (await source.elect(Candidate("ada"), 60.0)) == left, "no coordinator starts there again"
     won = await target.elect(Candidate("ada"), 60.0)
     assert won.epoch > left.epoch > epoch
     await here.close()

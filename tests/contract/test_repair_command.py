@@ -84,4 +84,4 @@ def test_a_damaged_log_is_not_copied_as_if_it_were_whole(folder: Path):
     moved = phalanx(folder, "migrate", "sqlite:", f"sqlite:{folder / 'other.db'}")
     assert (moved.returncode, "hole" in moved.stderr) == (6, True)
     store = SqliteStore(folder / "coordinator" / "phalanx.db", read_only=True)
-    assert asyncio.run(store.leader()) is None, "and nobody is fenced off"
+    assert asyncio.run(store.leader()) is None, "and no coordinator is fenced off"

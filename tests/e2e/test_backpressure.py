@@ -35,7 +35,7 @@ def test_r16_a_flood_of_submits_holds_up_neither_heartbeats_nor_cancels(tmp_path
         with _flood(cluster, 10 * ServerLimits().submits) as counts, _beating(cluster) as beats:
             cancels = _cancelled(cluster, waiting)
         assert counts["202"] > 100
-        assert set(counts) <= {"202", "429"}, "who is not taken in is told to come again, and nothing else"
+        assert set(counts) <= {"202", "429"}, "a refused submit is asked to come again, and nothing else"
         _assert_quick(beats, cancels)
 
 

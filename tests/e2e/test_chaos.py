@@ -56,7 +56,7 @@ def test_a_coordinator_that_does_not_notice_its_successor_is_found_out(tmp_path:
 
 def _pause_the_leader(rig: Rig) -> None:
     """Until another leads; then both do, for a while."""
-    wait_until(lambda: rig.leaders.leader() is not None, 20.0, "somebody leads")
+    wait_until(lambda: rig.leaders.leader() is not None, 20.0, "a coordinator leads")
     leader, epoch = rig.leaders.leader() or "", rig.leaders.epoch
     began_at = clock()
     for _ in range(10):

@@ -63,7 +63,7 @@ def test_a_node_joins_with_a_join_token_and_comes_back_without_it(tmp_path: Path
         start_runner(cluster, "n2", tmp_path / "stolen")
         assert cluster.processes["n2"].wait(20) == 77
         assert "this credential is for node 'n1', not for 'n2'" in told(cluster, "n2")
-        wait_until(lambda: keepers(tmp_path / "n2") == [], 10.0, "nobody is left behind")
+        wait_until(lambda: keepers(tmp_path / "n2") == [], 10.0, "no keeper is left")
         assert keepers(tmp_path / "n1")
         for path in ("/v1/jobs", "/v1/nodes", "/v1/cluster", "/v1/tokens"):
             assert answer(cluster, "GET", path, (tmp_path / "stolen").read_text()) == 403

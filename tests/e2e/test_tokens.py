@@ -143,7 +143,7 @@ def test_a_hangup_reads_the_file_at_once_and_an_emptied_one_refuses_all(tmp_path
         assert not is_accepted(cluster, cluster.user_token)
         put(tmp_path / "token", "")
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)
-        wait_until(lambda: not is_accepted(cluster, "token-b"), 5.0, "nobody is accepted")
+        wait_until(lambda: not is_accepted(cluster, "token-b"), 5.0, "no token is accepted")
         put(tmp_path / "token", "token-c")
         (tmp_path / "token").chmod(0o646)
         cluster.processes["coordinator"].send_signal(signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""The planting itself: a name that is not there is refused, and one that nothing calls is told."""
+"""The planting itself: a name that is not there is refused, and one that nothing calls is reported."""
 
 from __future__ import annotations
 

@@ -125,6 +125,6 @@ def test_a_decision_that_changes_the_state_is_seen(
 
 
 def told() -> str:
-    """What comes of it when somebody looks."""
+    """What a check of it finds."""
     results = (run(seed) for seed in SEEDS)
     return next((describe_failure(result, None) for result in results if not result.is_good), "nothing")

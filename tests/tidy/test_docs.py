@@ -13,7 +13,7 @@ import phalanx
 from docs.site import pages, python_reference, stage
 from tests.tidy.source import ROOT
 
-# What the clients are built from, which is nobody's to call.
+# What the clients are built from, which users do not call.
 INTERNAL = {"Transport", "AsyncTransport"}
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 DIALECT = re.compile(

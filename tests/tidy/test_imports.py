@@ -52,7 +52,7 @@ ARROWS: dict[str, set[str]] = {
     "config": CORE | {"errors", "settings", "tokenfile", "trust"},
     "endpoint": {"config", "errors", "settings", "tokenfile"},
     "tls": {"errors"},
-    "certificates": {"clock", "errors"},  # Costly to import, so only those who make or read certificates do.
+    "certificates": {"clock", "errors"},  # Costly to import, so only users of certificates do.
     "store": CORE | SHARED,
     "api": set(),
     "api.schema": CORE | SHARED,

@@ -20,7 +20,7 @@ STILL_FORMER = ("src/phalanx/core/placement/",)  # variables there still have so
 
 
 def defined_twice(found: tuple[Source, ...]) -> list[str]:
-    """Classes of one name in several modules: whoever reads the name has to ask which."""
+    """Classes of one name in several modules: a reader of the name has to ask which."""
     places: dict[str, list[str]] = defaultdict(list)
     for source in found:
         for node in ast.walk(source.tree):

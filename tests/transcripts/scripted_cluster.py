@@ -1,7 +1,7 @@
 """The cluster of a transcript: a whole cluster in one thread, with the code of both shells but none of their I/O.
 
 Commands and links are the coordinator's own, agents the runners' own. Processes are played by the script, and
-time passes only when the script says so. Whatever happens is told as a line.
+time passes only when the script says so. Whatever happens becomes a line.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ScriptedCluster:
         self.engine = Engine(ClusterState(self.rules))
         self.links = Links(lambda: self.state, SharedToken())
         self.players: dict[str, Player] = {}
-        log_links = cast(LogLinks, None)  # nobody reads logs here
+        log_links = cast(LogLinks, None)  # no logs are read here
         self.commands = NamedCommands(
             cast(requests.Requests, self), self.store, Feed(), log_links, self, retries=3
         )
@@ -236,7 +236,7 @@ class Player:
             self.beat()
 
     def _seen(self, effect: str, key: AttemptKey) -> None:
-        """Pauses are told again with every heartbeat; worth a line is only what changes something."""
+        """Pauses are repeated with every heartbeat; only what changes something becomes a line."""
         if effect in ("freezes", "thaws"):
             if (effect == "freezes") == (key in self.frozen):
                 return
@@ -265,7 +265,7 @@ class Wire:
         self.is_open = False
 
     def _order(self, epoch: int, order: Order) -> None:
-        """An order is told only where nothing follows from it that is told."""
+        """An order becomes a line only if nothing that follows from it does."""
         player, cluster = self.player, self.player.cluster
         key = None if isinstance(order, Brief | Roll | Dismiss) else order.key
         what = f"{type(order).__name__.lower()} {cluster.attempt(key)}" if key else ""

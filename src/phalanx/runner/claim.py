@@ -16,7 +16,7 @@ from pathlib import Path
 
 from phalanx.errors import Conflict
 from phalanx.runner.keeper import files, lookup, service
-from phalanx.runner.keeper.journal import Past
+from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import Survivors
 from phalanx.runner.keeper.slots import Mark
 
@@ -60,7 +60,7 @@ class Tasks:
 
     def __init__(self, folder: Path) -> None:
         real = os.path.realpath(folder)
-        self._survivors = Survivors(Past(), Mark(real))
+        self._survivors = Survivors(JournalContents(), Mark(real))
         self.keepers = lookup.keepers(real, service.LOCK)  # and tasks that look like one
 
     def __contains__(self, pid: int) -> bool:

@@ -16,7 +16,7 @@ from msgspec import structs
 from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.journal import Past
+from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import over
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.keeper_messages import Ticks
@@ -234,9 +234,9 @@ class Node:
         return runner
 
 
-def _read_lines(journal: list[str]) -> Past:
+def _read_lines(journal: list[str]) -> JournalContents:
     """What a journal contains, as `journal.read` finds it in a file."""
-    past = Past()
+    past = JournalContents()
     for line in journal:
         past.apply(json.loads(line))
     return past

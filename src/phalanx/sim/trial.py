@@ -217,7 +217,7 @@ class Trial:
     def _unhealed(self) -> str | None:
         leader = self.coordinators.leader()
         if leader is None:
-            return "nobody coordinates"
+            return "no coordinator leads"
         if leader.state.epoch != self.checkers.chronicle.epoch:
             return f"{leader.name} has been replaced and has not noticed"
         if self.users.unanswered:

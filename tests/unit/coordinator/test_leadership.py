@@ -235,7 +235,7 @@ async def test_what_waits_in_the_mailbox_when_the_term_ends_was_surely_not_done(
 
 
 async def test_nobody_goes_on_over_a_log_that_was_put_back(tmp_path: Path):
-    """An older copy of the store stands in its place: neither who led nor who followed writes anything there."""
+    """An older copy of the store took its place: neither the leader nor the follower writes anything there."""
     memory = Memory()
     first, second = (
         CandidateUnderTest(memory, "a", seen_in=tmp_path / "a"),

@@ -50,7 +50,7 @@ def test_nothing_changes(job: Job):
 
 def test_what_is_previewed_is_what_happens():
     cluster = a_busy_cluster()
-    job = a_gang(a_group(2, cores=2, gpus=1), time_limit_s=60.0)  # it delays nobody
+    job = a_gang(a_group(2, cores=2, gpus=1), time_limit_s=60.0)  # it delays no other
     foreseen = {each.task: (each.node, tuple(each.devices)) for each in look(cluster, job).placements}
     cluster.submit(job)
     happened = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phalanx.runner.keeper import journal, table
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.journal import Journal, Past
+from phalanx.runner.keeper.journal import Journal, JournalContents
 from phalanx.runner.keeper.recovery import Survivors
 from phalanx.runner.keeper.slots import Mark
 
@@ -40,7 +40,7 @@ def an_attempt(key: str, code: int | None = None) -> KeptAttempt:
     return attempt
 
 
-def replay(text: str, folder: Path) -> Past:
+def replay(text: str, folder: Path) -> JournalContents:
     path = folder / "journal"
     path.write_text(text)
     return journal.read(str(path))
@@ -141,7 +141,7 @@ def test_an_exit_that_the_runner_could_not_read_is_as_good_as_none(
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
 def test_no_bytes_break_the_replay(lines: list[bytes]):
-    past = Past()
+    past = JournalContents()
     for line in lines:
         journal._apply_text(past, 1, line)
     assert len(past.unreadable) == len(lines)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.keeper import clock, journal, lookup, watchdog
-from phalanx.runner.keeper.journal import Past
+from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import Survivors
 from phalanx.runner.keeper.slots import Mark
 from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
@@ -158,7 +158,7 @@ def test_a_watchdog_that_is_half_born_is_no_keeper(tmp_path: Path, monkeypatch: 
     started = Watchdog(mark)
     started.ensure()
     try:
-        assert Survivors(Past(), mark, spared=()).find() == {started.pid}
+        assert Survivors(JournalContents(), mark, spared=()).find() == {started.pid}
         assert mark.number_of(os.getpid()) is None
     finally:
         os.kill(started.pid, signal.SIGKILL)
@@ -172,7 +172,7 @@ def test_a_watchdog_carries_no_mark(tmp_path: Path):
     started.ensure()
     try:
         assert lookup.is_watchdog(started.pid, str(tmp_path))
-        assert Survivors(Past(), mark).find() == set()
+        assert Survivors(JournalContents(), mark).find() == set()
     finally:
         os.kill(started.pid, signal.SIGKILL)
         os.waitpid(started.pid, 0)
@@ -187,9 +187,9 @@ def _a_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[watchdog._W
         done.append("find")
         return {4_000_000}
 
-    def read(_: str) -> Past:
+    def read(_: str) -> JournalContents:
         done.append("read")
-        return Past()
+        return JournalContents()
 
     monkeypatch.setattr(Survivors, "in_cgroups", lambda _: {4_000_000})
     monkeypatch.setattr(Survivors, "find", find)

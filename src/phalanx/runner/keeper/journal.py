@@ -113,7 +113,7 @@ class Journal:
         self._lines, self._unwritten = [], b""
 
 
-class Past:
+class JournalContents:
     """The contents of a journal: attempts by key, the keys that must not start, the boot it was written in."""
 
     def __init__(self) -> None:
@@ -157,12 +157,12 @@ class Past:
             self.unreadable.append(f"{where}: {text[:80]!r}")
 
 
-def read(path: str) -> Past:
+def read(path: str) -> JournalContents:
     """Replay a journal. The last line may be torn and any line may be damaged or forged: it is skipped, and reported.
 
     A journal that no keeper can have written is read up to the bounds above: that takes half a second at the most.
     """
-    past = Past()
+    past = JournalContents()
     lines = files.read(path, BYTES_MAX).split(b"\n", LINES_MAX)
     for number, line in enumerate(lines, 1):
         if past.skipped > UNREADABLE_MAX or past.skipped_bytes > UNREADABLE_BYTES_MAX:
@@ -172,7 +172,7 @@ def read(path: str) -> Past:
     return past
 
 
-def _apply_text(past: Past, number: int, text: bytes) -> None:
+def _apply_text(past: JournalContents, number: int, text: bytes) -> None:
     try:
         if len(text) > UNREADABLE_BYTES_MAX or text.count(b"[") + text.count(b"{") > BRACKETS_MAX:
             raise ValueError("larger than any line of a journal")

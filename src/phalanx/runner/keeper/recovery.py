@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from .journal import Past
+    from .journal import JournalContents
     from .slots import Mark
 
 WAIT_S_MAX = 5.0
@@ -35,14 +35,14 @@ class Alive(Exception):
     """Processes of an earlier keeper that did not end when they were killed."""
 
 
-def settle(path: str, boot: str, mark: Mark) -> tuple[Past, list[KeptAttempt]]:
+def settle(path: str, boot: str, mark: Mark) -> tuple[JournalContents, list[KeptAttempt]]:
     """Kill what an earlier keeper left running; returns the journal's contents, and all its attempts, ended.
 
     Processes that can be identified without the journal die first: the journal may be anything. Only pids depend on
     the boot: in another one they belong to others. Raises Alive if one does not end, OSError if none can be looked
     for.
     """
-    keys_found = _kill_all(Survivors(journal.Past(), mark))
+    keys_found = _kill_all(Survivors(journal.JournalContents(), mark))
     past = journal.read(path)
     keys_found |= _kill_all(Survivors(past, mark, knows_pids=past.boot == boot))
     killed = {key for key in keys_found if is_key(key)}
@@ -51,7 +51,7 @@ def settle(path: str, boot: str, mark: Mark) -> tuple[Past, list[KeptAttempt]]:
     return past, over(past, killed, clock.wall())
 
 
-def over(past: Past, killed: set[str], now: float) -> list[KeptAttempt]:
+def over(past: JournalContents, killed: set[str], now: float) -> list[KeptAttempt]:
     """Every recorded attempt, as it ended; those that were killed may be missing in the journal."""
     for key in sorted(killed):  # its keeper may have died before it could record it
         past.attempts.setdefault(key, [0, (0, 0), now, [], None])
@@ -77,7 +77,9 @@ def _attempt(key: str, record: list[Any], now: float) -> KeptAttempt:
 class Survivors:
     """The living processes of a keeper's attempts: those its journal names, and all others that can be identified."""
 
-    def __init__(self, past: Past, mark: Mark, spared: Collection[int] = (), knows_pids: bool = True) -> None:
+    def __init__(
+        self, past: JournalContents, mark: Mark, spared: Collection[int] = (), knows_pids: bool = True
+    ) -> None:
         running = [record for record in past.attempts.values() if record[4] is None]
         self._spared = {os.getpid(), *spared}
         self._mark = mark

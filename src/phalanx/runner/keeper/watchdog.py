@@ -258,7 +258,7 @@ class _Watch:
 
         If the first round finds any process it skips the journal, which the next one reads a moment later.
         """
-        shown = self._survivors(journal.Past())
+        shown = self._survivors(journal.JournalContents())
         is_first, self._is_first = self._is_first, False
         found = bool(shown.in_cgroups())
         if found:
@@ -281,10 +281,10 @@ class _Watch:
         if self._page[_KILLING]:
             self._page[_KILLING] = clock.since_boot()
 
-    def _journal(self) -> journal.Past:
+    def _journal(self) -> journal.JournalContents:
         return journal.read(f"{self._mark.state_dir}/{journal.NAME}")
 
-    def _survivors(self, past: journal.Past) -> Survivors:
+    def _survivors(self, past: journal.JournalContents) -> Survivors:
         return Survivors(past, self._mark, spared={self._keeper, os.getpid()})
 
 
