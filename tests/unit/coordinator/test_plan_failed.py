@@ -18,7 +18,7 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.model.status import Status
 from phalanx.core.placement import engine
 from phalanx.core.placement.gang.place import try_gang
-from phalanx.core.placement.reserve import head as reserve_head
+from phalanx.core.placement.reserve import reservation
 from phalanx.core.placement.reserve.reservation import reserve
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
@@ -72,7 +72,7 @@ def test_it_is_tried_again_after_a_while_and_not_at_every_turn(monkeypatch: pyte
 
 def test_the_head_is_the_one_for_which_no_place_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     head, behind = a_job(cores=4), a_job(cores=1)
-    monkeypatch.setattr(reserve_head, "reserve", failing(reserve, head))
+    monkeypatch.setattr(reservation, "reserve", failing(reserve, head))
     cluster = a_small_cluster()
     cluster.submit(a_job(cores=3))
     cluster.submit(head)

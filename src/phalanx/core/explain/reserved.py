@@ -16,8 +16,7 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Cores
 from phalanx.core.model.waiting import Block, Unit
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.reserve.head import kept_for
-from phalanx.core.placement.reserve.reservation import Forecast, reserve, run_s
+from phalanx.core.placement.reserve.reservation import Forecast, kept_for, reserve, run_s
 
 NODES_SHOWN = 5
 

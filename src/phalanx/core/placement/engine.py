@@ -23,8 +23,7 @@ from phalanx.core.placement.gang.place import try_gang
 from phalanx.core.placement.gang.shortage import Shortage
 from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.core.placement.prefetch import prefetch
-from phalanx.core.placement.reserve.head import Unplaced
-from phalanx.core.placement.reserve.reservation import Reservation, run_s
+from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn

@@ -11,7 +11,7 @@ from phalanx.core.model.plan import Policy
 from phalanx.core.model.reason import Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.reserve import head
+from phalanx.core.placement.reserve import reservation
 from phalanx.core.placement.reserve.reservation import reserve
 from tests.support.planned_cluster import PlannedCluster
 
@@ -158,7 +158,7 @@ def test_one_that_could_never_run_is_looked_at_once_until_room_appears(
         looked.append(unit.job.id)
         return real(draft, unit, policy, runs_s, kept)
 
-    monkeypatch.setattr(head, "reserve", spy)
+    monkeypatch.setattr(reservation, "reserve", spy)
     cluster = PlannedCluster(n1=4)
     cluster.waits("giant", cores=64)
     cluster.waits("a", cores=1)
