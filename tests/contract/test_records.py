@@ -50,6 +50,7 @@ def found_in(kinds: object) -> dict[str, StructType]:
 
 
 TODAY = found_in(Event) | found_in(ClusterImage)
+TODAY["AttemptImage"] = TODAY["Attempt"]  # written down as it is now; the name of an array is not
 
 
 @pytest.mark.parametrize("name", sorted(RELEASED))

@@ -438,6 +438,8 @@ def comparable(state: ClusterState, now: float) -> object:
     for job in image.jobs:
         for group in job.groups:
             group.again.sort()
+        for attempt in job.live:
+            attempt.row = 0  # a restart numbers the rows of the table anew
     for node in image.nodes:
         node.leftovers.sort()
     waiting = sorted(

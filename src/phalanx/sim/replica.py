@@ -56,9 +56,11 @@ def _fields(state: ClusterState) -> dict[str, Any]:
     for tenant in state.tenants.tenants:
         if tenant is not None:
             fields[f"tenant {tenant.key}"] = _facts(tenant)
-    for job in image.jobs:
-        for name, value in structs.asdict(job).items():
-            fields[f"job {job.job.id} {name}"] = sorted(value) if name == "again" else value
+    for kept in image.jobs:
+        for attempt in kept.live:
+            attempt.row = 0  # a restart numbers the rows of the table anew
+        for name, value in structs.asdict(kept).items():
+            fields[f"job {kept.job.id} {name}"] = sorted(value) if name == "again" else value
     for node in image.nodes:
         for name, value in structs.asdict(node).items():
             fields[f"node {node.name} {name}"] = sorted(value) if name == "leftovers" else value

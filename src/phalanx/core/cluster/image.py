@@ -6,7 +6,9 @@ Only what cannot be derived is kept: ledgers, lanes and the queue are rebuilt fr
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from heapq import heapify
+from operator import attrgetter
 
 from msgspec import Struct, msgpack, structs
 
@@ -24,22 +26,6 @@ from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status, Why
 from phalanx.core.model.tenants import NEVER, Lane
 from phalanx.core.model.topology import Topology
-
-
-class AttemptImage(Struct, array_like=True):
-    key: AttemptKey
-    node: str
-    lane: int
-    grant: Grant
-    placed_at: float
-    started_at: float | None
-    since: float
-    ending: Why | None
-    paused: bool | None
-    suspicions: int
-    formation: int
-    ready: bool
-    released: bool
 
 
 class GroupImage(Struct, array_like=True):
@@ -82,7 +68,7 @@ class JobImage(Struct, array_like=True):
     first_started_at: float | None
     ended_at: float | None
     first_code: int | None
-    live: list[AttemptImage]
+    live: list[Attempt]
     conditions: dict[int, tuple[float, str]]
     whole: WholeImage
     past: dict[int, float] = {}  # of conditions that are no longer true: since when
@@ -199,52 +185,33 @@ def decode_job(body: bytes) -> JobState:
     return _job_state(msgpack.decode(body, type=JobImage), [0, 0, 0, 0, 0, 0])
 
 
+# What an image has under the same name as its object is copied by name; the rest is told one by one.
+_SAME_IN_NODE = (
+    "incarnation", "origin", "capacity", "lost", "drain_reason", "next_lane", "address", "generation", "lost_at",
+    "failures", "rests_until", "trouble", "leaving", "kept_s", "failed_users", "failed_jobs", "rest_text",
+)  # fmt: skip
+_SAME_IN_JOB = (
+    "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code", "earlier", "held_because",
+)  # fmt: skip
+_SAME_IN_WHOLE = (
+    "outcome", "satisfied", "formations", "recalls", "restarts", "setbacks", "restarting", "hold_until",
+)  # fmt: skip
+_node_facts = attrgetter(*NodeImage.__struct_fields__)
+
+
+def _copy(source: object, target: object, names: Iterable[str]) -> None:
+    for name in names:
+        setattr(target, name, getattr(source, name))
+
+
 def _node_image(node: NodeState) -> NodeImage:
-    lanes = [(lane.id, lane.grant, list(lane.attempts)) for lane in node.lanes.values()]
-    return NodeImage(
-        node.name,
-        node.incarnation,
-        node.origin,
-        node.capacity,
-        node.lost,
-        node.drain_reason,
-        node.next_lane,
-        sorted(node.leftovers),
-        lanes,
-        node.address,
-        node.number,
-        node.generation,
-        node.lost_at,
-        node.failures,
-        node.rests_until,
-        node.trouble,
-        node.leaving,
-        node.kept_s,
-        node.failed_users,
-        node.failed_jobs,
-        node.rest_text,
-    )
+    image = NodeImage(*_node_facts(node))
+    image.leftovers = sorted(node.leftovers)
+    image.lanes = [(lane.id, lane.grant, list(lane.attempts)) for lane in node.lanes.values()]
+    return image
 
 
 def _job_image(job: JobState) -> JobImage:
-    live = [
-        AttemptImage(
-            a.key,
-            a.node,
-            a.lane,
-            a.grant,
-            a.placed_at,
-            a.started_at,
-            a.since,
-            a.ending,
-            a.paused,
-            a.suspicions,
-            a.formation,
-            a.ready,
-            a.released,
-        )
-        for a in job.live.values()
-    ]
     return JobImage(
         job.job,
         job.arrival,
@@ -262,7 +229,7 @@ def _job_image(job: JobState) -> JobImage:
         job.first_started_at,
         job.ended_at,
         job.first_code,
-        live,
+        list(job.live.values()),
         {position: (each.at, each.message) for position, each in job.conditions.items()},
         _whole_image(job),
         {position: each.past_at for position, each in job.conditions.items() if each.past_at is not None},
@@ -274,6 +241,9 @@ def _job_image(job: JobState) -> JobImage:
 
 def _whole_image(job: JobState) -> WholeImage:
     forming, promise = job.forming, job.promise
+    kept = None
+    if promise is not None:
+        kept = (promise.members, sorted(promise.victims), promise.trigger, promise.until, promise.made_at)
     return WholeImage(
         job.outcome,
         sorted(job.done),
@@ -285,9 +255,7 @@ def _whole_image(job: JobState) -> WholeImage:
         job.setbacks,
         job.restarting,
         job.hold_until,
-        None
-        if promise is None
-        else (promise.members, sorted(promise.victims), promise.trigger, promise.until, promise.made_at),
+        kept,
     )
 
 
@@ -295,16 +263,10 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
     state.table.put(image.name, image.capacity)
     number = place if image.number is None else image.number
     node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
-    node.generation, node.lost_at, node.failures = image.generation, image.lost_at, image.failures
-    if image.rests_until is not None:
-        node.rests_until, node.rest_text = image.rests_until, image.rest_text
-        state.resting[image.name] = None
-    node.failed_users, node.failed_jobs = image.failed_users, image.failed_jobs
-    node.incarnation, node.origin, node.capacity = image.incarnation, image.origin, image.capacity
-    node.lost, node.drain_reason, node.next_lane = image.lost, image.drain_reason, image.next_lane
+    _copy(image, node, _SAME_IN_NODE)
     node.leftovers = set(image.leftovers)
-    node.address = image.address
-    node.trouble, node.leaving, node.kept_s = image.trouble, image.leaving, image.kept_s
+    if node.rests_until is not None:
+        state.resting[image.name] = None
 
 
 def _restore_job(state: ClusterState, image: JobImage) -> None:
@@ -312,15 +274,11 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
     state.add_job(job)
     for status, count in enumerate(job.counts[1:], start=1):
         state.counts[status] += count
-    for a in image.live:
-        number = job.group_of(a.key[1]).number
-        attempt = Attempt(a.key, a.node, state.nodes[a.node].row, a.lane, a.grant, a.placed_at, number)
-        attempt.started_at, attempt.since, attempt.ending = a.started_at, a.since, a.ending
-        attempt.paused, attempt.suspicions = a.paused, a.suspicions
-        attempt.formation, attempt.ready, attempt.released = a.formation, a.ready, a.released
-        job.live[a.key[1]] = state.nodes[a.node].attempts[a.key] = attempt
-        group = job.groups[number]
-        replica = group.replica(a.key[1])
+    for attempt in image.live:
+        node, group = state.nodes[attempt.node], job.group_of(attempt.key[1])
+        attempt.row, attempt.group = node.row, group.number
+        job.live[attempt.key[1]] = node.attempts[attempt.key] = attempt
+        replica = group.replica(attempt.key[1])
         group.live[replica] = group.live.get(replica, 0) + 1
         group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
@@ -352,23 +310,15 @@ def _job_state(
     job.attempts, job.code = array("H", image.attempts), array("h", image.code)
     job.times = None if image.times is None else array("d", image.times)
     job.nodes = None if image.nodes is None else array("I", image.nodes)
-    job.earlier = image.earlier
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):
-        group.fresh, group.again = kept.fresh, kept.again
-        group.run_s, group.samples = kept.run_s, kept.samples
-    job.delayed = image.delayed
-    job.charged, job.losses, job.details = image.charged, image.losses, image.details
+        _copy(kept, group, GroupImage.__struct_fields__)
+    _copy(image, job, _SAME_IN_JOB)
+    _copy(image.whole, job, _SAME_IN_WHOLE)
+    job.done = set(image.whole.done)
     for position, (at, text) in image.conditions.items():
         preempted = told_preemption(text) if image.preempted is None else position in image.preempted
         job.conditions[position] = Condition(at, text, preempted, image.past.get(position))
-    job.first_started_at, job.ended_at = image.first_started_at, image.ended_at
-    job.first_code = image.first_code
-    whole = image.whole
-    job.outcome, job.done, job.satisfied = whole.outcome, set(whole.done), whole.satisfied
-    job.formations, job.recalls = whole.formations, whole.recalls
-    job.restarts, job.setbacks, job.restarting = whole.restarts, whole.setbacks, whole.restarting
-    job.hold_until, job.held_because = whole.hold_until, image.held_because
     return job
 
 

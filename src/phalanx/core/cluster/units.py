@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 from phalanx.core.cluster import gates
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Gang, Group
@@ -25,32 +27,28 @@ from phalanx.core.model.waiting import Part, Rank
 _SAMPLES_MIN = 4
 
 
-class Attempt:
-    """A live attempt: where it is, what it holds, and how far it has come."""
+class Attempt(Struct, array_like=True):
+    """One try at one task, alive: where it is, what it holds until its end is confirmed, and how far it has come.
 
-    __slots__ = (
-        "ending", "formation", "grant", "group", "key", "lane", "node", "paused", "placed_at", "ready", "released",
-        "row", "since", "started_at", "suspicions",
-    )  # fmt: skip
+    Images keep it as it is, so fields are added at the end and with a default; the last two are set anew when one is
+    read.
+    """
 
-    def __init__(
-        self, key: AttemptKey, node: str, row: int, lane: int, grant: Grant, placed_at: float, group: int = 0
-    ) -> None:
-        self.key = key
-        self.node = node
-        self.row = row  # of its node in the table
-        self.lane = lane
-        self.grant = grant
-        self.placed_at = placed_at
-        self.group = group  # the number of its group in the job
-        self.started_at: float | None = None  # as its node's clock has it
-        self.since = placed_at  # by our own clock: when it was placed or released, then when it started
-        self.ending: Why | None = None  # being stopped, and why
-        self.paused: bool | None = None  # None: it never was
-        self.suspicions = 0
-        self.formation = 0  # of a gang: the try to start whole that it belongs to
-        self.ready = False  # of a gang: its runner holds it at the barrier
-        self.released = True  # of a gang: it may run
+    key: AttemptKey
+    node: str
+    lane: int
+    grant: Grant
+    placed_at: float
+    started_at: float | None = None  # as its node's clock has it
+    since: float = 0.0  # by our own clock: when it was placed or released, then when it started
+    ending: Why | None = None  # being stopped, and why
+    paused: bool | None = None  # None: it never was
+    suspicions: int = 0
+    formation: int = 0  # of a gang: the try to start whole that it belongs to
+    ready: bool = False  # of a gang: its runner holds it at the barrier
+    released: bool = True  # of a gang: it may run
+    row: int = 0  # of its node in the table; follows from the node
+    group: int = 0  # the number of its group in the job; follows from the key
 
 
 class GroupOwner(gates.GatedJob, Protocol):

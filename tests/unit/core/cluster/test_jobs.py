@@ -17,7 +17,7 @@ def a_state(array: str) -> JobState:
 def begin(state: JobState, *positions: int) -> None:
     for position in positions:
         number = state.attempts[position] + 1
-        state.begin(Attempt((state.job.id, position, number), "n1", 0, 1, Grant(1, 0), 0.0), 0)
+        state.begin(Attempt((state.job.id, position, number), "n1", 1, Grant(1, 0), 0.0), 0)
 
 
 def fail(state: JobState, position: int) -> None:

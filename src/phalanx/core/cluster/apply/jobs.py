@@ -75,7 +75,8 @@ def placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
         drop_promise(state, job)  # with the first member; the others of the same decision follow at once
     _make_way(state, job, event)
     group = job.group_of(position)
-    attempt = Attempt(event.key, event.node, node.row, event.lane, event.grant, event.at, group.number)
+    attempt = Attempt(event.key, event.node, event.lane, event.grant, event.at, since=event.at)
+    attempt.row, attempt.group = node.row, group.number
     lane = open_lane(state, job, attempt, event.at) if event.opens else node.lane(event.lane)
     lane.attempts[event.key] = None
     node.attempts[event.key] = attempt
