@@ -1,4 +1,4 @@
-"""One site worked out: where the members would stand on it, who would really have to leave for that, and the price.
+"""One domain worked out: where the members would stand in it, who would really have to leave for that, and the price.
 
 For each choice of jobs that make room (`victim_search.py`) two layouts are looked at: on the slots that cost the least,
 and as close together as all these slots allow. Then everybody comes back who can (`trim.py`).
@@ -30,7 +30,7 @@ TRIES_MAX = 16  # layouts of several parts, looked at until they fit beside each
 MANY = 256  # members; for more of them only one layout is worked out
 LAYOUTS_MAX = 4  # of several parts, looked at until one fits
 TRIED_MAX = 512  # victims; with more of them leaving, several parts are not tried in the draft
-AGAIN_MAX = 32  # bundles; with no more than these it is tried whether members could stand elsewhere instead
+AGAIN_MAX = 32  # units; with no more than these it is tried whether members could stand elsewhere instead
 ENDLESS = int(np.iinfo(np.int64).max)
 
 Key = tuple[int, int, int, tuple[int, ...], int, int, int, float, int, Seats]
@@ -86,11 +86,11 @@ class Preemption:
 
     def layouts(self, slots: Sequence[Column], cost: Column | None = None) -> Iterator[Layout]:
         """Layouts over these slots, all of what is needed and no more."""
-        room = [
+        free_after = [
             PartSlots(each.need, each.need, column) for each, column in zip(self.parts, slots, strict=True)
         ]
         tree = self.draft.nodes.tree
-        return layouts(tree, room, self.gather, existing=self.existing, bound=self.bound, cost=cost)
+        return layouts(tree, free_after, self.gather, existing=self.existing, bound=self.bound, cost=cost)
 
     def seats(self) -> Seats | None:
         """A layout that fits into the ledgers as they are in the draft; None if there is none.
@@ -138,11 +138,11 @@ class Preemption:
 class EvictionPlan:
     """One way to make room: where the members stand, and who leaves."""
 
-    def __init__(self, preemption: Preemption, seats: Seats, bundles: list[EvictionUnit]) -> None:
+    def __init__(self, preemption: Preemption, seats: Seats, units: list[EvictionUnit]) -> None:
         self.seats = tuple(map(tuple, seats))
-        self.bundles = bundles
-        self.leaving: list[Tenant] = [tenant for bundle in bundles for tenant in bundle.tenants]
-        self.price = total(bundles)
+        self.units = units
+        self.leaving: list[Tenant] = [tenant for unit in units for tenant in unit.tenants]
+        self.price = total(units)
         self.level = preemption.level(seats)
         self._is_near_wanted = bool(preemption.gather)
 
@@ -167,33 +167,33 @@ class EvictionDomain:
     """A domain that may hold the unit, or the whole cluster, with the victims on its nodes."""
 
     def __init__(
-        self, preemption: Preemption, room: FreeAfter, losses: Column, elsewhere: Column | None = None
+        self, preemption: Preemption, free_after: FreeAfter, losses: Column, elsewhere: Column | None = None
     ) -> None:
         """`losses` is over all victims, `elsewhere` has the places of those who are asked for their quota."""
         self._for = preemption
-        self._victims: Victims = room.measure.victims
+        self._victims: Victims = free_after.measure.victims
         self._elsewhere = elsewhere
-        self.room = room
+        self.free_after = free_after
         self.losses = losses
-        self._clearance = VictimSearch(
-            room, losses, self.fits, 0.0 if preemption.is_simple else 0.2 + len(room.at) / 500
+        self._search = VictimSearch(
+            free_after, losses, self.fits, 0.0 if preemption.is_simple else 0.2 + len(free_after.at) / 500
         )
 
     @property
     def effort(self) -> float:
         """About as many milliseconds as it took to work it out."""
-        return self._clearance.effort + 0.03 * self._for.count + len(self._for.draft.nodes) / 5000
+        return self._search.effort + 0.03 * self._for.count + len(self._for.draft.nodes) / 5000
 
     def fits(self, leaving: Mask) -> bool:
         """Whether everybody who is needed finds a place when these have left."""
-        slots = self.room.slots(leaving)
+        slots = self.free_after.slots(leaving)
         if any(int(each.sum()) < part.need for each, part in zip(slots, self._for.needed, strict=True)):
             return False
         return self._for.is_simple or self._seats(leaving) is not None
 
-    def clearings(self) -> Iterator[EvictionPlan]:
+    def plans(self) -> Iterator[EvictionPlan]:
         """Ways to make room here."""
-        for choice in self._clearance.choices():
+        for choice in self._search.choices():
             for found in self._worked_out(choice):
                 best = found
                 while (better := self._improved(best)) is not None:
@@ -214,18 +214,18 @@ class EvictionDomain:
                 yield seats
             return
         need = self._for.count
-        if len(self.room.rows) == 1:
-            yield [[(int(self.room.rows[0]), need)]]
+        if len(self.free_after.rows) == 1:
+            yield [[(int(self.free_after.rows[0]), need)]]
             return
-        offers = Offers(self.room, choice.leaving, self._prices(choice))
+        offers = Offers(self.free_after, choice.leaving, self._prices(choice))
         if need <= MANY or not self._for.gather:
             yield from self._first([offers.cheapest(need)], None)
         if need <= MANY or self._for.gather:
-            cost = self.room.column(np.rint(1000 * offers.total).astype(np.int64))
-            yield from self._first(self.room.slots(choice.leaving), cost)
+            cost = self.free_after.column(np.rint(1000 * offers.total).astype(np.int64))
+            yield from self._first(self.free_after.slots(choice.leaving), cost)
 
     def _first(self, slots: list[Column], cost: Column | None) -> Iterator[Seats]:
-        columns = [self.room.column(each) for each in slots]
+        columns = [self.free_after.column(each) for each in slots]
         if (layout := next(self._for.layouts(columns, cost), None)) is not None:
             yield layout.counts
 
@@ -235,7 +235,7 @@ class EvictionDomain:
         If all chosen jobs are needed anyway, only lost work counts, and whole gangs are lost already. Otherwise a
         job more is dearer than any priority, and priority dearer than lost work.
         """
-        victims, at = self._victims, self.room.at
+        victims, at = self._victims, self.free_after.at
         lost = victims.lost[at]
         loss, job = self.losses[at], victims.job[at]
         is_whole = (loss == Loss.WORK) & victims.is_gang[job]
@@ -246,24 +246,24 @@ class EvictionDomain:
         words, ranks = np.unique(victims.priority, return_inverse=True)
         prices: Prices = ranks[job] + lost / (1.0 + lost.max(initial=0.0))
         works = np.flatnonzero(choice.leaving & (loss == Loss.WORK))
-        keys = self.room.row[works] * victims.jobs + job[works]
+        keys = self.free_after.row[works] * victims.jobs + job[works]
         prices[works[np.unique(shortened(keys), return_index=True)[1]]] += len(words) + 1.0
         return prices
 
     def _seats(self, leaving: Mask) -> Seats | None:
         """A layout for several parts, or with multiples, when these have left. Nodes are asked whether all fit."""
         if not self._for.has_multiples:
-            columns = [self.room.column(each) for each in self.room.slots(leaving)]
+            columns = [self.free_after.column(each) for each in self.free_after.slots(leaving)]
             for layout in islice(self._for.layouts(columns), LAYOUTS_MAX):
                 if self._holds(layout.counts, leaving):
                     return layout.counts
-        chosen = self.room.at[leaving].tolist()
+        chosen = self.free_after.at[leaving].tolist()
         return self._tried(chosen) if len(chosen) <= TRIED_MAX else None
 
     def _holds(self, seats: Seats, leaving: Mask) -> bool:
         asked = self._for.asked(seats)
         gone: dict[int, list[Tenant]] = {row: [] for row in asked}
-        chosen = self.room.at[leaving]
+        chosen = self.free_after.at[leaving]
         for at in chosen[np.isin(self._victims.node[chosen], list(asked))].tolist():
             gone[int(self._victims.node[at])].append(self._victims.tenant(at))
         ledgers = self._for.draft.nodes.ledgers
@@ -285,7 +285,7 @@ class EvictionDomain:
         asked = self._for.asked(seats)
         is_used = np.zeros(len(self._for.draft.nodes), dtype=np.bool_)
         is_used[list(asked)] = True
-        places = self.room.at[leaving]
+        places = self.free_after.at[leaving]
         places = places[is_used[self._victims.node[places]]]
         if self._elsewhere is not None:
             places = np.union1d(places, self._elsewhere)
@@ -293,8 +293,8 @@ class EvictionDomain:
         stuck = self._stuck(seats, leaving) if self._for.is_plain else set()
         if stuck is None:
             return None
-        fixed = [bundle for at, bundle in alone.items() if at in stuck]
-        loose = [*(bundle for at, bundle in alone.items() if at not in stuck), *others]
+        fixed = [unit for at, unit in alone.items() if at in stuck]
+        loose = [*(unit for at, unit in alone.items() if at not in stuck), *others]
         trim = self._trim(asked, fixed, loose)
         if not trim.holds():
             return None
@@ -308,17 +308,17 @@ class EvictionDomain:
         """The nodes to which somebody might come back; others need no closer look."""
         draft = self._for.draft
         ledgers = draft.nodes.ledgers
-        rows = {tenant.node_row for bundle in loose for tenant in bundle.tenants}
+        rows = {tenant.node_row for unit in loose for tenant in unit.tenants}
         if not self._for.is_plain:
             rows.update(asked)
         rows.update(row for row in asked if ledgers[row].promises)
         by_row: dict[int, list[Tenant]] = {row: [] for row in asked if row in rows}
-        for bundle in (*fixed, *loose):
-            for tenant in bundle.tenants:
+        for unit in (*fixed, *loose):
+            for tenant in unit.tenants:
                 if tenant.node_row in by_row:
                     by_row[tenant.node_row].append(tenant)
         stands = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
-        everybody = (tenant for bundle in (*fixed, *loose) for tenant in bundle.tenants)
+        everybody = (tenant for unit in (*fixed, *loose) for tenant in unit.tenants)
         sizes = [each for row in asked.values() for each in row]
         return Trim(stands, QuotaLeft(draft.queues, self._for.ask.job.queue, sizes, everybody))
 
@@ -328,25 +328,25 @@ class EvictionDomain:
         One calculation for all nodes, before the others are looked at one by one.
         """
         rows, counts = np.array(seats[0], dtype=np.int64).T
-        here = np.searchsorted(self.room.rows, rows)
-        slack = np.full((len(self.room.measure.free), len(self.room.rows)), ENDLESS)
-        slack[:, here] = self.room.beside(leaving, here, counts)
+        here = np.searchsorted(self.free_after.rows, rows)
+        slack = np.full((len(self.free_after.measure.free), len(self.free_after.rows)), ENDLESS)
+        slack[:, here] = self.free_after.beside(leaving, here, counts)
         ledgers = self._for.draft.nodes.ledgers
         overdrawn = np.array([ledgers[row].promises > 0 for row in rows.tolist()])
         slack[:, here[overdrawn]] = ENDLESS  # counting is not enough where a device may be held and promised
         if slack.min(initial=0) < 0:
             return None
-        return set(self.room.at[self.room.exceeds(slack) & leaving].tolist())
+        return set(self.free_after.at[self.free_after.exceeds(slack) & leaving].tolist())
 
     def _improved(self, found: EvictionPlan) -> EvictionPlan | None:
         """Let off somebody who is needed only because of where the members stand: they could stand elsewhere."""
-        if len(found.bundles) > AGAIN_MAX:
+        if len(found.units) > AGAIN_MAX:
             return None
         everybody = self._mask(found.leaving)
-        if self._for.is_simple and int(self.room.slots(everybody)[0].sum()) <= self._for.count:
+        if self._for.is_simple and int(self.free_after.slots(everybody)[0].sum()) <= self._for.count:
             return None  # every slot is used
-        for bundle in found.bundles:
-            leaving = everybody & ~self._mask(bundle.tenants)
+        for unit in found.units:
+            leaving = everybody & ~self._mask(unit.tenants)
             if self.fits(leaving):
                 for other in self._worked_out(VictimChoice(leaving, is_thin=True)):
                     if other.key < found.key:
@@ -354,8 +354,8 @@ class EvictionDomain:
         return None
 
     def _mask(self, tenants: Iterable[Tenant]) -> Mask:
-        """Which of the victims on this site these are."""
+        """Which of the victims in this domain these are."""
         slots = self._victims.tenants.slots
         places = np.searchsorted(self._victims.slot, [slots[tenant.key] for tenant in tenants])
-        mask: Mask = np.isin(self.room.at, places)
+        mask: Mask = np.isin(self.free_after.at, places)
         return mask

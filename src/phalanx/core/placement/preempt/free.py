@@ -200,13 +200,13 @@ def shortened(keys: Column) -> NDArray[np.integer]:
 class Offers:
     """The offers of all rows of a room, for one group. `slots` is what is free now and costs nothing."""
 
-    def __init__(self, room: FreeAfter, leaving: Mask, price: Prices) -> None:
-        self._size = len(room.rows)
-        self.slots: Column = room.slots()[0]
+    def __init__(self, free_after: FreeAfter, leaving: Mask, price: Prices) -> None:
+        self._size = len(free_after.rows)
+        self.slots: Column = free_after.slots()[0]
         chosen = np.flatnonzero(leaving)
-        order = chosen[np.lexsort((price[chosen], room.row[chosen]))]
-        row = room.row[order]
-        slots = room.slots_in_turn(order)
+        order = chosen[np.lexsort((price[chosen], free_after.row[chosen]))]
+        row = free_after.row[order]
+        slots = free_after.slots_in_turn(order)
         before = np.concatenate([[0], slots[:-1]])
         starts = begins(row)
         before[starts] = self.slots[row[starts]]

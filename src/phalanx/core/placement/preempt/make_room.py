@@ -35,7 +35,7 @@ from phalanx.core.placement.preempt.eviction_plan import EvictionDomain, Evictio
 from phalanx.core.placement.preempt.free import FreeAfter, Measure, shortened
 from phalanx.core.placement.preempt.victims import Loss, Victims
 
-SITES_MAX = 8  # how many sites are worked out in full,
+DOMAINS_MAX = 8  # how many domains are worked out in full,
 EFFORT_MAX = 10.0  # as long as that is quick (in about as many milliseconds),
 MISSES_MAX = 60.0  # and how long to go on if none of them holds the unit after all
 LOCKED_MAX = 8  # nodes that are tried first for members of gangs that cannot leave whole
@@ -68,13 +68,11 @@ def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> G
     victims = Victims(draft, preemption.ask.job)
     if (no := _hopeless(preemption, victims)) is not None:
         return no
-    sites = EvictionDomains(preemption, victims)
-    for clearing in sorted(sites.clearings(), key=lambda each: each.key):
-        if (
-            gang_placement := _enlisted(draft, preemption, clearing, sites.trigger(clearing), leaving)
-        ) is not None:
+    domains = EvictionDomains(preemption, victims)
+    for plan in sorted(domains.plans(), key=lambda each: each.key):
+        if (gang_placement := _enlisted(draft, preemption, plan, domains.trigger(plan), leaving)) is not None:
             return gang_placement
-    return _not_enough(preemption, victims, sites)
+    return _not_enough(preemption, victims, domains)
 
 
 def _on_their_way(draft: Draft, job: Job) -> list[Tenant]:
@@ -91,18 +89,18 @@ def _on_their_way(draft: Draft, job: Job) -> list[Tenant]:
 
 
 def _enlisted(
-    draft: Draft, preemption: Preemption, clearing: EvictionPlan, trigger: int, leaving: list[Tenant]
+    draft: Draft, preemption: Preemption, plan: EvictionPlan, trigger: int, leaving: list[Tenant]
 ) -> GangPlacement | None:
     """Carry it out in the draft."""
     mark = draft.mark()
-    for tenant in sorted(clearing.leaving, key=lambda each: not each.is_promise):
+    for tenant in sorted(plan.leaving, key=lambda each: not each.is_promise):
         draft.evict(tenant)
-    members = seat(draft, preemption.ask, preemption.parts, clearing.seats)
+    members = seat(draft, preemption.ask, preemption.parts, plan.seats)
     if members is None:
         draft.rollback(mark)
         return None
-    victims = sorted(tenant.key for tenant in clearing.leaving if not tenant.is_promise)
-    displaced = sorted({tenant.job for tenant in clearing.leaving if tenant.is_promise})
+    victims = sorted(tenant.key for tenant in plan.leaving if not tenant.is_promise)
+    displaced = sorted({tenant.job for tenant in plan.leaving if tenant.is_promise})
     awaited = _awaited(draft, preemption, members, leaving)
     gang_placement = GangPlacement(
         preemption.ask.job.id, tuple(members), tuple(victims), tuple(displaced), trigger, awaited
@@ -149,9 +147,9 @@ def _hopeless(preemption: Preemption, victims: Victims) -> Reason | None:
     return None
 
 
-def _not_enough(preemption: Preemption, victims: Victims, sites: EvictionDomains) -> Reason:
+def _not_enough(preemption: Preemption, victims: Victims, domains: EvictionDomains) -> Reason:
     """Everybody would leave in vain."""
-    best, domain = sites.best()
+    best, domain = domains.best()
     layer = preemption.draft.nodes.tree.layer(preemption.rules.top or 0)
     where = f" (in {layer} {'/'.join(domain)})" if domain else ""
     leave = f"Preempting all {len(victims)} tasks of lower priority"
@@ -178,16 +176,16 @@ class EvictionDomains:
         self._tree = preemption.draft.nodes.tree
         self._level = preemption.top
         self._measure = Measure(preemption.draft.nodes, preemption.needed, victims)
-        self._room = FreeAfter.over(
+        self._free_after = FreeAfter.over(
             self._measure, np.flatnonzero(preemption.draft.nodes.open), np.arange(len(victims))
         )
-        self._domain = self._tree.up(self._tree.node_level, self._room.rows, self._level)
-        self._losses = self._losses_on(self._room, is_everywhere=False)
-        self._loss = self._losses[self._room.at]
-        self._most = self._room.slots(np.ones(len(self._room.at), dtype=np.bool_))
+        self._domain = self._tree.up(self._tree.node_level, self._free_after.rows, self._level)
+        self._losses = self._losses_on(self._free_after, is_everywhere=False)
+        self._loss = self._losses[self._free_after.at]
+        self._most = self._free_after.slots(np.ones(len(self._free_after.at), dtype=np.bool_))
 
-    def clearings(self) -> Iterator[EvictionPlan]:
-        """Ways to make room on the sites that promise the most."""
+    def plans(self) -> Iterator[EvictionPlan]:
+        """Ways to make room in the domains that promise the most."""
         if self._for.is_within_quota:
             yield from self._worked_out(None)
             return
@@ -199,7 +197,7 @@ class EvictionDomains:
     def best(self) -> tuple[int, tuple[str, ...]]:
         """How many members find room in the best domain when everybody has left, and its path."""
         total = np.zeros(self._tree.size(self._for.rules.top or 0), dtype=np.int64)
-        domain = self._tree.up(self._tree.node_level, self._room.rows, self._for.rules.top or 0)
+        domain = self._tree.up(self._tree.node_level, self._free_after.rows, self._for.rules.top or 0)
         for slots, part in zip(self._most, self._for.needed, strict=True):
             total += np.minimum(self._summed(slots, domain, len(total)), part.need)
         if (pinned := self._for.pinned) is not None:
@@ -209,48 +207,52 @@ class EvictionDomains:
         at = int(total.argmax())
         return int(total[at]), self._tree.path(self._for.rules.top or 0, at)
 
-    def trigger(self, clearing: EvictionPlan) -> int:
-        """The position of the first member that finds no room on the same site as long as nobody leaves."""
-        row = next(row for counts in clearing.seats for row, _ in counts)
+    def trigger(self, plan: EvictionPlan) -> int:
+        """The position of the first member that finds no room in the same domain as long as nobody leaves."""
+        row = next(row for counts in plan.seats for row, _ in counts)
         home = self._tree.up(self._tree.node_level, np.array([row]), self._level)[0]
-        now = self._room.slots()
+        now = self._free_after.slots()
         for slots, part in zip(now, self._for.needed, strict=True):
             free = int(slots[self._domain == home].sum())
             if free < part.need:
                 return self._for.positions(part)[free]
         return self._for.positions(self._for.needed[-1])[0]
 
-    def _sites(self, domain: int, among: Column | None, elsewhere: Column | None) -> Iterator[EvictionDomain]:
-        """One site, and the same with other members of gangs that cannot leave whole."""
+    def _candidates(
+        self, domain: int, among: Column | None, elsewhere: Column | None
+    ) -> Iterator[EvictionDomain]:
+        """One domain, and the same with other members of gangs that cannot leave whole."""
         if self._level == 0 and elsewhere is None:
-            room, losses = self._room, self._losses
+            free_after, losses = self._free_after, self._losses
         else:
             begins, by_home = self._homes
-            at = self._room.at[by_home[begins[domain] : begins[domain + 1]]]
+            at = self._free_after.at[by_home[begins[domain] : begins[domain + 1]]]
             if among is not None:
                 at = np.intersect1d(at, among)
-            room = FreeAfter.over(self._measure, self._room.rows[self._domain == domain], at)
-            losses = self._losses_on(room, elsewhere is not None)
-        yield EvictionDomain(self._for, room, losses, elsewhere)
+            free_after = FreeAfter.over(self._measure, self._free_after.rows[self._domain == domain], at)
+            losses = self._losses_on(free_after, elsewhere is not None)
+        yield EvictionDomain(self._for, free_after, losses, elsewhere)
         locked = self._victims.locked
-        for row in np.unique(self._victims.node[locked[np.isin(locked, room.at)]])[:LOCKED_MAX].tolist():
+        for row in np.unique(self._victims.node[locked[np.isin(locked, free_after.at)]])[
+            :LOCKED_MAX
+        ].tolist():
             yield EvictionDomain(
-                self._for, room, self._losses_on(room, elsewhere is not None, row), elsewhere
+                self._for, free_after, self._losses_on(free_after, elsewhere is not None, row), elsewhere
             )
 
     @cached_property
     def _homes(self) -> tuple[Column, Column]:
         """The victims in the order of their domains, and where each domain begins."""
-        home = self._domain[self._room.row]
+        home = self._domain[self._free_after.row]
         order = np.argsort(home, kind="stable")
         return np.searchsorted(home[order], np.arange(self._tree.size(self._level) + 1)), order
 
-    def _losses_on(self, room: FreeAfter, is_everywhere: bool, before_all: int = -1) -> Column:
+    def _losses_on(self, free_after: FreeAfter, is_everywhere: bool, before_all: int = -1) -> Column:
         """What each leaving means, if gangs give up members where that makes room for others; one row before all."""
         use = np.full(len(self._victims), int(is_everywhere), dtype=np.int64)
         if len(self._victims.spare):
-            here = np.flatnonzero(self._victims.is_spare[room.at])
-            use[room.at[here]] += room.use_of(here)
+            here = np.flatnonzero(self._victims.is_spare[free_after.at])
+            use[free_after.at[here]] += free_after.use_of(here)
             use[(self._victims.node == before_all) & (use > 0)] += use.max()
         return self._victims.losses(use)
 
@@ -259,23 +261,23 @@ class EvictionDomains:
         effort = 0.0
         for domain, fewest in self._in_order():
             if effort > (EFFORT_MAX if tried else MISSES_MAX) or (
-                tried and (tried == SITES_MAX or fewest > best)
+                tried and (tried == DOMAINS_MAX or fewest > best)
             ):
                 return
             found: list[EvictionPlan] = []
-            for site in self._sites(domain, elsewhere if is_own_only else None, elsewhere):
-                found = list(site.clearings())
-                effort += site.effort
+            for candidate in self._candidates(domain, elsewhere if is_own_only else None, elsewhere):
+                found = list(candidate.plans())
+                effort += candidate.effort
                 if found:
                     break
             if found:
-                broken = min(clearing.price.broken for clearing in found)
+                broken = min(plan.price.broken for plan in found)
                 best = min(best, broken) if tried else broken
                 tried += 1
                 yield from found
 
     def _in_order(self) -> Iterator[tuple[int, int]]:
-        """(domain, fewest jobs that have to give way) of every site that could hold the unit, the best first."""
+        """(domain, fewest jobs that have to give way) of every domain that could hold the unit, the best first."""
         size = self._tree.size(self._level)
         could = np.ones(size, dtype=np.bool_)
         spare = np.zeros(size, dtype=np.int64)
@@ -296,11 +298,11 @@ class EvictionDomains:
 
     def _bounds(self, size: int) -> tuple[Column, Column]:
         """For every domain: how many jobs have to be broken at the least, and the sum of their priorities."""
-        room, measure, victims = self._room, self._measure, self._victims
+        free_after, measure, victims = self._free_after, self._measure, self._victims
         soft = (self._loss == Loss.PROMISE) | (self._loss == Loss.SURPLUS)
-        item = np.where(self._loss == Loss.WORK, victims.job[room.at], -1)
-        items, rows, amounts = room.pairs(item)
-        free = room.free(soft)
+        item = np.where(self._loss == Loss.WORK, victims.job[free_after.at], -1)
+        items, rows, amounts = free_after.pairs(item)
+        free = free_after.free(soft)
         now = measure.share(free, self._most)
         gain = measure.share(free[:, rows] + amounts, [most[rows] for most in self._most]) - now[rows]
         missing = len(self._most) - np.bincount(self._domain, now, minlength=size)

@@ -244,16 +244,16 @@ class Trim:
         """Whether the members fit when everybody is away."""
         return self._quota.holds() and all(stand.holds() for stand in self._stands.values())
 
-    def keep_out(self, bundles: Iterable[EvictionUnit]) -> list[EvictionUnit]:
-        """Put back whom one can; the bundles that have to stay away, the most valuable first."""
+    def keep_out(self, units: Iterable[EvictionUnit]) -> list[EvictionUnit]:
+        """Put back whom one can; the units that have to stay away, the most valuable first."""
         out: list[EvictionUnit] = []
-        for job in _by_job(bundles):
-            if not self._put_back([tenant for bundle in job for tenant in bundle.tenants]):
+        for job in _by_job(units):
+            if not self._put_back([tenant for unit in job for tenant in unit.tenants]):
                 out += job
         kept: list[EvictionUnit] = []
-        for bundle in sorted(out, key=lambda each: each.value):
-            if not self._put_back(bundle.tenants):
-                kept += self._spared(bundle) if bundle.spare else [bundle]
+        for unit in sorted(out, key=lambda each: each.value):
+            if not self._put_back(unit.tenants):
+                kept += self._spared(unit) if unit.spare else [unit]
         return kept
 
     def _put_back(self, tenants: Sequence[Tenant]) -> bool:
@@ -281,40 +281,40 @@ class Trim:
                 found.setdefault(tenant.node_row, []).append(tenant)
         return {**found}
 
-    def _spared(self, bundle: EvictionUnit) -> list[EvictionUnit]:
+    def _spared(self, unit: EvictionUnit) -> list[EvictionUnit]:
         """A whole gang that has to leave; or only members of it that it can do without, where these are enough."""
-        for away in self._surplus(bundle) if self._may_spare(bundle) else ():
-            if not self._put_back([tenant for tenant in bundle.tenants if tenant.key not in away]):
+        for away in self._surplus(unit) if self._may_spare(unit) else ():
+            if not self._put_back([tenant for tenant in unit.tenants if tenant.key not in away]):
                 continue
-            share = bundle.lost / len(bundle.tenants)
+            share = unit.lost / len(unit.tenants)
             singles = [
-                EvictionUnit(Loss.SURPLUS, bundle.job, bundle.priority, share, (tenant,))
-                for tenant in bundle.tenants
+                EvictionUnit(Loss.SURPLUS, unit.job, unit.priority, share, (tenant,))
+                for tenant in unit.tenants
                 if tenant.key in away
             ]
             return [single for single in singles if not self._put_back(single.tenants)]
-        return [bundle]
+        return [unit]
 
-    def _may_spare(self, bundle: EvictionUnit) -> bool:
+    def _may_spare(self, unit: EvictionUnit) -> bool:
         """Whether it is worth trying: on no node do more members have to stay away than the gang can do without.
 
         Only asked where those on a node are alike, so that it does not matter which of them come back.
         """
-        spare = sum(count for _, count in bundle.spare)
-        for row, mine in self._on_rows(bundle.tenants).items():
+        spare = sum(count for _, count in unit.spare)
+        for row, mine in self._on_rows(unit.tenants).items():
             stand = self._stands[row]
             is_even = len({stand.weight(tenant) for tenant in mine}) == 1
             if is_even and not stand.admits(mine[spare:]):
                 return False
         return True
 
-    def _surplus(self, bundle: EvictionUnit) -> Iterable[set[TenantKey]]:
+    def _surplus(self, unit: EvictionUnit) -> Iterable[set[TenantKey]]:
         """Choices of members that a gang could do without, as many of each group as it can; only useful ones."""
         by_group = []
-        for group, spare in bundle.spare:
+        for group, spare in unit.spare:
             mine = [
                 tenant.key
-                for tenant in bundle.tenants
+                for tenant in unit.tenants
                 if tenant.group == group and not tenant.is_promise and self._is_of_use(tenant)
             ]
             by_group.append(combinations(sorted(mine), min(spare, len(mine))))
@@ -325,9 +325,9 @@ class Trim:
         return tenant.node_row in self._stands or self._quota.counts(tenant)
 
 
-def _by_job(bundles: Iterable[EvictionUnit]) -> list[list[EvictionUnit]]:
-    """Bundles of one job and loss together, the most valuable job first."""
+def _by_job(units: Iterable[EvictionUnit]) -> list[list[EvictionUnit]]:
+    """Units of one job and loss together, the most valuable job first."""
     jobs: dict[tuple[Loss, JobId], list[EvictionUnit]] = {}
-    for bundle in sorted(bundles, key=lambda each: each.tenants[0].key):
-        jobs.setdefault((bundle.loss, bundle.job), []).append(bundle)
+    for unit in sorted(units, key=lambda each: each.tenants[0].key):
+        jobs.setdefault((unit.loss, unit.job), []).append(unit)
     return sorted(jobs.values(), key=lambda mine: (-mine[0].loss, -mine[0].priority, mine[0].job))

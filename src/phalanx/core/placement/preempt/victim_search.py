@@ -1,11 +1,11 @@
-"""Which jobs have to make room on one site, so that a whole unit can stand there: as few as possible.
+"""Which jobs have to make room in one domain, so that a whole unit can stand there: as few as possible.
 
-A site is a domain that may hold the unit, or the whole cluster. What costs no job its work is taken first: promises,
+A domain that may hold the unit, or the whole cluster. What costs no job its work is taken first: promises,
 and members that gangs can do without. Then jobs are added until the unit fits, the one that gives the most room
 first, and those that turn out not to be needed are let off; where there are few jobs, every smaller choice is tried.
 Which of their tasks leave is found out in `eviction_plan.py`.
 
-How often a site may be counted anew is limited by effort, not by time, so that equal snapshots have equal answers.
+How often a domain may be counted anew is limited by effort, not by time, so that equal snapshots have equal answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from phalanx.core.model.tree import Column, Mask
 from phalanx.core.placement.preempt.free import FreeAfter
 from phalanx.core.placement.preempt.victims import Loss
 
-STEPS_MAX = 12  # how many jobs are added one by one, on a site with
+STEPS_MAX = 12  # how many jobs are added one by one, in a domain with
 PAIRS_MAX = 4096  # no more pairs of a job and a node than these; otherwise several at a time
 EFFORT_MAX = 4.0  # for letting off jobs that are not needed, and again for trying smaller choices
 CHOICES_MAX = 6  # how many choices of equally many jobs are worked out
@@ -41,17 +41,17 @@ class VictimChoice:
 
 
 class VictimSearch:
-    """The victims of one site, by what their jobs would lose."""
+    """The victims of one domain, by what their jobs would lose."""
 
-    def __init__(self, room: FreeAfter, losses: Column, fits: Fits, extra: float = 0.0) -> None:
+    def __init__(self, free_after: FreeAfter, losses: Column, fits: Fits, extra: float = 0.0) -> None:
         """`extra` says how much longer than usual it takes to see whether the unit fits, in milliseconds."""
-        victims = room.measure.victims
-        self.room = room
-        self.loss = losses[room.at]
-        self.job = victims.job[room.at]
+        victims = free_after.measure.victims
+        self.free_after = free_after
+        self.loss = losses[free_after.at]
+        self.job = victims.job[free_after.at]
         self.priority = victims.priority
         self._is_gang = victims.is_gang
-        lost = np.bincount(self.job, victims.lost[room.at], minlength=victims.jobs)
+        lost = np.bincount(self.job, victims.lost[free_after.at], minlength=victims.jobs)
         self.lost: NDArray[np.float64] = lost.astype(np.float64)
         self.worth = self.priority + self.lost / (
             1.0 + self.lost.max(initial=0.0)
@@ -162,17 +162,17 @@ class _Ranking:
     `base` has who leaves anyway, `loss` what the jobs in question would lose.
     """
 
-    def __init__(self, clearance: VictimSearch, base: Flags, loss: Loss) -> None:
-        self._clearance, self._base, self._loss = clearance, base, loss
-        self._room = clearance.room
-        mine = clearance.loss == loss
-        present = np.bincount(clearance.job[mine], minlength=len(clearance.lost)) > 0
+    def __init__(self, search: VictimSearch, base: Flags, loss: Loss) -> None:
+        self._search, self._base, self._loss = search, base, loss
+        self._free_after = search.free_after
+        mine = search.loss == loss
+        present = np.bincount(search.job[mine], minlength=len(search.lost)) > 0
         self.jobs: Column = np.flatnonzero(present)
-        item = np.where(mine, (present.cumsum() - 1)[clearance.job], -1)
-        self._items, self._rows, self._amounts = self._room.pairs(item)
-        self._most = self._room.slots(clearance.mask(self.flags(self.jobs)))
+        item = np.where(mine, (present.cumsum() - 1)[search.job], -1)
+        self._items, self._rows, self._amounts = self._free_after.pairs(item)
+        self._most = self._free_after.slots(search.mask(self.flags(self.jobs)))
         self._limits = [most[self._rows] for most in self._most]
-        self._free = self._room.free(clearance.mask(base))
+        self._free = self._free_after.free(search.mask(base))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -184,7 +184,7 @@ class _Ranking:
     @cached_property
     def fewest(self) -> int:
         """How many jobs it takes at the least: members might be cut into pieces."""
-        measure, free = self._room.measure, self._free
+        measure, free = self._free_after.measure, self._free
         now = measure.share(free, self._most)
         gain = measure.share(free[:, self._rows] + self._amounts, self._limits) - now[self._rows]
         gains = np.sort(np.bincount(self._items, gain, minlength=len(self.jobs)))[::-1]
@@ -195,9 +195,9 @@ class _Ranking:
 
         Who is enough alone is as good as anybody else who is: then the lowest priority and the least lost work decide.
         """
-        clearance, measure = self._clearance, self._room.measure
+        search, measure = self._search, self._free_after.measure
         jobs = self.jobs
-        is_gone = np.zeros(len(clearance.lost), dtype=np.bool_)
+        is_gone = np.zeros(len(search.lost), dtype=np.bool_)
         is_gone[chosen] = True
         is_gone = is_gone[jobs]
         free = self._free.copy()
@@ -210,7 +210,7 @@ class _Ranking:
         missing = measure.missing(free, self._most)
         useful = (gain > 0) & ~is_gone
         jobs = jobs[useful]
-        first, then = -np.minimum(gain[useful], missing), clearance.worth[jobs]
+        first, then = -np.minimum(gain[useful], missing), search.worth[jobs]
         is_even = not len(first) or first.min() == first.max()
         return jobs[np.argsort(then) if is_even else np.lexsort((then, first))]
 

@@ -268,22 +268,22 @@ def bundled(
     return alone, list(others.values())
 
 
-def total(bundles: Iterable[EvictionUnit]) -> Price:
+def total(units: Iterable[EvictionUnit]) -> Price:
     """What it costs that all these leave."""
     losses: dict[JobId, Loss] = {}
     displaced: set[JobId] = set()
     priorities: dict[JobId, int] = {}
     lost, tenants = 0.0, 0
-    for bundle in bundles:
-        lost += bundle.lost
-        tenants += len(bundle.tenants)
-        if len(bundle.tenants) > 1 and any(tenant.is_promise for tenant in bundle.tenants):
-            displaced.add(bundle.job)
-        if bundle.loss is Loss.PROMISE:
-            displaced.add(bundle.job)
+    for unit in units:
+        lost += unit.lost
+        tenants += len(unit.tenants)
+        if len(unit.tenants) > 1 and any(tenant.is_promise for tenant in unit.tenants):
+            displaced.add(unit.job)
+        if unit.loss is Loss.PROMISE:
+            displaced.add(unit.job)
         else:
-            losses[bundle.job] = bundle.loss
-            priorities[bundle.job] = bundle.priority
+            losses[unit.job] = unit.loss
+            priorities[unit.job] = unit.priority
     broken = sum(loss is Loss.WORK for loss in losses.values())
     ranks = tuple(sorted(priorities.values(), reverse=True))
     return Price(broken, len(losses) - broken, len(displaced), ranks, lost, tenants)
