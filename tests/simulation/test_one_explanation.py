@@ -102,8 +102,7 @@ def tried(
         if not inputs:
             return None
         seen[fix.command.split()[1]] += 1
-        for given in inputs:
-            turn(copy, [given], now)
+        turn(copy, inputs, now)
     else:
         return None
     return copy.state.jobs[id].overall_status != Status.PENDING

@@ -7,7 +7,6 @@ scheduler and its explanation cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,44 +43,41 @@ class GatedJob(Protocol):
     def promise(self) -> object | None: ...
 
 
-def of_job(job: GatedJob) -> Iterator[Gate]:
-    """The closed gates of a whole job."""
+def of_job(job: GatedJob) -> list[Gate]:
+    """The closed gates of a whole job; none: nothing about the job itself keeps it from being placed."""
+    closed = []
     if job.held_because:
-        yield Gate.HELD
+        closed.append(Gate.HELD)
     if job.job.draft is not None:
-        yield Gate.APPLIED
+        closed.append(Gate.APPLIED)
     if job.promise is not None:
-        yield Gate.PROMISE
+        closed.append(Gate.PROMISE)
     if job.restarting:
-        yield Gate.RESTART
+        closed.append(Gate.RESTART)
     if job.hold_until > 0.0:
-        yield Gate.BACKOFF
+        closed.append(Gate.BACKOFF)
+    return closed
 
 
-def of_group(group: GroupState) -> Iterator[Gate]:
+def of_group(group: GroupState) -> list[Gate]:
     """The closed gates of a group whose tasks are placed one by one, those of its job included."""
-    yield from of_job(group.owner)
+    closed = of_job(group.owner)
     if not group.may_begin:
-        yield Gate.AFTER
+        closed.append(Gate.AFTER)
+    return closed
 
 
-def of_gang(gang: GangState) -> Iterator[Gate]:
-    """The closed gates of a gang, those of its job included."""
-    yield from of_job(gang.owner)
+def of_gang(gang: GangState) -> list[Gate]:
+    """The closed gates of a gang, those of its job included; with one closed its members are not counted."""
+    closed = of_job(gang.owner)
     if gang.waits_at_barrier:
-        yield Gate.BARRIER
-    elif not gang.has_members:
-        yield Gate.MEMBERS
+        closed.append(Gate.BARRIER)
+    elif not closed and not gang.has_members:
+        closed.append(Gate.MEMBERS)
+    return closed
 
 
-def of_task(group: GroupState, position: int) -> Iterator[Gate]:
+def of_task(group: GroupState, position: int) -> list[Gate]:
     """The closed gates of one task alone."""
-    if position in group.owner.delayed:
-        yield Gate.RETRY
-    if group.is_full(position):
-        yield Gate.LIMIT
-
-
-def is_open(gates: Iterator[Gate]) -> bool:
-    """Whether none of them is closed; the first that is ends the search."""
-    return next(gates, None) is None
+    closed = [Gate.RETRY] if position in group.owner.delayed else []
+    return [*closed, Gate.LIMIT] if group.is_full(position) else closed

@@ -135,7 +135,7 @@ class JobState:
     def is_held(self) -> bool:
         """True while nothing of it may be placed: it restarts, backs off, has places promised, or was held back; or
         members are still to come."""
-        return not gates.is_open(gates.of_job(self))
+        return bool(gates.of_job(self))
 
     @property
     def restarts_whole(self) -> bool:

@@ -107,7 +107,7 @@ class GroupState:
 
     def ready(self, most: int) -> Iterator[int]:
         """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""
-        if not gates.is_open(gates.of_group(self)):
+        if gates.of_group(self):
             return iter(())
         if not self.group.at_once:
             return self._in_order(most)
@@ -267,7 +267,7 @@ class GangState:
     @property
     def has_ready(self) -> bool:
         """True if enough members may be placed now, as far as the job itself is concerned."""
-        return gates.is_open(gates.of_gang(self))
+        return not gates.of_gang(self)
 
     @property
     def waits_at_barrier(self) -> bool:

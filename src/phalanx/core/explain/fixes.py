@@ -52,10 +52,9 @@ class Case(Struct):
     def request(self) -> Request:
         return self.unit.request if isinstance(self.unit, GroupState) else largest(self.unit.job)
 
-    @property
-    def has_room(self) -> bool:
+    def has_room(self, ended: JobState | None = None) -> bool:
         """Whether the draft has room for a whole gang, or for one task of a group, and the next pass would give it."""
-        return self.fits(self.unit) and self.trials.starts_with_room(self.unit, self.ahead)
+        return self.fits(self.unit) and self.trials.starts_with_room(self.unit, self.ahead, ended)
 
     def fits(self, unit: GroupState | GangState) -> bool:
         """Whether the draft has room for a unit, whoever goes first. It is left as it was."""
@@ -246,7 +245,7 @@ def _with_open(case: Case, names: list[str]) -> bool:
     for name in names:
         if not draft.nodes.is_open(name):
             draft.open(name)
-    has_room = case.has_room
+    has_room = case.has_room()
     draft.rollback(mark)
     return has_room
 
@@ -259,7 +258,7 @@ def _end_of_another(case: Case) -> Change | None:
         for tenant in tenants:
             draft.evict(tenant)
         try:
-            helps = _may_fit(case, tenants) and case.has_room
+            helps = _may_fit(case, tenants) and case.has_room(_ended(case, tenants))
         finally:
             draft.rollback(mark)
         if helps:
@@ -304,12 +303,18 @@ def _may_fit(case: Case, tenants: Sequence[Tenant]) -> bool:
     return any(nodes.open[row] and isinstance(nodes.ledgers[row].fit(request), Grant) for row in rows)
 
 
+def _ended(case: Case, tenants: Sequence[Tenant]) -> JobState | None:
+    """The job that ends as a whole with these; None if one task of it does, and others may wait."""
+    job = case.state.jobs[tenants[0].job]
+    return None if len(tenants) == 1 and job.gang is None else job
+
+
 def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
     """How it is told, with a command for whoever may give it."""
     first = tenants[0]
     job, node = case.state.jobs[first.job], case.state.table.names[first.node_row]
     what, where = job.job.id, ""
-    if len(tenants) == 1 and job.gang is None:
+    if _ended(case, tenants) is None:
         lane = case.state.nodes[node].lanes[int(first.key[1])]
         what, where = job.job.task_id(next(iter(lane.attempts))[1]), f" on {node}"
     may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)

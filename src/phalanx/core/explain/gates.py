@@ -89,7 +89,7 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield reason.at_once_limit(job.group_of(position).group.at_once)
         case Gate.BARRIER:
             yield at_barrier(state, job, now)
-        case Gate.MEMBERS if not job.is_held and job.gang is not None:
+        case Gate.MEMBERS if job.gang is not None:
             yield from _members_missing(job, job.gang)
             yield from comes_first(job, job.group_of(position))
 

@@ -40,9 +40,12 @@ class Trials:
         queue = self._snapshot.waiting.changed(without=job.units, added=again.units)
         return self._starts(unit, queue, ahead)
 
-    def starts_with_room(self, unit: GroupState | GangState, ahead: int = 0) -> bool:
-        """Whether it would start at once with the room that the draft has now."""
-        return self._starts(unit, self._snapshot.waiting, ahead, more_room=True)
+    def starts_with_room(self, unit: GroupState | GangState, ahead: int, ended: JobState | None) -> bool:
+        """Whether it would start at once with the room that the draft has now, if a job has ended as a whole."""
+        queue = self._snapshot.waiting
+        if ended is not None:
+            queue = queue.changed(without=ended.units)
+        return self._starts(unit, queue, ahead, more_room=True)
 
     def _starts(
         self, unit: GroupState | GangState, queue: Waiting, ahead: int, *, more_room: bool = False
