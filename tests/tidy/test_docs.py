@@ -132,3 +132,22 @@ def test_the_reference_shows_every_exported_name():
 def test_both_clients_have_the_same_calls():
     sync, other = ({name for name in dir(kind) if name[0] != "_"} for kind in CLIENTS[:2])
     assert sync == other
+
+
+def missing_files(text: str) -> list[str]:
+    """Files in backquotes, as paths from the repository or from the package, that do not exist."""
+    named = re.findall(r"`([a-z_0-9]+(?:/\w+)*\.py)`", text)
+    return [
+        path for path in named if not any((base / path).exists() for base in (ROOT, ROOT / "src/phalanx"))
+    ]
+
+
+def test_the_files_that_the_architecture_names_exist():
+    assert missing_files((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")) == []
+
+
+def test_a_file_that_moved_is_seen():
+    assert missing_files("`core/model/gone.py` and `errors.py` and `nowhere.py`") == [
+        "core/model/gone.py",
+        "nowhere.py",
+    ]
