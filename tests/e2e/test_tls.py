@@ -173,7 +173,7 @@ def test_a_renewed_certificate_is_taken_up_without_a_restart(tmp_path: Path):
         renewed = f"https://localhost:{cluster.port}"
         with pytest.raises(Unavailable):
             phalanx.Client(renewed, cluster.user_token, tls_files=cluster.authority.alone).cluster()
-        wait_until(lambda: "read again" in cluster.log_of("c1"), 10.0, "the certificate is read again")
+        wait_until(lambda: "certificate reloaded" in cluster.log_of("c1"), 10.0, "it is reloaded")
         assert _names_shown_at(cluster) >= {"localhost", HOST}
         assert cluster.client.cluster().epoch == before
         assert {node.status for node in cluster.client.nodes()} == {"Online"}
