@@ -18,7 +18,7 @@ from phalanx.runner.keeper import VERSION
 from phalanx.runner.keeper_messages import KeeperLost, Misunderstood
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import KeeperFailed, Processes
-from tests.unit.runner.keeper_node import Node, alive, escape, state_of, tell
+from tests.support.keeper_node import Node, alive, escape, state_of, tell
 
 FOREVER = "exec sleep 300"
 
@@ -308,7 +308,7 @@ def test_a_killed_runner_loses_neither_task_nor_exit_code(tmp_path: Path):
     runner = f"""
 import asyncio, os, pathlib, signal, sys
 sys.path[:0] = {sys.path!r}
-from tests.unit.runner.keeper_node import Node
+from tests.support.keeper_node import Node
 async def main():
     node = Node(pathlib.Path({str(tmp_path)!r}))
     await node.connect()

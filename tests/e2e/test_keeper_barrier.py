@@ -17,7 +17,7 @@ import pytest
 
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper_messages import KeeperLost
-from tests.unit.runner.keeper_node import Node, alive, tell
+from tests.support.keeper_node import Node, alive, tell
 
 FOREVER = "exec sleep 300"
 MIB = 1 << 20
@@ -190,7 +190,7 @@ def test_a_killed_runner_loses_no_member_and_the_next_one_lets_it_go(tmp_path: P
     runner = f"""
 import asyncio, os, pathlib, signal, sys
 sys.path[:0] = {sys.path!r}
-from tests.unit.runner.keeper_node import Node
+from tests.support.keeper_node import Node
 async def main():
     node = Node(pathlib.Path({str(tmp_path)!r}))
     await node.connect()

@@ -16,8 +16,8 @@ import pytest
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import cgroup
 from phalanx.runner.keeper_messages import KeeperLost
+from tests.support.keeper_node import Node, alive, state_of, tell
 from tests.support.waiting import wait_until
-from tests.unit.runner.keeper_node import Node, alive, state_of, tell
 
 FOREVER = "exec sleep 300"
 NAP = r"""sh -c "trap '' TERM; echo \$\$ >\$0; sleep 300; sleep 300" "$PWD/child" """

@@ -23,7 +23,7 @@ from phalanx.runner.keeper.cgroup import members, oom_kills
 from phalanx.runner.keeper_messages import ProcessEnded
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
-from tests.unit.runner.keeper_node import Node, alive, tell
+from tests.support.keeper_node import Node, alive, tell
 
 MIB = 1 << 20
 PYTHON = (sys.executable, "-I", "-S", "-c")

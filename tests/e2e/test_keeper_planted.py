@@ -19,7 +19,7 @@ from phalanx.runner.keeper.lookup import is_keeper
 from phalanx.runner.keeper_messages import KeeperLost
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
-from tests.unit.runner.keeper_node import Node, alive, tell
+from tests.support.keeper_node import Node, alive, tell
 
 
 def _link(path: Path) -> None:

@@ -41,8 +41,8 @@ from phalanx.runner.link import Wire
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import Processes
 from phalanx.runner.turn import RunnerEngine
+from tests.support.keeper_node import Node, alive
 from tests.support.waiting import found, until
-from tests.unit.runner.keeper_node import Node, alive
 
 KEY = ("g1", 1, 1)
 ROLL = Roll("g1", 1, (("n1", "10.0.0.1"), ("n2", "10.0.0.2")), ((0, 0), (1, 1)))

@@ -23,7 +23,7 @@ from phalanx.runner.machine import LocalMachine
 from phalanx.runner.stopping import StopRequest
 from phalanx.runner.turn import RunnerEngine
 from tests.e2e.test_keeper_shell import KEY, NO_CGROUPS, PATH, START, Coordinator, a_brief, play
-from tests.unit.runner.keeper_node import Node, alive, tell
+from tests.support.keeper_node import Node, alive, tell
 
 ALONE = replace(START, formation=0)
 WITHIN_S, LOOK_S = 20.0, 0.01

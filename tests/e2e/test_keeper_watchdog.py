@@ -9,7 +9,7 @@ from pathlib import Path
 from phalanx.clock import SystemClock
 from phalanx.runner.keeper import lookup
 from phalanx.runner.keeper_messages import KeeperLost
-from tests.unit.runner.keeper_node import Node, alive, escape, tell
+from tests.support.keeper_node import Node, alive, escape, tell
 
 FOREVER = "exec sleep 300"
 DEAF = "trap '' TERM; echo ready; sleep 300; sleep 300"

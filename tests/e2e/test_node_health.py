@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.e2e.silent_runner import SilentRunner
+from tests.support.keeper_node import Node
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
-from tests.unit.runner.keeper_node import Node
 
 NODES = {"n1": "cpus=4,ram=4GiB", "n2": "cpus=4,ram=4GiB"}
 LONG = ["sleep", "300"]

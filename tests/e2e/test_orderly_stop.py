@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from phalanx.runner import claim
+from tests.support.keeper_node import Node
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
-from tests.unit.runner.keeper_node import Node
 
 NODES = {"n1": "cpus=4,ram=4GiB"}
 
