@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.site import lifecycles, python_reference, settings_reference
+from docs.site import files, lifecycles, python_reference, settings_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKERS: dict[str, Callable[[], str]] = {
+    "files": files.text,
     "settings": settings_reference.text,
     "aliases": settings_reference.aliases,
     "python-clients": python_reference.clients_text,
@@ -22,6 +23,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     **{f"moves-of-a-{name}": partial(lifecycles.table, name) for name in lifecycles.LIVES},
 }
 PAGES = (
+    "ARCHITECTURE.md",
     "docs/concepts/lifecycles.md",
     "docs/reference/settings.md",
     "docs/reference/python.md",
@@ -32,11 +34,11 @@ _PART = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def made(root: Path = ROOT) -> dict[str, str]:
     """Every file that is made or has made parts, with its content as it should be."""
-    files = {f"docs/concepts/{name}.svg": lifecycles.drawing(name) for name in lifecycles.LIVES}
+    found = {f"docs/concepts/{name}.svg": lifecycles.drawing(name) for name in lifecycles.LIVES}
     for page in PAGES:
         text = (root / page).read_text(encoding="utf-8")
-        files[page] = _PART.sub(lambda part: f"{part[1]}\n{MAKERS[part[2]]()}\n{part[3]}", text)
-    return files
+        found[page] = _PART.sub(lambda part: f"{part[1]}\n{MAKERS[part[2]]()}\n{part[3]}", text)
+    return found
 
 
 if __name__ == "__main__":

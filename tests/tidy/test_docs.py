@@ -143,7 +143,8 @@ def missing_files(text: str) -> list[str]:
 
 
 def test_the_files_that_the_architecture_names_exist():
-    assert missing_files((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")) == []
+    written = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("<!-- made:")[0]
+    assert missing_files(written) == []
 
 
 def test_a_file_that_moved_is_seen():
