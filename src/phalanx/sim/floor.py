@@ -6,7 +6,9 @@ recorded too.
 
 from __future__ import annotations
 
+from phalanx.core.model.amounts import fixed
 from phalanx.core.model.orders import AttemptKey, Start
+from phalanx.core.model.quantity import written
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.sim.violation import Violation
@@ -66,7 +68,9 @@ class Floor:
 
     def _check_capacity(self, node: str) -> None:
         grants = [start.grant for where, start in self.alive.values() if where == node]
-        cores, memory = sum(grant.cores for grant in grants), sum(grant.memory_bytes for grant in grants)
+        millis, memory = (sum(column) for column in zip((0, 0), *map(fixed, grants), strict=True))
         capacity = self._capacities[node]
-        if cores > capacity.cores or memory > capacity.memory_bytes:
-            raise Violation("devices", f"{node} has {capacity.cores} cores, its processes use {cores}")
+        if millis > fixed(capacity)[0] or memory > capacity.memory_bytes:
+            raise Violation(
+                "devices", f"{node} has {capacity.cores} cores, its processes use {written(millis)}"
+            )

@@ -12,6 +12,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.quantity import millicores, written
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.status import Status
 
@@ -127,9 +128,9 @@ class Places:
         devices = Counter(device for grant in grants for device in grant.devices)
         if twice := [device for device, count in devices.items() if count > 1]:
             return f"device {twice[0]} of {node} twice"
-        cores = sum(grant.cores for grant in grants)
-        if cores > capacity.cores:
-            return f"{cores} of {capacity.cores} cores of {node}"
+        millis = sum(millicores(grant.cores) for grant in grants)
+        if millis > millicores(capacity.cores):
+            return f"{written(millis)} of {capacity.cores} cores of {node}"
         memory = sum(grant.memory_bytes for grant in grants)
         return "" if memory <= capacity.memory_bytes else f"{memory} bytes of {node}, which has fewer"
 

@@ -68,7 +68,7 @@ def _smaller_members(job: Job, holds: Holds) -> Changes:
     for field, word, unit in (("gpus", "GPUs", 1), ("cores", "cores", 1), ("memory_bytes", "memory", MIB)):
         asked = max(getattr(group.request, field) for group in job.groups)
         smaller = partial(_capped, job, field, unit)
-        if count := _most(asked // unit - 1, smaller, holds):
+        if count := _most(int(-(-asked // unit)) - 1, smaller, holds):
             value = count * unit
             said = f"{value} {word} each instead of {asked}"
             if field == "memory_bytes":
