@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.core.cluster.events import (
-    CredentialCreated,
-    CredentialEnds,
-    CredentialForgotten,
-    CredentialUsed,
-    JoinRedeemed,
-    QuotaSet,
-    SecretKnown,
-    TopologySet,
-)
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.model.credential import Credential
 
 
-def topology_set(state: ClusterState, event: TopologySet) -> None:
+def topology_set(state: ClusterState, event: e.TopologySet) -> None:
     state.table.set_topology(event.topology)
     state.gain += 1
 
 
-def quota_set(state: ClusterState, event: QuotaSet) -> None:
+def quota_set(state: ClusterState, event: e.QuotaSet) -> None:
     if event.quota is None:
         state.queues.quotas.pop(event.queue, None)
     else:
@@ -31,31 +22,31 @@ def quota_set(state: ClusterState, event: QuotaSet) -> None:
     state.gain += 1
 
 
-def credential_created(state: ClusterState, event: CredentialCreated) -> None:
+def credential_created(state: ClusterState, event: e.CredentialCreated) -> None:
     state.keyring.put(event.credential)
 
 
-def credential_ends(state: ClusterState, event: CredentialEnds) -> None:
+def credential_ends(state: ClusterState, event: e.CredentialEnds) -> None:
     known = _credential(state, event.id)
     ends_at = event.ends_at if known.expires_at is None else min(known.expires_at, event.ends_at)
     revoked = known.revoked or event.revoked
     state.keyring.put(structs.replace(known, expires_at=ends_at, revoked=revoked))
 
 
-def credential_used(state: ClusterState, event: CredentialUsed) -> None:
+def credential_used(state: ClusterState, event: e.CredentialUsed) -> None:
     state.keyring.put(structs.replace(_credential(state, event.id), used_at=event.at))
 
 
-def credential_forgotten(state: ClusterState, event: CredentialForgotten) -> None:
+def credential_forgotten(state: ClusterState, event: e.CredentialForgotten) -> None:
     state.keyring.remove(_credential(state, event.id).id)
 
 
-def join_redeemed(state: ClusterState, event: JoinRedeemed) -> None:
+def join_redeemed(state: ClusterState, event: e.JoinRedeemed) -> None:
     known = _credential(state, event.id)
     state.keyring.put(structs.replace(known, origin=event.origin, node=event.node, used_at=event.at))
 
 
-def secret_known(state: ClusterState, event: SecretKnown) -> None:
+def secret_known(state: ClusterState, event: e.SecretKnown) -> None:
     state.keyring.secret = event.fingerprint
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.grants import (
     back_off,
     drop_promise,
@@ -13,17 +14,6 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.effects import Effect, Settle, go_orders
-from phalanx.core.cluster.events import (
-    AttemptReady,
-    GangRecalled,
-    GangReleased,
-    JobReleased,
-    JobRestarted,
-    JobSettled,
-    PromiseWithdrawn,
-    RoomPromised,
-    TasksEvicted,
-)
 from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Formation, Promise
@@ -33,23 +23,23 @@ from phalanx.core.model.status import Status, Why
 SCHEDULER = "phalanx"
 
 
-def released(state: ClusterState, event: GangReleased) -> list[Effect]:
+def released(state: ClusterState, event: e.GangReleased) -> list[Effect]:
     job = state.job(event.job)
     release(state, job, event.formation, event.at)
     return go_orders(job)
 
 
-def withdrawn(state: ClusterState, event: PromiseWithdrawn) -> None:
+def withdrawn(state: ClusterState, event: e.PromiseWithdrawn) -> None:
     job = state.job(event.job)
     drop_promise(state, job)
     queue_up(state, job)
 
 
-def evicted(state: ClusterState, event: TasksEvicted) -> list[Effect]:
+def evicted(state: ClusterState, event: e.TasksEvicted) -> list[Effect]:
     return _asked_to_leave(state, event.keys, event.text, event.at, preempted=False)
 
 
-def let_go(state: ClusterState, event: JobReleased) -> None:
+def let_go(state: ClusterState, event: e.JobReleased) -> None:
     job = state.job(event.job)
     job.held_because = ""
     queue_up(state, job)
@@ -70,7 +60,7 @@ def join_formation(state: ClusterState, job: JobState, position: int, number: in
     queue_up(state, job)
 
 
-def ready(state: ClusterState, event: AttemptReady) -> None:
+def ready(state: ClusterState, event: e.AttemptReady) -> None:
     job = state.job(event.key[0])
     attempt = state.live(event.key)
     attempt.ready = True
@@ -92,7 +82,7 @@ def release(state: ClusterState, job: JobState, formation: int, at: float) -> No
     queue_up(state, job)
 
 
-def recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
+def recalled(state: ClusterState, event: e.GangRecalled) -> list[Effect]:
     job = state.job(event.job)
     orders: list[Effect] = [
         tell_to_leave(state, job, attempt, Why.RECALLED, event.at)
@@ -106,7 +96,7 @@ def recalled(state: ClusterState, event: GangRecalled) -> list[Effect]:
     return orders
 
 
-def promised(state: ClusterState, event: RoomPromised) -> list[Effect]:
+def promised(state: ClusterState, event: e.RoomPromised) -> list[Effect]:
     job = state.job(event.job)
     rows = [(state.node(node).row, grant) for _, node, grant in event.members]
     for each in [*(state.job(id) for id in event.displaced), job]:
@@ -157,7 +147,7 @@ def _asked_to_leave(
     return orders
 
 
-def restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
+def restarted(state: ClusterState, event: e.JobRestarted) -> list[Effect]:
     job = state.job(event.job)
     scope = range(len(job.status)) if event.positions is None else event.positions
     orders: list[Effect] = [
@@ -184,7 +174,7 @@ def restarted(state: ClusterState, event: JobRestarted) -> list[Effect]:
     return orders
 
 
-def settled(state: ClusterState, event: JobSettled) -> list[Effect]:
+def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
     job = state.job(event.job)
     if job.is_over:
         job.outcome = event.status

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.gangs import join_formation, release
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
@@ -20,19 +21,6 @@ from phalanx.core.cluster.apply.grants import (
 )
 from phalanx.core.cluster.apply.nodes import count_fault
 from phalanx.core.cluster.effects import Effect, Send, Settle, go_orders, start_order
-from phalanx.core.cluster.events import (
-    AttemptEnded,
-    AttemptStarted,
-    AttemptSuspected,
-    BackoffsEnded,
-    JobAmended,
-    JobForgotten,
-    JobSubmitted,
-    TaskPaused,
-    TaskPlaced,
-    TaskResumed,
-    TasksCancelled,
-)
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt
@@ -40,7 +28,7 @@ from phalanx.core.model.orders import AttemptKey, Pause, Resume
 from phalanx.core.model.status import Status, Why
 
 
-def submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
+def submitted(state: ClusterState, event: e.JobSubmitted) -> list[Effect]:
     state.arrivals += 1
     job = JobState(event.job, state.arrivals, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
@@ -49,7 +37,7 @@ def submitted(state: ClusterState, event: JobSubmitted) -> list[Effect]:
     return []
 
 
-def amended(state: ClusterState, event: JobAmended) -> list[Effect]:
+def amended(state: ClusterState, event: e.JobAmended) -> list[Effect]:
     """The job anew, where it stood in the queue."""
     old = state.job(event.job.id)
     leave_queue(state, old)
@@ -62,13 +50,13 @@ def amended(state: ClusterState, event: JobAmended) -> list[Effect]:
     return []
 
 
-def _note_request(state: ClusterState, event: JobSubmitted | JobAmended) -> None:
+def _note_request(state: ClusterState, event: e.JobSubmitted | e.JobAmended) -> None:
     if event.request_id:
         most = state.rules.request_ids_max
         state.requests.add(event.job.user, event.request_id, event.job.id, most)
 
 
-def placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
+def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
     job, node = state.job(event.key[0]), state.node(event.node)
     position = event.key[1]
     if event.promised:
@@ -94,7 +82,7 @@ def placed(state: ClusterState, event: TaskPlaced) -> list[Effect]:
     return start_order(state, attempt)
 
 
-def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
+def _make_way(state: ClusterState, job: JobState, event: e.TaskPlaced) -> None:
     """After a damaged record an older attempt may still seem alive: it had ended, or this one would not be.
 
     If even so there is no room, the placement is passed over, but its number is never given again.
@@ -110,7 +98,7 @@ def _make_way(state: ClusterState, job: JobState, event: TaskPlaced) -> None:
         raise Unfit(f"{event.node} has no room for {event.key}")
 
 
-def started(state: ClusterState, event: AttemptStarted) -> list[Effect]:
+def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
     job, attempt = state.job(event.key[0]), state.live(event.key)
     attempt.started_at, attempt.since = event.started_at, event.at
     attempt.suspicions = 0
@@ -123,11 +111,11 @@ def started(state: ClusterState, event: AttemptStarted) -> list[Effect]:
     return _next_groups(state, job, event.at)
 
 
-def suspected(state: ClusterState, event: AttemptSuspected) -> None:
+def suspected(state: ClusterState, event: e.AttemptSuspected) -> None:
     state.live(event.key).suspicions += 1
 
 
-def ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
+def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
     job, attempt = state.job(event.key[0]), state.live(event.key)
     position = event.key[1]
     if event.exit.why == Why.RETURNED:
@@ -152,7 +140,7 @@ def ended(state: ClusterState, event: AttemptEnded) -> list[Effect]:
     return effects + _next_groups(state, job, event.at)
 
 
-def _become(state: ClusterState, job: JobState, position: int, event: AttemptEnded) -> list[Effect]:
+def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptEnded) -> list[Effect]:
     """What the task is after its attempt: waiting again, done for its part, or over."""
     if event.status == Status.PENDING:
         job.move(position, Status.PENDING)
@@ -179,7 +167,7 @@ def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
     return go_orders(job)
 
 
-def cancelled(state: ClusterState, event: TasksCancelled) -> list[Effect]:
+def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:
     job = state.job(event.job)
     if event.positions is None:
         orders: list[Effect] = [
@@ -211,7 +199,7 @@ def _cancel_one(state: ClusterState, job: JobState, position: int, at: float) ->
     return effects
 
 
-def forgotten(state: ClusterState, event: JobForgotten) -> None:
+def forgotten(state: ClusterState, event: e.JobForgotten) -> None:
     job = state.job(event.job)
     for attempt in list(job.live.values()):
         # Only after a damaged record: a job leaves when nothing of it lives.
@@ -222,14 +210,14 @@ def forgotten(state: ClusterState, event: JobForgotten) -> None:
     state.remove_job(event.job)
 
 
-def paused(state: ClusterState, event: TaskPaused | TaskResumed) -> list[Effect]:
+def paused(state: ClusterState, event: e.TaskPaused | e.TaskResumed) -> list[Effect]:
     attempt = state.live(event.key)
-    attempt.paused = isinstance(event, TaskPaused)
+    attempt.paused = isinstance(event, e.TaskPaused)
     order = Pause(event.key) if attempt.paused else Resume(event.key)
     return [Send(attempt.node, order)]
 
 
-def backoffs_ended(state: ClusterState, event: BackoffsEnded) -> None:
+def backoffs_ended(state: ClusterState, event: e.BackoffsEnded) -> None:
     """Tasks whose backoff is over wait for a place again. It follows from the events and the time alone."""
     while state.retries and state.retries[0][0] <= event.at:
         at, job_id, position = heappop(state.retries)

@@ -4,50 +4,32 @@ from __future__ import annotations
 
 from heapq import heapify
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
-from phalanx.core.cluster.events import (
-    AttemptEnded,
-    BrakeReleased,
-    BrakeSet,
-    NodeCleared,
-    NodeConnected,
-    NodeDisconnected,
-    NodeDrained,
-    NodeHealthChanged,
-    NodeHeard,
-    NodeJoined,
-    NodeLeaving,
-    NodeLost,
-    NodeQuarantined,
-    NodeRecovered,
-    NodeRemoved,
-    NodeRested,
-    NodeResumed,
-)
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.status import Status
 
 
-def brake_set(state: ClusterState, event: BrakeSet) -> None:
+def brake_set(state: ClusterState, event: e.BrakeSet) -> None:
     state.brake = Brake(event.at, event.silent, event.nodes)
 
 
-def brake_released(state: ClusterState, _: BrakeReleased) -> None:
+def brake_released(state: ClusterState, _: e.BrakeReleased) -> None:
     state.brake = None
 
 
-def rested(state: ClusterState, event: NodeRested) -> None:
+def rested(state: ClusterState, event: e.NodeRested) -> None:
     node = state.node(event.node)
     node.failures, node.rest_text = event.failures, event.text
     _set_rest(state, node, event.until)
 
 
-def recovered(state: ClusterState, event: NodeRecovered) -> None:
+def recovered(state: ClusterState, event: e.NodeRecovered) -> None:
     _set_rest(state, state.node(event.node), None)
 
 
-def heard(state: ClusterState, event: NodeHeard) -> None:
+def heard(state: ClusterState, event: e.NodeHeard) -> None:
     node = state.node(event.node)
     node.heard_at = event.at
     if not node.connected:
@@ -55,20 +37,20 @@ def heard(state: ClusterState, event: NodeHeard) -> None:
         _reopen(state, node)
 
 
-def connected(state: ClusterState, event: NodeConnected) -> None:
+def connected(state: ClusterState, event: e.NodeConnected) -> None:
     node = state.node(event.node)
     node.connected, node.heard_at = True, event.at
     node.leaving, node.kept_s = False, 0.0
     _reopen(state, node)
 
 
-def disconnected(state: ClusterState, event: NodeDisconnected) -> None:
+def disconnected(state: ClusterState, event: e.NodeDisconnected) -> None:
     node = state.node(event.node)
     node.connected = False
     _reopen(state, node)
 
 
-def lost(state: ClusterState, event: NodeLost) -> None:
+def lost(state: ClusterState, event: e.NodeLost) -> None:
     node = state.node(event.node)
     node.lost, node.connected, node.lost_at = True, False, event.at
     node.kept_s = 0.0  # that it left in order is remembered: no alarm is raised for it
@@ -77,37 +59,37 @@ def lost(state: ClusterState, event: NodeLost) -> None:
     _reopen(state, node)
 
 
-def cleared(state: ClusterState, event: NodeCleared) -> None:
+def cleared(state: ClusterState, event: e.NodeCleared) -> None:
     node = state.node(event.node)
     node.leftovers.discard(event.key)
     _reopen(state, node)
 
 
-def quarantined(state: ClusterState, event: NodeQuarantined) -> None:
+def quarantined(state: ClusterState, event: e.NodeQuarantined) -> None:
     node = state.node(event.node)
     node.leftovers.add(event.key)
     _reopen(state, node)
 
 
-def health_changed(state: ClusterState, event: NodeHealthChanged) -> None:
+def health_changed(state: ClusterState, event: e.NodeHealthChanged) -> None:
     node = state.node(event.node)
     node.trouble = event.trouble
     _reopen(state, node)
 
 
-def leaving(state: ClusterState, event: NodeLeaving) -> None:
+def leaving(state: ClusterState, event: e.NodeLeaving) -> None:
     node = state.node(event.node)
     node.leaving, node.kept_s, node.heard_at = True, event.keep_s, event.at
     _reopen(state, node)
 
 
-def drained(state: ClusterState, event: NodeDrained) -> None:
+def drained(state: ClusterState, event: e.NodeDrained) -> None:
     node = state.node(event.node)
     node.drain_reason = event.reason
     _reopen(state, node)
 
 
-def resumed(state: ClusterState, event: NodeResumed) -> None:
+def resumed(state: ClusterState, event: e.NodeResumed) -> None:
     node = state.node(event.node)
     node.drain_reason = None
     _forgive(node)
@@ -172,7 +154,7 @@ def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
         _reopen(state, node)
 
 
-def joined(state: ClusterState, event: NodeJoined) -> None:
+def joined(state: ClusterState, event: e.NodeJoined) -> None:
     known = state.nodes.get(event.node)
     if known is None:
         known = _new(state, event)
@@ -188,7 +170,7 @@ def joined(state: ClusterState, event: NodeJoined) -> None:
     _set_rest(state, known, None)
 
 
-def _new(state: ClusterState, event: NodeJoined) -> NodeState:
+def _new(state: ClusterState, event: e.NodeJoined) -> NodeState:
     state.table.put(event.node, event.capacity)
     node = NodeState(event.node, state.table.rows[event.node], len(state.known_names))
     node.generation = state.generation_floor
@@ -197,7 +179,7 @@ def _new(state: ClusterState, event: NodeJoined) -> NodeState:
     return node
 
 
-def removed(state: ClusterState, event: NodeRemoved) -> None:
+def removed(state: ClusterState, event: e.NodeRemoved) -> None:
     """Give its row back. The last row of the table moves there, so what stands on that node moves with it."""
     node = state.node(event.node)
     _clear(state, node)
@@ -243,7 +225,7 @@ def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
                 state.table.promise(node.row, grant)
 
 
-def count_fault(state: ClusterState, node: NodeState, event: AttemptEnded) -> None:
+def count_fault(state: ClusterState, node: NodeState, event: e.AttemptEnded) -> None:
     """An attempt has ended there."""
     if event.fault:
         node.failures += 1

@@ -7,29 +7,10 @@ lost locks nobody out, and nobody else can use what was overheard. Who may creat
 
 from __future__ import annotations
 
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide import nodes
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.events import (
-    CredentialCreated,
-    CredentialEnds,
-    CredentialForgotten,
-    CredentialUsed,
-    Event,
-    JoinRedeemed,
-    QuotaSet,
-    SecretKnown,
-    TopologySet,
-)
-from phalanx.core.cluster.inputs import (
-    Admit,
-    CreateCredential,
-    KnowSecret,
-    RevokeCredential,
-    RotateCredential,
-    SetQuota,
-    SetTopology,
-    UseCredentials,
-)
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
 from phalanx.core.model.queue import QUEUES_MAX
@@ -38,19 +19,21 @@ from phalanx.core.model.reason import Reason, Tier
 USED_EVERY_S = 600.0  # a use is written down at most so often: it tells of months, not of seconds
 KEEP_ENDED_S = 30 * 86_400.0  # how long a credential that has ended is still listed
 
-CredentialInput = CreateCredential | RevokeCredential | RotateCredential | UseCredentials | Admit | KnowSecret
+CredentialInput = (
+    i.CreateCredential | i.RevokeCredential | i.RotateCredential | i.UseCredentials | i.Admit | i.KnowSecret
+)
 
 
-def set_topology(state: ClusterState, given: SetTopology, now: float) -> Decision:
+def set_topology(state: ClusterState, given: i.SetTopology, now: float) -> Decision:
     """Other layers from now on; what runs stays where it is."""
     if given.topology == state.table.topology:
         return Decision([], [], Accepted(0))
     return Decision(
-        [TopologySet(at=now, cause=f"user {given.user}", topology=given.topology)], [], Accepted()
+        [e.TopologySet(at=now, cause=f"user {given.user}", topology=given.topology)], [], Accepted()
     )
 
 
-def set_quota(state: ClusterState, given: SetQuota, now: float) -> Decision:
+def set_quota(state: ClusterState, given: i.SetQuota, now: float) -> Decision:
     """Other limits for a queue. What it holds beyond them it keeps; it gets nothing more."""
     known = state.queues.quotas
     if given.quota is not None and given.queue not in known and len(known) >= QUEUES_MAX:
@@ -61,41 +44,41 @@ def set_quota(state: ClusterState, given: SetQuota, now: float) -> Decision:
             "nothing was set for this queue" if given.queue == "default" else "nobody has declared this queue"
         )
         return Decision([], [], Refused(Reason("QueueNotFound", Tier.NEVER, text), "not_found"))
-    event = QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
+    event = e.QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
     return Decision([event], [], Accepted())
 
 
 def credentials(state: ClusterState, given: CredentialInput, now: float) -> Decision:
     """What follows from a request about credentials."""
     match given:
-        case Admit():
+        case i.Admit():
             return _admit(state, given, now)
-        case CreateCredential():
+        case i.CreateCredential():
             return _create(state, given, now)
-        case RevokeCredential():
+        case i.RevokeCredential():
             return _revoke(state, given, now)
-        case RotateCredential():
+        case i.RotateCredential():
             return _rotate(state, given, now)
-        case UseCredentials():
+        case i.UseCredentials():
             return _use(state, given, now)
-        case KnowSecret():
+        case i.KnowSecret():
             if state.keyring.secret:
                 return Decision([], [], Accepted(0))
             return Decision(
-                [SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted()
+                [e.SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted()
             )
 
 
-def _create(state: ClusterState, given: CreateCredential, now: float) -> Decision:
+def _create(state: ClusterState, given: i.CreateCredential, now: float) -> Decision:
     old = _to_forget(state, now)
     if len(state.keyring.by_id) - len(old) >= CREDENTIALS_MAX:
         text = f"there are {CREDENTIALS_MAX} tokens already: revoke some, they are forgotten 30 days later"
         return _no("TooManyTokens", text, "too_many")
-    made = CredentialCreated(at=now, cause=given.cause, credential=given.credential)
+    made = e.CredentialCreated(at=now, cause=given.cause, credential=given.credential)
     return Decision([*old, made], [], Accepted())
 
 
-def _revoke(state: ClusterState, given: RevokeCredential, now: float) -> Decision:
+def _revoke(state: ClusterState, given: i.RevokeCredential, now: float) -> Decision:
     """A token falls with those that were made with it for the same name: whoever stole it may have made some."""
     known = state.keyring.by_id.get(given.id)
     if known is None:
@@ -103,32 +86,32 @@ def _revoke(state: ClusterState, given: RevokeCredential, now: float) -> Decisio
     if not known.is_valid(now):
         return _no("TokenEnded", "it has ended already", "conflict")
     fallen = [each for each in _with_descendants(state, known) if each.is_valid(now)]
-    events: list[Event] = [
-        CredentialEnds(at=now, cause=given.cause, id=each.id, ends_at=now, revoked=True) for each in fallen
+    events: list[e.Event] = [
+        e.CredentialEnds(at=now, cause=given.cause, id=each.id, ends_at=now, revoked=True) for each in fallen
     ]
     return Decision(events, [], Accepted(len(events)))
 
 
-def _rotate(state: ClusterState, given: RotateCredential, now: float) -> Decision:
+def _rotate(state: ClusterState, given: i.RotateCredential, now: float) -> Decision:
     known = state.keyring.by_id.get(given.id)
     if known is None:
         return _unknown(given.id)
     if not known.is_valid(now) or known.kind != "user":
         what = "it has ended" if known.kind == "user" else f"it is a {known.kind} credential"
         return _no("NotRotated", f"only a valid token of a user can be rotated, and {what}", "conflict")
-    created = _create(state, CreateCredential(given.credential, given.cause), now)
+    created = _create(state, i.CreateCredential(given.credential, given.cause), now)
     if isinstance(created.answer, Refused):
         return created
-    ends = CredentialEnds(
+    ends = e.CredentialEnds(
         at=now, cause=given.cause, id=given.id, ends_at=given.until, revoked=given.until <= now
     )
     return Decision([*created.events, ends], [], Accepted())
 
 
-def _use(state: ClusterState, given: UseCredentials, now: float) -> Decision:
+def _use(state: ClusterState, given: i.UseCredentials, now: float) -> Decision:
     known = (state.keyring.by_id.get(id) for id in given.ids)
-    events: list[Event] = [
-        CredentialUsed(at=now, cause="use", id=each.id)
+    events: list[e.Event] = [
+        e.CredentialUsed(at=now, cause="use", id=each.id)
         for each in known
         if each is not None and is_use_news(each, now)
     ]
@@ -140,22 +123,22 @@ def is_use_news(credential: Credential, now: float) -> bool:
     return credential.used_at is None or now - credential.used_at >= USED_EVERY_S
 
 
-def _admit(state: ClusterState, given: Admit, now: float) -> Decision:
+def _admit(state: ClusterState, given: i.Admit, now: float) -> Decision:
     """A runner shows a join token: its hello counts if the token does, and both become durable together."""
     if (no := why_not(state, given.join, given.credential.name, given.credential.origin, now)) is not None:
         return _no("JoinRefused", no, "conflict")
     hello = nodes.hello(state, given.hello, now)
     if isinstance(hello.answer, Refused):
         return hello
-    events: list[Event] = []
+    events: list[e.Event] = []
     if given.credential.id not in state.keyring.by_id:
         events = [
-            CredentialEnds(at=now, cause="replaced", id=old.id, ends_at=now, revoked=True)
+            e.CredentialEnds(at=now, cause="replaced", id=old.id, ends_at=now, revoked=True)
             for old in state.keyring.of_node(given.credential.name, now)
         ]
-        events.append(CredentialCreated(at=now, cause=f"join {given.join}", credential=given.credential))
+        events.append(e.CredentialCreated(at=now, cause=f"join {given.join}", credential=given.credential))
         events.append(
-            JoinRedeemed(at=now, id=given.join, node=given.credential.name, origin=given.credential.origin)
+            e.JoinRedeemed(at=now, id=given.join, node=given.credential.name, origin=given.credential.origin)
         )
     return Decision([*events, *hello.events], hello.effects, hello.answer)
 
@@ -198,10 +181,10 @@ def _with_descendants(state: ClusterState, known: Credential) -> list[Credential
     return found
 
 
-def _to_forget(state: ClusterState, now: float) -> list[Event]:
+def _to_forget(state: ClusterState, now: float) -> list[e.Event]:
     ended = (each for each in state.keyring.by_id.values() if each.expires_at is not None)
     return [
-        CredentialForgotten(at=now, cause="ended long ago", id=each.id)
+        e.CredentialForgotten(at=now, cause="ended long ago", id=each.id)
         for each in ended
         if each.expires_at is not None and now - each.expires_at > KEEP_ENDED_S
     ]

@@ -7,86 +7,59 @@ answer for whoever asked. One file per noun holds the choices: `jobs`, `gangs`, 
 
 from __future__ import annotations
 
+from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide import declared, gangs, jobs, node_health, nodes, reports
 from phalanx.core.cluster.decision import Decision
-from phalanx.core.cluster.inputs import (
-    Admit,
-    Cancel,
-    CreateCredential,
-    DeclareLost,
-    Disconnect,
-    Drain,
-    Evict,
-    Heartbeat,
-    Hello,
-    Input,
-    KnowSecret,
-    Leave,
-    Propose,
-    ProposeGang,
-    Redeem,
-    RemoveNode,
-    RevokeCredential,
-    RotateCredential,
-    SetPaused,
-    SetQuota,
-    SetTopology,
-    Submit,
-    Tell,
-    Tick,
-    Undrain,
-    UseCredentials,
-)
 from phalanx.core.cluster.state import ClusterState
 
 
-def decide(state: ClusterState, given: Input, now: float) -> Decision:
+def decide(state: ClusterState, given: i.Input, now: float) -> Decision:
     """The events, effects and answer that an input leads to."""
     match given:
-        case Tell():
+        case i.Tell():
             return reports.tell(state, given, now)
-        case Propose():
+        case i.Propose():
             return jobs.propose(state, given, now)
-        case ProposeGang():
+        case i.ProposeGang():
             return gangs.propose_gang(state, given, now)
-        case Redeem():
+        case i.Redeem():
             return gangs.redeem(state, given, now)
-        case Evict():
+        case i.Evict():
             return gangs.evict(state, given, now)
-        case SetTopology():
+        case i.SetTopology():
             return declared.set_topology(state, given, now)
-        case SetQuota():
+        case i.SetQuota():
             return declared.set_quota(state, given, now)
-        case Submit():
+        case i.Submit():
             return jobs.submit(state, given, now)
-        case Heartbeat():
+        case i.Heartbeat():
             return nodes.heartbeat(state, given, now)
-        case Tick():
+        case i.Tick():
             return nodes.tick(state, now)
-        case Cancel():
+        case i.Cancel():
             return jobs.cancel(state, given, now)
-        case SetPaused():
+        case i.SetPaused():
             return jobs.set_paused(state, given, now)
-        case Hello():
+        case i.Hello():
             return nodes.hello(state, given, now)
-        case Leave():
+        case i.Leave():
             return node_health.leave(state, given, now)
-        case Disconnect():
+        case i.Disconnect():
             return nodes.disconnect(state, given, now)
-        case Drain():
+        case i.Drain():
             return nodes.drain(state, given, now)
-        case Undrain():
+        case i.Undrain():
             return nodes.undrain(state, given, now)
-        case DeclareLost():
+        case i.DeclareLost():
             return nodes.declare_lost(state, given, now)
-        case RemoveNode():
+        case i.RemoveNode():
             return nodes.remove(state, given, now)
         case (
-            CreateCredential()
-            | RevokeCredential()
-            | RotateCredential()
-            | UseCredentials()
-            | Admit()
-            | KnowSecret()
+            i.CreateCredential()
+            | i.RevokeCredential()
+            | i.RotateCredential()
+            | i.UseCredentials()
+            | i.Admit()
+            | i.KnowSecret()
         ):
             return declared.credentials(state, given, now)

@@ -13,17 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.endings import recalled
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.events import (
-    AttemptReady,
-    Event,
-    GangReleased,
-    PromiseWithdrawn,
-    RoomPromised,
-    TaskPlaced,
-    TasksEvicted,
-)
 from phalanx.core.cluster.inputs import Evict, ProposeGang, Redeem
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -61,23 +53,23 @@ def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
     ready = all(state.nodes[each.node].takes_work and job.is_ready(each.position) for each in members)
     ready = ready and not _would_be_second_part(state, job, members)
     if not ready or not _fits_after(state, GangPlacement(given.job, members, displaced=(given.job,))):
-        gone = PromiseWithdrawn(at=now, cause="a promised place is no longer there", job=given.job)
+        gone = e.PromiseWithdrawn(at=now, cause="a promised place is no longer there", job=given.job)
         return Decision([gone], [], Accepted())
     return Decision(_placed(state, job, members, now, "promise", promised=True), [], Accepted())
 
 
-def overdue(state: ClusterState, now: float) -> list[Event]:
+def overdue(state: ClusterState, now: float) -> list[e.Event]:
     """Promises whose victims did not leave in time, or of which a node will take no work when they have."""
-    events: list[Event] = []
+    events: list[e.Event] = []
     for id in state.promised:
         promise = state.jobs[id].promise
         if promise is None:
             continue
         nodes = (state.nodes[node] for node, _ in promise.members.values())
         if any(node.lost or node.drain_reason is not None for node in nodes):
-            events.append(PromiseWithdrawn(at=now, cause="a promised node closed", job=id))
+            events.append(e.PromiseWithdrawn(at=now, cause="a promised node closed", job=id))
         elif now > promise.until:
-            events.append(PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id))
+            events.append(e.PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id))
     return events
 
 
@@ -91,7 +83,7 @@ def evict(state: ClusterState, given: Evict, now: float) -> Decision:
     if not keys:
         text = "only a task that holds a place can be evicted"
         return Decision([], [], Refused(Reason("NotRunning", Tier.NEVER, text), "conflict"))
-    event = TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
+    event = e.TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
     return Decision([event, *recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
 
 
@@ -110,7 +102,7 @@ def _promise(state: ClusterState, job: JobState, gang_placement: GangPlacement, 
         return STALE
     awaited = _still_leaving(state, gang_placement)
     grace_s = max((state.jobs[key[0]].job.grace_s for key in (*keys, *awaited)), default=0.0)
-    event = RoomPromised(
+    event = e.RoomPromised(
         at=now,
         cause="plan",
         job=gang_placement.job,
@@ -124,9 +116,9 @@ def _promise(state: ClusterState, job: JobState, gang_placement: GangPlacement, 
     return Decision([event, *recalls(state, keys, now, "plan")], [], Accepted())
 
 
-def recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause: str) -> list[Event]:
+def recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause: str) -> list[e.Event]:
     """Formations that lose a member at the barrier cannot start whole; the others need not wait for it."""
-    events: list[Event] = []
+    events: list[e.Event] = []
     for id in dict.fromkeys(key[0] for key in keys):
         job = state.jobs[id]
         if job.forming is None or job.gang is None or not (job.gang.gang.strict or job.satisfied):
@@ -216,18 +208,18 @@ def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:
 
 def _placed(
     state: ClusterState, job: JobState, members: tuple[Placement, ...], now: float, cause: str, promised: bool
-) -> list[Event]:
+) -> list[e.Event]:
     lanes: dict[str, int] = {}
     formation = 0
     if job.gang is not None:
         formation = job.forming.number if job.forming is not None else job.formations + 1
-    events: list[Event] = []
+    events: list[e.Event] = []
     for each in members:
         lane = lanes.get(each.node, state.nodes[each.node].next_lane)
         lanes[each.node] = lane + 1
         key = (each.job, each.position, job.attempts[each.position] + 1)
         events.append(
-            TaskPlaced(
+            e.TaskPlaced(
                 at=now,
                 cause=cause,
                 key=key,
@@ -241,12 +233,12 @@ def _placed(
     return events
 
 
-def ready(state: ClusterState, attempts: list[Attempt], now: float, cause: str) -> list[Event]:
+def ready(state: ClusterState, attempts: list[Attempt], now: float, cause: str) -> list[e.Event]:
     """Members are held at the barrier. If they were the last ones missing, their gang may go.
 
     Several may be told of in one message, so they are judged together: each alone would seem to miss the others.
     """
-    events: list[Event] = []
+    events: list[e.Event] = []
     for id in dict.fromkeys(attempt.key[0] for attempt in attempts):
         job = state.jobs[id]
         members = [
@@ -255,11 +247,11 @@ def ready(state: ClusterState, attempts: list[Attempt], now: float, cause: str) 
         if job.forming is None or job.gang is None or not members:
             continue
         fresh = [each for each in members if not each.ready]
-        events += [AttemptReady(at=now, cause=cause, key=each.key) for each in fresh]
+        events += [e.AttemptReady(at=now, cause=cause, key=each.key) for each in fresh]
         missing = not_ready(state, job) - {each.key[1] for each in fresh if state.nodes[each.node].connected}
         if not missing and job.gang.is_whole:
             number = job.forming.number
-            events.append(GangReleased(at=now, cause=cause, job=id, formation=number))
+            events.append(e.GangReleased(at=now, cause=cause, job=id, formation=number))
     return events
 
 
@@ -275,9 +267,9 @@ def not_ready(state: ClusterState, job: JobState) -> set[int]:
     }
 
 
-def late(state: ClusterState, now: float) -> list[Event]:
+def late(state: ClusterState, now: float) -> list[e.Event]:
     """Formations whose members have waited for each other too long."""
-    events: list[Event] = []
+    events: list[e.Event] = []
     for id in state.forming:
         job = state.jobs[id]
         gang, forming = job.job.gang, job.forming

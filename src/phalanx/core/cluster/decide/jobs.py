@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.events import (
-    Event,
-    JobAmended,
-    JobReleased,
-    JobSettled,
-    JobSubmitted,
-    TaskPaused,
-    TaskPlaced,
-    TaskResumed,
-    TasksCancelled,
-)
 from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
@@ -52,10 +42,10 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return _refuse(no, "target" if reason.is_about_target(no) else "never")
     if given.amends is not None:
         whole = _amended(state.jobs[job.id].job, job)
-        event = JobAmended(at=now, cause=f"user {job.user}", job=whole, request_id=given.request_id)
+        event = e.JobAmended(at=now, cause=f"user {job.user}", job=whole, request_id=given.request_id)
         return Decision([event], [], Accepted(job.tasks))
-    accepted: list[Event] = [
-        JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
+    accepted: list[e.Event] = [
+        e.JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
     ]
     if given.no_queue:
         if job.tasks != 1:
@@ -135,13 +125,13 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
     else:
         count, live = 1, int(given.position in job.live)
     positions = None if given.position is None else (given.position,)
-    events: list[Event] = [TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions)]
+    events: list[e.Event] = [e.TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions)]
     if positions is not None and job.forming is not None and given.position in job.forming.positions:
         events.insert(0, recalled(state, job, now, given.cause, "one of its members was cancelled"))
     if given.position is not None and not live and is_all_done(job, given.position):
         status = outcome_of_others(job, Status.CANCELLED)
         text = "all that is left of it has done its work"
-        events.append(JobSettled(at=now, cause=given.cause, job=given.job, status=status, text=text))
+        events.append(e.JobSettled(at=now, cause=given.cause, job=given.job, status=status, text=text))
     return Decision(events, [], Accepted(count, live))
 
 
@@ -154,7 +144,7 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
     attempt = None if job is None or at is None else job.live.get(at)
     is_paused = attempt is not None and bool(attempt.paused)
     if job is not None and job.held_because and not given.paused and not job.is_over and not is_paused:
-        return Decision([JobReleased(at=now, cause="user", job=given.job)], [], Accepted())
+        return Decision([e.JobReleased(at=now, cause="user", job=given.job)], [], Accepted())
     if job is None or at is None or attempt is None or job.status[at] != Status.RUNNING:
         return _refuse(
             Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict"
@@ -164,7 +154,7 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
         return _refuse(
             Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad"
         )
-    kind = TaskPaused if given.paused else TaskResumed
+    kind = e.TaskPaused if given.paused else e.TaskResumed
     return Decision([kind(at=now, cause="user", key=attempt.key)], [], Accepted())
 
 
@@ -248,10 +238,10 @@ def why_closed(node: NodeState) -> Reason | None:
     return None
 
 
-def _placed(state: ClusterState, placement: Placement, number: int, now: float, cause: str) -> TaskPlaced:
+def _placed(state: ClusterState, placement: Placement, number: int, now: float, cause: str) -> e.TaskPlaced:
     node = state.nodes[placement.node]
     opens = placement.lane is None
-    return TaskPlaced(
+    return e.TaskPlaced(
         at=now,
         cause=cause,
         key=(placement.job, placement.position, number),

@@ -20,17 +20,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.events import (
-    BrakeReleased,
-    BrakeSet,
-    Event,
-    NodeDisconnected,
-    NodeHealthChanged,
-    NodeLeaving,
-    NodeRecovered,
-    NodeRested,
-)
 from phalanx.core.cluster.inputs import Leave
 from phalanx.core.cluster.state import JOBS_MIN, USERS_MIN, ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
@@ -53,21 +44,21 @@ def fault_of(attempt: Attempt, exit: Exit) -> bool | None:
 
 def after_report(
     state: ClusterState, attempt: Attempt, exit: Exit, now: float, cause: str
-) -> list[NodeRested | NodeRecovered]:
+) -> list[e.NodeRested | e.NodeRecovered]:
     """Whether its node has to rest after this end, or need not rest any longer."""
     node, rules, fault = state.nodes[attempt.node], state.rules, fault_of(attempt, exit)
     if fault is None:
         return []
     if not fault:
         rests = node.rests_until is not None
-        return [NodeRecovered(at=now, cause=cause, node=node.name)] if rests else []
+        return [e.NodeRecovered(at=now, cause=cause, node=node.name)] if rests else []
     failures, until = node.failures + 1, now + rules.breaker_pause_s
     if not rules.breaker_failures or not (exit.of_node or _is_to_blame(state, node, attempt, failures)):
         return []
     if node.rests_until is not None and until - node.rests_until < STAMP_S:
         return []
     text = exit.message[:TEXT_MAX] if exit.of_node else ""
-    return [NodeRested(at=now, cause=cause, node=node.name, failures=failures, until=until, text=text)]
+    return [e.NodeRested(at=now, cause=cause, node=node.name, failures=failures, until=until, text=text)]
 
 
 def _is_to_blame(state: ClusterState, node: NodeState, attempt: Attempt, failures: int) -> bool:
@@ -78,22 +69,22 @@ def _is_to_blame(state: ClusterState, node: NodeState, attempt: Attempt, failure
     return len(users) >= USERS_MIN or (len(jobs) >= JOBS_MIN and len(state.working) <= 1)
 
 
-def rested(state: ClusterState, now: float) -> list[Event]:
+def rested(state: ClusterState, now: float) -> list[e.Event]:
     """Rests that have taken their time."""
-    found: list[Event] = []
+    found: list[e.Event] = []
     for name in state.resting:
         until = state.nodes[name].rests_until
         if until is not None and until <= now:
-            found.append(NodeRecovered(at=now, cause="rest over", node=name))
+            found.append(e.NodeRecovered(at=now, cause="rest over", node=name))
     return found
 
 
-def trouble_changed(node: str, former: str, trouble: str, now: float) -> list[Event]:
+def trouble_changed(node: str, former: str, trouble: str, now: float) -> list[e.Event]:
     """What the runner says of itself, if it is another thing than before."""
     said = trouble[:TROUBLE_MAX]
     if said == former:
         return []
-    return [NodeHealthChanged(at=now, cause="runner", node=node, trouble=said)]
+    return [e.NodeHealthChanged(at=now, cause="runner", node=node, trouble=said)]
 
 
 def leave(state: ClusterState, given: Leave, now: float) -> Decision:
@@ -102,7 +93,7 @@ def leave(state: ClusterState, given: Leave, now: float) -> Decision:
     if node is None or not node.holds_lease(given.incarnation, given.generation):
         return Decision([], [], Refused(Reason("StaleLease", Tier.NEVER, "this lease is over"), "stale"))
     keep_s = min(max(0.0, given.keep_s), state.rules.keep_max_s)
-    return Decision([NodeLeaving(at=now, cause="runner", node=node.name, keep_s=keep_s)], [], Accepted())
+    return Decision([e.NodeLeaving(at=now, cause="runner", node=node.name, keep_s=keep_s)], [], Accepted())
 
 
 def trouble_of(node: NodeState) -> str:
@@ -122,24 +113,26 @@ class Count(NamedTuple):
     nodes: int
 
 
-def judged(state: ClusterState, overdue: list[NodeState], now: float) -> tuple[list[Event], list[NodeState]]:
+def judged(
+    state: ClusterState, overdue: list[NodeState], now: float
+) -> tuple[list[e.Event], list[NodeState]]:
     """What the brake does now, and whose lease counts as over of those that are overdue."""
     if not overdue and state.brake is None:
         return [], []
     count = counted(state, now)
     if overdue and is_too_many(state, count):
-        events: list[Event] = []
+        events: list[e.Event] = []
         if state.brake is None:
             names = tuple(sorted(node.name for node in overdue)[:NAMES_SHOWN])
             events.append(
-                BrakeSet(at=now, cause="silence", silent=count.silent, nodes=count.nodes, names=names)
+                e.BrakeSet(at=now, cause="silence", silent=count.silent, nodes=count.nodes, names=names)
             )
         # Nothing new goes where nobody listens; the next heartbeat puts that right.
         hanging = [node.name for node in overdue if node.connected]
-        return [*events, *(NodeDisconnected(at=now, cause="silence", node=name) for name in hanging)], []
+        return [*events, *(e.NodeDisconnected(at=now, cause="silence", node=name) for name in hanging)], []
     if state.brake is None:
         return [], overdue
-    released = BrakeReleased(at=now, cause="heartbeats", silent=count.silent, nodes=count.nodes)
+    released = e.BrakeReleased(at=now, cause="heartbeats", silent=count.silent, nodes=count.nodes)
     return [released], overdue
 
 

@@ -9,36 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready, recalls
 from phalanx.core.cluster.decide.node_health import judged, rested, trouble_changed
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.core.cluster.decision import Accepted, Decision, Refused
 from phalanx.core.cluster.effects import Effect, Send, start_order
-from phalanx.core.cluster.events import (
-    AttemptStarted,
-    Event,
-    JobForgotten,
-    NodeConnected,
-    NodeDisconnected,
-    NodeDrained,
-    NodeHeard,
-    NodeJoined,
-    NodeLost,
-    NodeRecovered,
-    NodeRemoved,
-    NodeResumed,
-    TasksEvicted,
-)
-from phalanx.core.cluster.inputs import (
-    DeclareLost,
-    Disconnect,
-    Drain,
-    Heartbeat,
-    Hello,
-    RemoveNode,
-    Undrain,
-)
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
@@ -49,15 +27,15 @@ from phalanx.core.model.status import Why
 Held = dict[AttemptKey, Phase]
 
 
-def hello(state: ClusterState, given: Hello, now: float) -> Decision:
+def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
     """A runner introduces itself. A known life reconnects; a new life takes over what it still holds."""
     node, held = state.nodes.get(given.node), dict(given.held)
     if node is None:
-        joined: list[Event] = [_joined(state, given, held, now)]
+        joined: list[e.Event] = [_joined(state, given, held, now)]
         told = _stop_strangers(state, given.node, held)
         return Decision(joined + trouble_changed(given.node, "", given.trouble, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
-        heard: list[Event] = [NodeConnected(at=now, cause="hello", node=node.name)]
+        heard: list[e.Event] = [e.NodeConnected(at=now, cause="hello", node=node.name)]
         heard += trouble_changed(node.name, node.trouble, given.trouble, now)
         again = _tell_again(state, node, held, now) + _tell_pauses(node, held)
         return Decision(heard, again + _stop_strangers(state, node.name, held), Accepted())
@@ -77,12 +55,12 @@ def hello(state: ClusterState, given: Hello, now: float) -> Decision:
     return Decision([*gone.events, *joins], again, Accepted())
 
 
-def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
+def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
     """Renew the lease and compare both lists."""
     node = state.nodes.get(given.node)
     if node is None or not node.holds_lease(given.incarnation, given.generation):
         return _stale(node, given)
-    events: list[Event] = [NodeHeard(at=now, node=node.name)]
+    events: list[e.Event] = [e.NodeHeard(at=now, node=node.name)]
     events += trouble_changed(node.name, node.trouble, given.trouble, now)
     effects: list[Effect] = []
     held = dict(given.held)
@@ -96,7 +74,7 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
         elif phase is None:
             doubts.unlisted(attempt)
         elif phase == Phase.RUNNING and attempt.started_at is None:
-            events.append(AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
+            events.append(e.AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
         elif phase in (Phase.QUEUED, Phase.READY) and attempt.started_at is None:
             if phase == Phase.READY:
                 waiting.append(attempt)
@@ -112,13 +90,13 @@ def heartbeat(state: ClusterState, given: Heartbeat, now: float) -> Decision:
     return Decision([*events, *gone], effects, Accepted())
 
 
-def disconnect(state: ClusterState, given: Disconnect, now: float) -> Decision:
+def disconnect(state: ClusterState, given: i.Disconnect, now: float) -> Decision:
     """The connection ended. The tasks run on under the lease; only new work stays away."""
     node = state.nodes.get(given.node)
     if node is None or node.incarnation != given.incarnation or not node.connected:
         return Decision()
     cause = "its runner was stopped" if node.leaving else "connection closed"
-    return Decision([NodeDisconnected(at=now, cause=cause, node=node.name)])
+    return Decision([e.NodeDisconnected(at=now, cause=cause, node=node.name)])
 
 
 def tick(state: ClusterState, now: float) -> Decision:
@@ -134,27 +112,27 @@ def tick(state: ClusterState, now: float) -> Decision:
     losses = [_lose(ends, node, now) for node in lost]
     events += [*ends.events, *losses]
     events += rested(state, now)
-    events += [NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
+    events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
     surplus = len(state.ended) - state.rules.ended_jobs_max
     for job, _ in zip(state.ended, range(min(surplus, 1000)), strict=False):
         if not state.jobs[job].live:
-            events.append(JobForgotten(at=now, cause="history", job=job))
+            events.append(e.JobForgotten(at=now, cause="history", job=job))
     return Decision(events)
 
 
-def drain(state: ClusterState, given: Drain, now: float) -> Decision:
+def drain(state: ClusterState, given: i.Drain, now: float) -> Decision:
     """Nothing more is placed on a node, and what runs there may be asked to leave."""
     node = state.nodes.get(given.node)
     if node is None:
         return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    drained = NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
+    drained = e.NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
     keys = _leaving(state, node) if given.evict else ()
     if not keys:
         return Decision([drained], [], Accepted())
     cause = f"drain of {given.node}"
     text = f"phalanx: evicted, {given.node} is drained: {given.reason}"
-    evicted = TasksEvicted(at=now, cause=cause, keys=keys, text=text)
+    evicted = e.TasksEvicted(at=now, cause=cause, keys=keys, text=text)
     return Decision([drained, evicted, *recalls(state, keys, now, cause)], [], Accepted(len(keys), len(keys)))
 
 
@@ -183,18 +161,18 @@ def _falls_apart(job: JobState, keys: list[AttemptKey]) -> bool:
     )
 
 
-def undrain(state: ClusterState, given: Undrain, now: float) -> Decision:
+def undrain(state: ClusterState, given: i.Undrain, now: float) -> Decision:
     """Whoever says so takes it upon himself: a rest ends, too, and what failed there is forgotten."""
     node = state.nodes.get(given.node)
     if node is None:
         return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    events: list[Event] = [NodeResumed(at=now, cause="user", node=given.node)]
+    events: list[e.Event] = [e.NodeResumed(at=now, cause="user", node=given.node)]
     if node.rests_until is not None:
-        events.append(NodeRecovered(at=now, cause="user", node=given.node))
+        events.append(e.NodeRecovered(at=now, cause="user", node=given.node))
     return Decision(events, [], Accepted())
 
 
-def declare_lost(state: ClusterState, given: DeclareLost, now: float) -> Decision:
+def declare_lost(state: ClusterState, given: i.DeclareLost, now: float) -> Decision:
     """An operator knows that a silent node is gone. Before its lease is over its runner may still run tasks."""
     node = state.nodes.get(given.node)
     if node is None:
@@ -209,7 +187,7 @@ def declare_lost(state: ClusterState, given: DeclareLost, now: float) -> Decisio
     return Decision([*ends.events, lost], [], Accepted())
 
 
-def remove(state: ClusterState, given: RemoveNode, now: float) -> Decision:
+def remove(state: ClusterState, given: i.RemoveNode, now: float) -> Decision:
     """Forget a node that is lost, or silent for so long that it may be, and on which nothing is held."""
     node = state.nodes.get(given.node)
     if node is None:
@@ -221,7 +199,9 @@ def remove(state: ClusterState, given: RemoveNode, now: float) -> Decision:
         return Decision(
             [], [], Refused(Reason("NodeHolds", Tier.HELD, text, {"host": node.name}), "conflict")
         )
-    return Decision([NodeRemoved(at=now, cause=f"user {given.user}".strip(), node=node.name)], [], Accepted())
+    return Decision(
+        [e.NodeRemoved(at=now, cause=f"user {given.user}".strip(), node=node.name)], [], Accepted()
+    )
 
 
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
@@ -231,19 +211,21 @@ def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
     return may_go and not state.holds_anything(node)
 
 
-def _lose(ends: Endings, node: NodeState, now: float, cause: str = "lease over", text: str = "") -> NodeLost:
+def _lose(
+    ends: Endings, node: NodeState, now: float, cause: str = "lease over", text: str = ""
+) -> e.NodeLost:
     silent = f"Node {node.name} went offline (heartbeat timeout)"
     for attempt in node.attempts.values():
         message = f"Node {node.name} was declared lost: {text}" if text else silent
         ends.add(attempt, Exit(Why.LOST, -1, message=message))
-    return NodeLost(at=now, cause=cause, node=node.name, generation=node.generation + 1, text=text)
+    return e.NodeLost(at=now, cause=cause, node=node.name, generation=node.generation + 1, text=text)
 
 
-def _joined(state: ClusterState, given: Hello, held: Held, now: float) -> NodeJoined:
+def _joined(state: ClusterState, given: i.Hello, held: Held, now: float) -> e.NodeJoined:
     leftovers = tuple(key for key in held if not _is_ours(state, given.node, key))
     node = state.nodes.get(given.node)
     former = state.generation_floor if node is None else node.generation
-    return NodeJoined(
+    return e.NodeJoined(
         at=now,
         cause="hello",
         node=given.node,
@@ -310,7 +292,7 @@ def _lost_exit(node: NodeState, what: str) -> Exit:
     return Exit(Why.LOST, -1, message=f"lost on {node.name}: {what}")
 
 
-def _stale(node: NodeState | None, given: Heartbeat) -> Decision:
+def _stale(node: NodeState | None, given: i.Heartbeat) -> Decision:
     """Whoever is told so has to say hello again; the generation that is in force tells it from a repeated answer."""
     generation = 0 if node is None else node.generation
     text = f"this lease is over (generation {given.generation}, now {generation}): say hello again"
