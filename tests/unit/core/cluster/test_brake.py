@@ -176,7 +176,7 @@ def test_it_is_shown_for_the_cluster_for_its_nodes_and_to_whoever_asks_why() -> 
     cluster.submit(job)
     pass_time(cluster, 60, NAMES[7:])
     state = cluster.state
-    assert brake_text(state).startswith("7 of 10 nodes fell silent at once")
+    assert brake_text(state).startswith("7 of 10 nodes ")
     assert "silent" in node_view(state, state.nodes["n1"]).note
     assert node_view(state, state.nodes["n9"]).note == ""
     said = why_reply(state, state.jobs[job.id], 0, cluster.now)
