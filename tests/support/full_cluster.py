@@ -2,68 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import Literal
-
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Lane, Tenant, TenantKey, Tenants
-from phalanx.core.model.waiting import Part, Rank, Waiting
+from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
 from tests.support.topologies import THREE, labels
+from tests.support.waiting_units import FakeGang, FakeTasks
 
 NOW = 1000.0
 LEAVING = -1.0
-
-
-class Urgent:
-    """A gang that wants room; `least` of each group are needed."""
-
-    is_gang: Literal[True] = True
-    is_surplus = False
-    may_hold_part = False
-    comes_back = False
-    rank: Rank = (0.0, 0, 0)
-    kind: Hashable = "urgent"
-
-    def __init__(self, job: Job, bound: dict[int, int] | None = None) -> None:
-        self.job = job
-        self._bound = bound or {}
-
-    def wanted(self) -> tuple[Part, ...]:
-        return tuple(Part(group.request, group.needed, group.tasks) for group in self.job.groups)
-
-    def members(self, group: int) -> list[tuple[int, int]]:
-        first = sum(each.tasks for each in self.job.groups[:group])
-        return [(at, first + at) for at in range(self.job.groups[group].tasks)]
-
-    def bound(self) -> list[tuple[int, int]]:
-        return sorted(self._bound.items())
-
-
-class UrgentTasks:
-    """A group whose tasks are placed one by one."""
-
-    is_gang: Literal[False] = False
-    comes_back = False
-    rank: Rank = (0.0, 0, 0)
-    kind: Hashable = "tasks"
-    number = 0
-    typical_run_s: float | None = None
-
-    def __init__(self, job: Job, done: int = 0) -> None:
-        self.job = job
-        self.request = job.groups[0].request
-        self.lanes: dict[tuple[str, int], Lane] = {}
-        self._done = done
-
-    def ready(self, most: int) -> Iterator[int]:
-        return iter(range(self._done, min(self.job.tasks, self._done + most)))
 
 
 class FullCluster:
@@ -113,7 +66,7 @@ class FullCluster:
     def snapshot(self) -> Snapshot:
         return Snapshot(self.nodes, Waiting(), 1, self.tenants, self.queues, NOW)
 
-    def room_for(self, unit: Urgent | UrgentTasks, policy: Policy | None = None) -> GangPlacement | Reason:
+    def room_for(self, unit: FakeGang | FakeTasks, policy: Policy | None = None) -> GangPlacement | Reason:
         """What would be done for this one; the cluster is as before."""
         draft = Draft(self.snapshot())
         answer = make_room(draft, unit, policy or Policy())
@@ -121,17 +74,17 @@ class FullCluster:
         assert gang_placements == ([answer] if isinstance(answer, GangPlacement) else [])
         return answer
 
-    def placement_for(self, unit: Urgent | UrgentTasks) -> GangPlacement:
+    def placement_for(self, unit: FakeGang | FakeTasks) -> GangPlacement:
         answer = self.room_for(unit)
         assert isinstance(answer, GangPlacement), answer
         return answer
 
-    def refusal_of(self, unit: Urgent | UrgentTasks, policy: Policy | None = None) -> Reason:
+    def refusal_of(self, unit: FakeGang | FakeTasks, policy: Policy | None = None) -> Reason:
         answer = self.room_for(unit, policy)
         assert isinstance(answer, Reason), answer
         return answer
 
-    def leaving(self, unit: Urgent | UrgentTasks) -> list[str]:
+    def leaving(self, unit: FakeGang | FakeTasks) -> list[str]:
         """The jobs of the victims, once for each that leaves."""
         tenants = [self.tenants.get(key) for key in self.placement_for(unit).victims]
         return sorted(tenant.job for tenant in tenants if tenant is not None)
@@ -146,17 +99,19 @@ def some(
     return Group(Command(("/bin/true",)), request, tasks=tasks, min=least)
 
 
-def a_gang(*groups: Group, priority: int = 10, bound: dict[int, int] | None = None, **more: object) -> Urgent:
+def a_gang(
+    *groups: Group, priority: int = 10, bound: dict[int, int] | None = None, **more: object
+) -> FakeGang:
     """A gang; `must` and `prefer` name layers."""
     rules = [Gather(str(more.pop("must")), must=True)] if "must" in more else []
     rules += [Gather(str(more.pop("prefer")))] if "prefer" in more else []
     rules += [Gather("node", multiple=int(str(more.pop("multiple"))))] if "multiple" in more else []
     gang = Gang(gather=tuple(rules))
-    return Urgent(Job("urgent", groups, "urgent", 0.0, priority=priority, gang=gang, **more), bound)  # type: ignore[arg-type]
+    return FakeGang(Job("urgent", groups, "urgent", 0.0, priority=priority, gang=gang, **more), bound)  # type: ignore[arg-type]
 
 
-def tasks(group: Group, priority: int = 10, done: int = 0, **more: object) -> UrgentTasks:
-    return UrgentTasks(Job("urgent", (group,), "urgent", 0.0, priority=priority, **more), done)  # type: ignore[arg-type]
+def tasks(group: Group, priority: int = 10, done: int = 0, **more: object) -> FakeTasks:
+    return FakeTasks(Job("urgent", (group,), "urgent", 0.0, priority=priority, **more), done)  # type: ignore[arg-type]
 
 
 def nodes_of(gang_placement: GangPlacement) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from phalanx.core.model.job import Command, Gang, Group, Job
@@ -15,9 +13,10 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.tree import Column, Tree
-from phalanx.core.model.waiting import Part, Waiting
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.search import PartSlots
+from tests.support.waiting_units import FakeGang
 
 THREE = Topology((Layer("spine", ("spine",)), Layer("block", ("block",)), Layer("rack", ("rack",))))
 
@@ -44,31 +43,10 @@ def asking(count: int, *slots: int, need: int | None = None) -> PartSlots:
     return PartSlots(count if need is None else need, count, column(*slots))
 
 
-class GangOwner:
-    """A gang that waits: what it wants of each group, and who of it already stands where."""
-
-    is_gang: Literal[True] = True
-    is_surplus = False
-    may_hold_part = False
-    comes_back = False
-    rank = (0.0, 0, 0)
-    kind: object = "gang"
-
-    def __init__(self, *groups: Group, bound: dict[int, int] | None = None, **gang: object) -> None:
-        queue = str(gang.pop("queue", "default"))
-        self.job = Job("crew", groups, "crew", 0.0, queue=queue, gang=Gang(**gang))  # type: ignore[arg-type]
-        self._bound = bound or {}
-
-    def wanted(self) -> tuple[Part, ...]:
-        return tuple(Part(group.request, group.needed, group.tasks) for group in self.job.groups)
-
-    def members(self, group: int) -> list[tuple[int, int]]:
-        first = sum(each.tasks for each in self.job.groups[:group])
-        of = self.job.groups[group]
-        return sorted((of.indexes[at] if of.indexes else at, first + at) for at in range(of.tasks))
-
-    def bound(self) -> list[tuple[int, int]]:
-        return sorted(self._bound.items())
+def a_waiting_gang(*groups: Group, bound: dict[int, int] | None = None, **gang: object) -> FakeGang:
+    """A gang of these groups; `bound` says how many members are on which node row already."""
+    queue = str(gang.pop("queue", "default"))
+    return FakeGang(Job("gang", groups, "gang", 0.0, queue=queue, gang=Gang(**gang)), bound)  # type: ignore[arg-type]
 
 
 def some(

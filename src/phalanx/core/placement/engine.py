@@ -27,7 +27,7 @@ from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, ru
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
-BAND_MAX = 64  # for how many tasks of one group others are asked to leave in one step
+STEP_TASKS_MAX = 64  # for how many tasks of one group others are asked to leave in one step
 
 _Line = list[tuple[Rank, int, WaitingClass]]
 
@@ -335,7 +335,7 @@ class _Pass:
 
     def _make_room(self, unit: Unit) -> GangPlacement | Reason:
         """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
-        ready = 0 if unit.is_gang else sum(1 for _ in unit.ready(BAND_MAX))
+        ready = 0 if unit.is_gang else sum(1 for _ in unit.ready(STEP_TASKS_MAX))
         for count in (ready, ready // 4):
             if count > 1 and isinstance(
                 found := make_room(self.draft, unit, self._policy, count=count), GangPlacement

@@ -113,7 +113,7 @@ class TestTrim:
         out = [a_tenant("old", 1, 0, 0), a_tenant("old", 2, 1, 0), a_tenant("old", 3, 1, 1)]
         bundle = EvictionUnit(Loss.WORK, "old", 0, 9.0, tuple(out), ((0, 1),))
         trimmed = Trim(
-            {0: self.a_trim(4, out)._stands[0]}, QuotaLeft(Queues(), "default", (), ())
+            {0: self.a_trim(4, out)._fits[0]}, QuotaLeft(Queues(), "default", (), ())
         ).keep_out([bundle])  # fmt: skip
         assert [(each.loss, each.tenants[0].key) for each in trimmed] == [(Loss.SURPLUS, ("n0", 1))]
 

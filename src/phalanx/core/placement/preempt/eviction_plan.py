@@ -317,10 +317,10 @@ class EvictionDomain:
             for tenant in unit.tenants:
                 if tenant.node_row in by_row:
                     by_row[tenant.node_row].append(tenant)
-        stands = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
+        fits = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
         everybody = (tenant for unit in (*fixed, *loose) for tenant in unit.tenants)
         sizes = [each for row in asked.values() for each in row]
-        return Trim(stands, QuotaLeft(draft.queues, self._for.ask.job.queue, sizes, everybody))
+        return Trim(fits, QuotaLeft(draft.queues, self._for.ask.job.queue, sizes, everybody))
 
     def _stuck(self, seats: Seats, leaving: Mask) -> set[int] | None:
         """The places of victims who cannot come back whoever else stays away; None if the members do not fit at all.

@@ -236,13 +236,13 @@ class QuotaLeft:
 class Trim:
     """The chosen nodes with their members, and those who are away."""
 
-    def __init__(self, stands: Mapping[int, NodeFit], quota: QuotaLeft) -> None:
-        self._stands = stands
+    def __init__(self, fits: Mapping[int, NodeFit], quota: QuotaLeft) -> None:
+        self._fits = fits
         self._quota = quota
 
     def holds(self) -> bool:
         """Whether the members fit when everybody is away."""
-        return self._quota.holds() and all(stand.holds() for stand in self._stands.values())
+        return self._quota.holds() and all(fit.holds() for fit in self._fits.values())
 
     def keep_out(self, units: Iterable[EvictionUnit]) -> list[EvictionUnit]:
         """Put back whom one can; the units that have to stay away, the most valuable first."""
@@ -264,20 +264,20 @@ class Trim:
             here = self._on_rows(tenants)
         if not self._quota.admits(tenants):
             return False
-        stands = self._stands
+        fits = self._fits
         for row, mine in here.items():
-            if row in stands and not stands[row].admits(mine):
+            if row in fits and not fits[row].admits(mine):
                 return False
         self._quota.readmit(tenants)
         for row, mine in here.items():
-            if row in stands:
-                stands[row].readmit(mine)
+            if row in fits:
+                fits[row].readmit(mine)
         return True
 
     def _on_rows(self, tenants: Iterable[Tenant]) -> dict[int, Sequence[Tenant]]:
         found: dict[int, list[Tenant]] = {}
         for tenant in tenants:
-            if tenant.node_row in self._stands:
+            if tenant.node_row in self._fits:
                 found.setdefault(tenant.node_row, []).append(tenant)
         return {**found}
 
@@ -302,9 +302,9 @@ class Trim:
         """
         spare = sum(count for _, count in unit.spare)
         for row, mine in self._on_rows(unit.tenants).items():
-            stand = self._stands[row]
-            is_even = len({stand.weight(tenant) for tenant in mine}) == 1
-            if is_even and not stand.admits(mine[spare:]):
+            fit = self._fits[row]
+            is_even = len({fit.weight(tenant) for tenant in mine}) == 1
+            if is_even and not fit.admits(mine[spare:]):
                 return False
         return True
 
@@ -322,7 +322,7 @@ class Trim:
             yield {key for keys in choice for key in keys}
 
     def _is_of_use(self, tenant: Tenant) -> bool:
-        return tenant.node_row in self._stands or self._quota.counts(tenant)
+        return tenant.node_row in self._fits or self._quota.counts(tenant)
 
 
 def _by_job(units: Iterable[EvictionUnit]) -> list[list[EvictionUnit]]:

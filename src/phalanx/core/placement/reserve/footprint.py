@@ -75,7 +75,7 @@ def moved(ask: Ask, scale: Scale, free: Matrix, need: Matrix) -> Matrix | None:
     return one * members if members.sum() >= parts[0].need else None
 
 
-def stands_anywhere(ask: Ask) -> bool:
+def fits_anywhere(ask: Ask) -> bool:
     """Whether one node is as good as another for every member, so that `moved` has the last word."""
     return len(ask.parts) == 1 and not any(rule.must or rule.multiple > 1 for rule in ask.gather)
 

@@ -35,7 +35,7 @@ from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Ask, Rank, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.domains import GatherLevels
-from phalanx.core.placement.reserve.footprint import Lacking, fits, footprint, moved, stands_anywhere
+from phalanx.core.placement.reserve.footprint import Lacking, fits, fits_anywhere, footprint, moved
 from phalanx.core.placement.reserve.releases import Releases, Scale
 
 Place = tuple[int, Grant]  # node row, what is held there
@@ -158,7 +158,7 @@ class Reservation:
         for row, amount in self._change(places).items():
             later[:, row] -= amount
         need = moved(self._ask, self._scale, later, self._need)
-        if need is None and self._moves < _MOVES_MAX and not stands_anywhere(self._ask):
+        if need is None and self._moves < _MOVES_MAX and not fits_anywhere(self._ask):
             self._moves += 1
             need = footprint(self._ask, self._scale, later)
         if need is None:
