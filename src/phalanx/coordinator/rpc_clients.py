@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, get_args
 
 import grpc  # type: ignore[import-untyped]
@@ -33,6 +33,7 @@ from phalanx.rpc.statuses import bearer, problem_metadata, status_of_problem
 
 BODIES_MAX = 64  # messages that are on their way at once; each may be as long as a frame
 BODY_WITHIN_S = 30.0
+STALL_S_MAX = 60.0  # for a client to take something of what it asked for
 PIECE_BYTES = 1024 * 1024  # of an answer, in one message
 HEADERS = frozenset({"accept", "last-event-id", "phalanx-read", "idempotency-key"})  # that a call may bring
 _READ = "phalanx-read"
@@ -99,31 +100,31 @@ class ClientsService:
         after = said.after if said.HasField("after") else None
         reader = EventReader(after)
         async with self._asked(context, calls.watch(after, said.job or None)) as answer:
-            await context.write(_standing(reader))
+            await _write(context, _standing(reader))
             async for piece in answer.pieces():
                 found = list(reader.take(piece))
                 for event in found:
                     reply = messages.WatchReplyMessage(revision=event.revision)
                     reply.event.SetInParent()
                     messages.watch_event.fill(reply.event, event)
-                    await context.write(reply.SerializeToString())
+                    await _write(context, reply.SerializeToString())
                 if not found:
-                    await context.write(_standing(reader))
+                    await _write(context, _standing(reader))
 
     async def _call(self, context: Any) -> None:
         said: Any = messages.parse(messages.CallRequestMessage, await self._said(context))
         made = messages.CallReplyMessage
         async with self._talking(context, _any_call(said)) as answer:
             head = made(status=answer.status, headers=dict(answer.headers))
-            await context.write(head.SerializeToString())
+            await _write(context, head.SerializeToString())
             async for piece in answer.pieces():
                 for at in range(0, len(piece), PIECE_BYTES):
-                    await context.write(made(body=piece[at : at + PIECE_BYTES]).SerializeToString())
+                    await _write(context, made(body=piece[at : at + PIECE_BYTES]).SerializeToString())
 
     async def _answer(self, context: Any, call: Call[Any], codec: Codec) -> None:
         async with self._asked(context, call) as answer:
             value = call.read(answer.status, answer.headers, await read_whole(answer))
-        await context.write(codec.pack(value))
+        await _write(context, codec.pack(value))
 
     @asynccontextmanager
     async def _asked(self, context: Any, call: Call[Any]) -> AsyncIterator[Conversation]:
@@ -166,10 +167,20 @@ class ClientsService:
         return bytes(data)
 
 
+async def _write(context: Any, data: bytes) -> None:
+    """Hand over a message; one who does not read it is let go."""
+    try:
+        async with asyncio.timeout(STALL_S_MAX):
+            await context.write(data)
+    except TimeoutError:
+        raise TooMany(f"nothing was read for {STALL_S_MAX:g} s", reason="NotRead", retry_after_s=1) from None
+
+
 async def _fail(context: Any, error: PhalanxError) -> None:
     body, again_s = spell_problem(error), retry_after_s(error)
     more = () if again_s is None else (("retry-after", str(again_s)),)
-    await context.abort(*status_of_problem(error.status, body), (*problem_metadata(body), *more))
+    with suppress(grpc.aio.InternalError):  # it has not read what came before, and never will
+        await context.abort(*status_of_problem(error.status, body), (*problem_metadata(body), *more))
 
 
 def _standing(reader: EventReader) -> bytes:

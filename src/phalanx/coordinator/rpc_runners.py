@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote
 
@@ -152,11 +153,12 @@ class RunnersService:
                 stream.close()  # nobody will read it: the runner dials again, and tells again
 
         call = RunnerCall(context, stream, hear, lambda: bool(session.node))
-        try:
-            await self._carry(call)
-        finally:
+
+        def closed() -> None:
             if (envelope := self._links.closed(session)) is not None:
                 self._post(envelope)
+
+        await self._serve(call, closed)
 
     async def _logs(self, _: Any, context: Any) -> None:
         stream, peer = RunnerStream(messages.to_logs, self._buffer_max), peer_node_of(context)
@@ -173,15 +175,25 @@ class RunnersService:
                 raise WrongMessage("the first message must be a log_hello")
 
         call = RunnerCall(context, stream, hear, lambda: is_open)
+        await self._serve(call, lambda: self._log_links.closed(stream))
+
+    async def _serve(self, call: RunnerCall, closed: Callable[[], None]) -> None:
+        """A call from its beginning to its end. A runner that reads nothing counts until it is gone."""
+        self.streams.add(call.stream)
         try:
-            await self._carry(call)
+            try:
+                await self._carry(call)
+            finally:
+                closed()
+            if call.stream.status[0] is not StatusCode.OK:
+                with suppress(grpc.aio.InternalError):  # it has not read what came before, and never will
+                    await call.context.abort(*call.stream.status)
         finally:
-            self._log_links.closed(stream)
+            self.streams.discard(call.stream)
 
     async def _carry(self, call: RunnerCall) -> None:
         """Read and write until one side has enough."""
         stream = call.stream
-        self.streams.add(stream)
         writing = asyncio.ensure_future(stream.write_to(call.context))
         reading = asyncio.ensure_future(self._read(call))
         try:
@@ -189,12 +201,9 @@ class RunnersService:
             stream.close()
             await asyncio.wait({writing}, timeout=LINGER_S)  # its last words
         finally:
-            self.streams.discard(stream)
             for task in (reading, writing):
                 task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
-        if stream.status[0] is not StatusCode.OK:
-            await call.context.abort(*stream.status)
 
     async def _read(self, call: RunnerCall) -> None:
         if not self._is_admitted(call):

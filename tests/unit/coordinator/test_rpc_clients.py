@@ -204,3 +204,18 @@ async def test_a_watch_of_what_is_no_longer_kept_is_out_of_range():
     async with a_caller(house) as caller:
         watch = caller.stream("Watch", messages.WatchRequestMessage(after=1).SerializeToString())
         assert await watch.code() == StatusCode.OUT_OF_RANGE
+
+
+async def test_who_does_not_read_what_was_asked_for_is_let_go(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rpc_clients, "STALL_S_MAX", 0.2)
+    house = a_rest_app()
+    async with a_caller(house) as caller:
+        id = messages.submit_reply.unpack(await caller.ask("Submit", submission())).batch_id
+        house.cluster.output[id] = b"x" * 32 * 1024 * 1024
+        said = messages.CallRequestMessage(
+            method="GET", path=f"/v1/tasks/{id}/logs?follow=true"
+        ).SerializeToString()
+        call = caller.stream("Call", said)
+        await until(lambda: house.cluster.open_streams == 1)
+        await until(lambda: house.cluster.open_streams == 0)  # and then it costs the app nothing
+        call.cancel()
