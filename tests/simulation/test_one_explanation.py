@@ -17,6 +17,7 @@ from msgspec import structs
 from phalanx.api.schema.jobs import Fix
 from phalanx.coordinator.turn import Engine, Turn
 from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.decide.jobs import why_closed
 from phalanx.core.cluster.inputs import Cancel, Input, Tell, Undrain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain import explain as explain_module
@@ -57,6 +58,8 @@ def explained(turn: EngineTurn, seen: Counter[str]) -> EngineTurn:
 
 def check(engine: Engine, now: float, turn: EngineTurn, seen: Counter[str]) -> None:
     before = snapshot_image(engine.state.snapshot(now, engine.memory))
+    for node in engine.state.nodes.values():
+        assert (why_closed(node) is None) == node.takes_work, f"{node.name}: {why_closed(node)}"
     waiting = [id for id, job in engine.state.jobs.items() if job.overall_status == Status.PENDING]
     for id in waiting[:JOBS_MOST]:
         reply = why_reply(engine.state, engine.state.jobs[id], None, now, engine.policy, engine.memory)
