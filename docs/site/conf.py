@@ -32,6 +32,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_favicon = "static/icon.svg"
 html_copy_source = False
+html_use_index = False
 html_show_copyright = False
 html_last_updated_fmt = None
 html_theme_options = {"navigation_with_keys": True}
