@@ -1,4 +1,4 @@
-"""Settings read once from flags, variables and files, then passed on as one value.
+"""Reads settings once, from flags, variables and files: which project files are trusted, what tasks inherit.
 
 This is the only file that reads the environment. In order of precedence: flags; `PHALANX_*` variables;
 Krishiv's `KRISHIV_*` names for the same; the nearest `phalanx.toml` (or `[tool.phalanx]` of a pyproject.toml);

@@ -1,4 +1,4 @@
-"""All settings: key, type, accepted values, purpose and default.
+"""All settings: key, type, purpose, default, accepted values, and which of them must agree with each other.
 
 Which source wins, and how texts become values, is `config.py`'s business. An address holds no user and no
 password, so that no token stands in one.

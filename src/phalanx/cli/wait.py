@@ -1,4 +1,4 @@
-"""`phalanx wait`: wait until jobs have ended and exit with their exit code.
+"""`phalanx wait`, and the progress that `submit --wait` shows: wait until jobs have ended, exit with their code.
 
 `submit --wait` and `run` end the same way. While it waits for an array, progress
 goes to standard error: a bar on a terminal, a line now and then in a log.

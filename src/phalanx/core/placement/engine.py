@@ -1,4 +1,4 @@
-"""The decision: who goes where. Snapshot in, plan out; nothing is changed, and what it remembers is in the plan.
+"""The decision: who is placed next and where, and for how many tasks at once others are evicted. It changes nothing.
 
 Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
 first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. Who

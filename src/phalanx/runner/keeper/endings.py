@@ -1,4 +1,4 @@
-"""Endings: from a leader's death to the report that nothing of its attempt is left.
+"""From the end of an attempt's first process to the report that nothing is left of it: exit, OOM, tail of stderr.
 
 The runner gives an attempt's devices to the next one as soon as it receives `ended`, so the remaining tree is killed
 and waited for first. The usual case, a tree that is gone with its leader, costs three system calls.

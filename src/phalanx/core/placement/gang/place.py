@@ -1,4 +1,4 @@
-"""All of a gang or none of it: members laid over nodes, with the exact grant of each.
+"""All of a gang or none of it: the layouts tried one after another, and the exact grant of each member.
 
 `search.py` says which nodes, as counts; here the ledgers of those nodes alone are asked for the grants. Members are
 laid over the nodes in the order of their index in the network, so that neighbours in rank are neighbours in the
