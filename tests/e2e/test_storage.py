@@ -143,4 +143,4 @@ def test_the_command_line_restarts_a_coordinator_on_a_full_disk(small_disk: Path
     finally:
         again.kill()
         _, told = again.communicate(timeout=10)
-    assert "there is no room" in told
+    assert "no space left" in told

@@ -165,7 +165,7 @@ def _lines(found: RepairReport) -> Iterable[str]:
     if survey.holes:
         yield from _choices(survey)
     elif not found.has_lost:
-        yield "The log has no gap: nothing to repair."
+        yield "The log has no hole: nothing to repair."
 
 
 def _choices(survey: DamageSurvey) -> Iterable[str]:

@@ -2,7 +2,7 @@
 
     Standby → Active     it was elected, read the rest of the log and wrote that its term is open
     Active  → Standby    another has a newer epoch, or the lease is over and the leadership cannot be confirmed
-    Standby → Standby    the log has a gap: it takes part in no election, and serves nothing until it is repaired
+    Standby → Standby    the log has a hole: it takes part in no election, and serves nothing until it is repaired
     any     → Stopped    it was told to stop; an active one resigns first
 
 What a standby knows is read from the log and may be a moment old; changes are for the active one. A coordinator
