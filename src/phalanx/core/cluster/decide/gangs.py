@@ -199,7 +199,12 @@ def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:
         promise = state.jobs[id].promise
         for node, grant in promise.members.values() if promise else ():
             account(node).withdraw(grant)
+    members = Counter(each.node for each in gang_placement.members)
     for each in gang_placement.members:
+        if members[each.node] == 1 and each.node not in tried:  # nothing else changes there
+            if not state.table.ledger(each.node).has_room(each.grant):
+                return False
+            continue
         if not account(each.node).has_room(each.grant):
             return False
         account(each.node).take(each.grant)
