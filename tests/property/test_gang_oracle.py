@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from phalanx.core.placement.gang.place import place_gang
-from tests.property.placement_cases import a_case
+from tests.property.placement_cases import a_case, tried
 from tests.property.placement_laws import Trial
 from tests.property.placement_stage import drawing
 
@@ -35,3 +35,8 @@ def test_the_seeds_ask_every_question():
         *(f"stands in one {layer}" for layer in ("cluster", "spine", "block", "rack", "node")),
     ):
         assert seen[question] >= 3, question
+
+
+@pytest.mark.parametrize(("seed", "crowded"), [(300262, False), (400408, True)])
+def test_ranks_stay_together_where_members_of_several_requests_are_packed(seed: int, crowded: bool):
+    assert tried(a_case(seed, crowded, knotty=crowded), crowded, Counter()) == []

@@ -231,8 +231,11 @@ class Tries:
             self._steps = packing.steps
             self.gave_up = self.gave_up or packing.gave_up
             if found is not None:
-                more = [part.most for part in self.search.parts]
-                return found if self.search.rules.multiples else packing.extend(more)
+                if not self.search.rules.multiples:
+                    found = packing.extend([part.most for part in self.search.parts])
+                # In the order of the tree neighbours in rank are neighbours in the network.
+                place = self._nodes.tree.place
+                return [sorted(counts, key=lambda each: int(place[each[0]])) for counts in found]
         return None
 
     def _sizes(self, candidate: CandidateDomain) -> Iterable[tuple[int, ...]]:
