@@ -37,8 +37,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @pytest.fixture(autouse=True)
 def logger_as_before() -> Iterator[None]:
-    """A daemon that was started inside a test configures the logger; the tests after it find it as it was."""
+    """A daemon that was started inside a test or a fixture configures the logger; each test finds it as it was."""
     root = logging.getLogger("phalanx")
-    before = root.handlers[:], root.level, root.propagate
+    root.handlers[:], root.level, root.propagate = [], logging.NOTSET, True
     yield
-    root.handlers[:], root.level, root.propagate = before[0], before[1], before[2]
+    root.handlers[:], root.level, root.propagate = [], logging.NOTSET, True

@@ -7,14 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import phalanx
+from phalanx import StoryLine
 from phalanx.errors import NotFound
 from tests.chaos.workload import Asked
 
-_COMPLETED = re.compile(r"attempt (\d+) completed")
-_ENDED = re.compile(r"attempt (\d+) (?:completed|ended)")
+_ATTEMPT = re.compile(r"attempt (\d+)")
 _LOST = re.compile(r"lost on|went offline|declared lost|did not confirm")
-_FORMED = re.compile(r"placed with its gang \(formation (\d+)\)")
-_RELEASED = re.compile(r"every member of formation (\d+) is ready")
+_FORMATION = re.compile(r"formation (\d+)")
 
 
 @dataclass
@@ -89,18 +88,36 @@ def _read_story(client: phalanx.Client, job: Job) -> None:
     while True:
         page = client.story(job.id, of="jobs", cursor=cursor, limit=100)
         for line in page.items:
-            task = job.tasks.get(_position(line.task)) if line.task else None
-            if line.event == "AttemptEnded" and task is not None:
-                task.completed += [int(number) for number in _COMPLETED.findall(line.text)]
-                ended = [int(number) for number in _ENDED.findall(line.text)[:1]]
-                task.ended += ended
-                task.lost += ended if _LOST.search(line.text) else []
-            elif (formed := _FORMED.search(line.text)) and line.node:
-                job.stood.setdefault(int(formed[1]), set()).add(line.node)
-            elif released := _RELEASED.search(line.text):
-                job.released_at[int(released[1])] = line.at
+            note(job, line)
         if (cursor := page.next_cursor) is None:
             return
+
+
+def note(job: Job, line: StoryLine) -> None:
+    """Take what the verdict needs from one line. Events are known by their names, not by their sentences."""
+    task = job.tasks.get(_position(line.task)) if line.task else None
+    if line.event == "AttemptEnded" and task is not None:
+        _note_end(task, line)
+    elif line.event == "TaskPlaced" and line.node and (formed := _FORMATION.search(line.text)):
+        job.stood.setdefault(int(formed[1]), set()).add(line.node)
+    elif line.event == "GangReleased":
+        job.released_at[_number(_FORMATION, line)] = line.at
+
+
+def _note_end(task: Task, line: StoryLine) -> None:
+    number = _number(_ATTEMPT, line)
+    task.ended.append(number)
+    if line.text.startswith(f"attempt {number} completed"):
+        task.completed.append(number)
+    if _LOST.search(line.text):
+        task.lost.append(number)
+
+
+def _number(pattern: re.Pattern[str], line: StoryLine) -> int:
+    """The number in a line of the story; a line that has none is not read as something else."""
+    found = pattern.search(line.text)
+    assert found is not None, f"{line.event}: {line.text}"
+    return int(found[1])
 
 
 def _position(id: str) -> int:

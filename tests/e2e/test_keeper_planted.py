@@ -70,7 +70,7 @@ def test_a_keeper_starts_whatever_lies_in_its_folder(
             await node.connect()
             node.sh(f"j/0/{turn}", "true")
             assert (await node.ended(f"j/0/{turn}")).code == 0
-        assert f"keeper.{name} is not what it should be" in (tmp_path / "keeper.log").read_text()
+        assert f"keeper.{name} is not a regular file" in (tmp_path / "keeper.log").read_text()
 
     tell(tmp_path, story)
 

@@ -49,7 +49,7 @@ EARLY_S, LATE_S = (
     0.05,
     20.0,
 )  # a process says nothing before it is started; how late it may, on a machine under load
-_EXITED = re.compile(r"attempt (\d+) (?:ended: exited with code (\d+)|ended with code (0)|(completed))")
+_EXITED = re.compile(r"attempt (\d+) (?:(?:ended: )?exited with code (\d+)|(completed))")
 
 
 class Said(Struct):

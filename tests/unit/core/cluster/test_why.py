@@ -60,8 +60,9 @@ def test_every_answer_has_a_reason_and_every_change_it_offers_starts_at_once(
         if reply.fix is not None and reply.fix.text.startswith("it would start now"):
             # It takes the other's place: no later job may be asked before it.
             again = structs.replace(
-                asking(changed(job.groups[0].request, reply.fix)), priority=1, may_evict=False
-            )
+                asking(changed(job.groups[0].request, reply.fix)), priority=1, may_evict=False,
+                time_limit_s=reply.fix.change.get("time_limit", job.time_limit_s),
+            )  # fmt: skip
             cluster.give(Cancel(job.id), Submit(again, allow_infeasible=True))
             assert cluster.status(again) == Status.ASSIGNED
             cluster.give(Cancel(again.id))
@@ -77,6 +78,7 @@ def changed(asked: Request, fix: Fix) -> Request:
         fields["gpu_memory_bytes"] = fields.pop("gpu_memory")
     if fields.pop("targets", None) == []:
         fields["target"] = None
+    fields.pop("time_limit", None)  # of the job
     return structs.replace(asked, **fields)
 
 
