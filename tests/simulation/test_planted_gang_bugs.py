@@ -224,6 +224,18 @@ def test_one_restart_too_many_is_found(monkeypatch: Patch):
     must_find({"restarts"}, within=20)
 
 
+def test_one_restart_too_few_is_found(monkeypatch: Patch):
+    restart = Endings._restart
+
+    def mean(self: Endings, job: JobState, *arguments: Any, **more: Any) -> None:
+        job.restarts += 1
+        restart(self, job, *arguments, **more)
+        job.restarts -= 1
+
+    monkeypatch.setattr(Endings, "_restart", mean)
+    must_find({"restarts"}, within=20)
+
+
 def test_a_job_that_is_completed_too_early_is_found(monkeypatch: Patch):
     monkeypatch.setattr(endings, "_has_done_its_work", lambda job, attempt: job.restarts_whole)
     must_find({"restarts"}, within=10)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.decide.endings import NO_RESTART_LEFT
 from phalanx.core.model.ids import JobId
 from phalanx.core.model.status import Status
 from phalanx.sim.barrier import Barrier
@@ -65,7 +66,7 @@ class Restarts:
         count, limit = self._counted[event.job], self._places.jobs[event.job].restart.limit
         if event.status == Status.COMPLETED and (lacking := self._lacking(event.job)):
             raise Violation("restarts", f"{event.job} is Completed, but its {lacking} has not succeeded")
-        if event.text.startswith("restarted ") and count < limit:
+        if event.text.startswith(NO_RESTART_LEFT) and count < limit:
             raise Violation("restarts", f"{event.job} failed for its limit of {limit} restarts after {count}")
 
     def _lacking(self, id: JobId) -> str:

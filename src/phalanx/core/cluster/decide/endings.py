@@ -17,6 +17,7 @@ from phalanx.core.model.orders import Exit
 from phalanx.core.model.patterns import TEXT_MAX, matching
 from phalanx.core.model.status import UNCHARGED, Status, Why
 
+NO_RESTART_LEFT = "no restart is left of"  # and the limit: how a job says why it failed
 NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK})
 """Trying again would only repeat these: the limit, the missing program and the folder stay as they are."""
 NO_LOSS = frozenset({Why.RETURNED, Why.EVICTED, Why.RECALLED, Why.RESTARTED, Why.EXHAUSTED})
@@ -157,7 +158,7 @@ class Endings:
         """Why its tasks do not start anew once more, or None if they do."""
         limit = job.job.restart.limit
         if counted and job.restarts >= limit:
-            return f"no restart is left of {limit}"
+            return f"{NO_RESTART_LEFT} {limit}"
         if loss and not counted and job.setbacks >= self._state.rules.loss_limit:
             return f"lost its nodes {'once' if job.setbacks == 1 else f'{job.setbacks} times'}"
         return None
