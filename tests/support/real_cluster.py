@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ _RUN = (
     "import sys, json; from phalanx.config import load; from phalanx.{part}.main import run; "
     "sys.exit(run(load(json.loads(sys.argv[1]))))"
 )
+SERVER_PORTS = range(12_000, 32_000)  # connections take theirs from 32,768 on
 TWO_NODES = {"n1": "cpus=8,numa=2,gpus=2,type=h100,memory=80GiB,ram=16GiB", "n2": "cpus=4,ram=32GiB"}
 
 
@@ -237,11 +239,20 @@ def a_real_cluster(
 
 
 def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports for servers that start later: outside the range from which connections take theirs meanwhile."""
+    return [next(_PORTS) for _ in range(count)]
+
+
+def _free_ports_at_random() -> Iterator[int]:
+    for port in random.SystemRandom().sample(SERVER_PORTS, len(SERVER_PORTS)):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        yield port
+
+
+_PORTS = _free_ports_at_random()  # none is given twice by one process
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

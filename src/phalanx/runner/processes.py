@@ -39,6 +39,7 @@ STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
+PAUSE_FIRST_S, PAUSE_S_MAX = 0.01, 0.2  # before a keeper that hung up is asked again
 
 
 class KeeperFailed(RuntimeError):
@@ -102,6 +103,7 @@ class Processes(asyncio.Protocol):
     ) -> Processes:
         """Connect to the living keeper of this machine, or start one; raises KeeperFailed."""
         is_there = hung_up = False
+        pause_s = PAUSE_FIRST_S
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
@@ -113,8 +115,12 @@ class Processes(asyncio.Protocol):
                     except OSError:  # nothing listens, or the name of its socket is taken by something else
                         await machine.start_keeper(deadline_s)
                         is_there = True
-                    except KeeperFailed:
+                    except (
+                        KeeperFailed
+                    ):  # it died, or serves another connection: two must not take turns for ever
                         hung_up = True
+                        await asyncio.sleep(pause_s)
+                        pause_s = min(2 * pause_s, PAUSE_S_MAX)
         except TimeoutError:
             text = f"no keeper answered in {machine} within {deadline_s:g} s"
             if hung_up:
