@@ -1,4 +1,4 @@
-"""What `decide` gives back, and the answers that go to whoever asked."""
+"""What `decide` returns, and the answers to commands and reports."""
 
 from __future__ import annotations
 

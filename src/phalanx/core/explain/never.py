@@ -1,4 +1,4 @@
-"""Whether a gang could ever be placed here: asked at submit, and by whoever explains why one waits.
+"""Whether a gang could ever be placed here: asked at submit, and when it is explained why one waits.
 
 The same search that places it is asked about empty nodes, those that are away counted, for they may come back. Why
 there is no room now is said by `place_gang` itself, with the slots of every domain; what to change instead is tried

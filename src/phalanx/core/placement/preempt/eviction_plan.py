@@ -1,7 +1,7 @@
 """One domain worked out: where the members would stand in it, who would really have to leave for that, and the price.
 
 For each choice of jobs that make room (`victim_search.py`) two layouts are looked at: on the slots that cost the least,
-and as close together as all these slots allow. Then everybody comes back who can (`trim.py`).
+and as close together as all these slots allow. Then every unit that can stay does (`node_fit.py`).
 """
 
 from __future__ import annotations
